@@ -46,11 +46,11 @@ SEEN = re.compile(
     "CI|HOME|LANG|PATH|TMPDIR|TZ|UPDATE_DOCS|"
     "(COV|HYPOTHESIS|LC|LD|LOREBIND_TEST|OPENBLAS|PYTEST|PYTHON)_?.*"
 )
-"""The variables that tests see: those that find programs and folders, say where in the world we
-are and how the processor computes rightly, or are meant for tests. Others would colour and fold
-what is printed, or hold real keys."""
+"""The environment variables that tests see: those that locate programs and folders, set the
+locale, make the processor compute correctly, or are meant for tests. Others would color and wrap
+the output, or contain real keys."""
 
-# How long an example takes is the machine's affair.
+# The time of an example depends on the machine.
 settings.register_profile(
     "ours",
     deadline=None,
@@ -61,36 +61,36 @@ settings.load_profile("ours")
 
 
 def pytest_configure() -> None:
-    """Be the same in every shell, and in the background too, where Ctrl-C is ignored."""
+    """Make tests independent of the shell, also in the background, where Ctrl-C is ignored."""
     for name in [name for name in os.environ if not SEEN.fullmatch(name)]:
         del os.environ[name]
-    # Commands that tests start would compile our modules each time, and each worker all tests.
+    # Each command started by tests would compile our modules again, and each worker all tests.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    # Every HTTP client reads the certificates that it trusts, which takes longer than most tests.
-    # None of them leaves this machine: a folder without any is enough.
+    # Every HTTP client loads its trusted certificates, which takes longer than most tests. No
+    # client leaves this machine, so an empty folder is enough.
     os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
     if "TMPDIR" not in os.environ and (folder := folder_in_memory()) is not None:
         os.environ["TMPDIR"] = str(folder)
-        tempfile.tempdir = None  # it may have been asked for before
+        tempfile.tempdir = None  # it may have been read before
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.disable()  # while tests are collected, which leaves no garbage but looks through everything
+    gc.disable()  # collecting tests leaves no garbage, but the collector would scan everything
 
 
 def pytest_collection_finish() -> None:
-    """Whatever is there now stays until the end."""
+    """Exclude all objects that exist now from garbage collection; they live until the end."""
     gc.freeze()
     gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin where single tests take long, so that all workers have work until the end."""
+    """Start with the folder of slow tests, so that all workers are busy until the end."""
     items.sort(key=lambda item: "torture" not in item.path.parts)
 
 
 @pytest.fixture(autouse=True)
 def logger_as_before() -> Iterator[None]:
-    """A project with `format:` of the extension logging has its effect on the whole process."""
+    """Restore the logger: the extension logging with `format:` changes it for the whole process."""
     logger = logging.getLogger("lorebind")
     handlers, level = list(logger.handlers), logger.level
     yield
@@ -100,7 +100,7 @@ def logger_as_before() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What is trusted in tests is kept apart from what their user trusts."""
+    """Keep the trusted projects of tests apart from those of the user."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOREBIND_HOME", str(tmp_path_factory.mktemp("home")))
         yield
@@ -113,7 +113,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
-    """Print how many cases were tried; a complete run leaves nothing to be resumed."""
+    """Print the number of tried cases."""
     config = terminalreporter.config
     if not config.getoption("torture"):
         return

@@ -1,8 +1,8 @@
 """Processes that kill themselves at a given step of Lorebind's own code.
 
-A step is a call out of or into one of our packages, a return included: before and after every
-statement of the ledger and the store, in whichever thread. So a point is as likely within a
-transaction as in the middle of the embedding, and the same on fast machines and slow ones.
+A step is a call from or into one of our packages, including its return. There is one before and
+after every statement of the ledger and the store, in any thread. A kill is therefore as likely in
+a transaction as during embedding, and at the same steps on fast and slow machines.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ OURS = tuple(
     os.path.join(os.path.dirname(package.__file__), "")
     for package in (lorebind, lorebind_bindings, lorebind_prompts, lorebind_knowledge)
 )
-"""The folders of our packages, wherever they are installed: the names of folders above them say
-nothing about whose code it is."""
+"""The folders of our packages, wherever they are installed. The names of their parent folders do
+not tell whose code it is."""
 
 
 class Steps:
-    """Counts the steps of this process from now on, in this thread and in those begun later."""
+    """Counts the steps of this process from now on, in this thread and in threads started later."""
 
     def __init__(self) -> None:
         self._fatal = 0
@@ -41,14 +41,14 @@ class Steps:
         sys.setprofile(self._step)
 
     def kill_at(self, step: int) -> None:
-        """Kill the process at a step, counted from now and from 1; at none if that is 0."""
+        """Kill the process at a step, counted from now and starting at 1; 0 means never."""
         self._fatal, self._steps = step, count(1)
 
     def end(self) -> int:
-        """Count no more in this thread.
+        """Stop counting in this thread.
 
         Returns:
-            the steps that were taken.
+            the number of steps taken.
         """
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]  # as its documentation says

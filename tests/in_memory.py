@@ -1,4 +1,4 @@
-"""A folder in memory for what tests write: none of them is about a disk, and most wait for one."""
+"""A folder in memory for files of tests: no test is about disks, and most would wait for one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 
 _ROOM = 4 * 1024**3
-"""Several times what all tests write in the end."""
+"""Several times as much as all tests write."""
 
 
 def folder_in_memory() -> Path | None:
-    """The folder of Linux for files in memory, where programs may be run and there is room."""
+    """Return Linux's folder for files in memory, if it has room and allows running programs."""
     folder = Path("/dev/shm")
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         return None

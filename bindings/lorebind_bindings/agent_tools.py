@@ -37,7 +37,8 @@ def agent_request(
         service: the project's knowledge.
         counter: counts the tokens of the model that answers.
         agent: the agent that answers; None sets no fields.
-        workflow, task: the workflow and task in which it answers.
+        workflow: the id of the workflow in which it answers.
+        task: the id of the task in which it answers.
 
     Raises:
         UsageError: an object that the agent names as a tool is not a tool, or two tools have the

@@ -80,7 +80,9 @@ def resolve(
 
     Args:
         loaded: the project.
-        workflow, task, agent: the ids of the place. None for the agent means the task's agent.
+        workflow: the id of a workflow.
+        task: the id of a task of the workflow.
+        agent: the id of an agent; None means the task's agent.
 
     Raises:
         NotFoundError: the project has no such workflow, task or agent.

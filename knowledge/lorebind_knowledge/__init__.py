@@ -1,4 +1,4 @@
-"""What is known: declarations, embedders, stores, sources, loaders, chunking, ingest, retrieval."""
+"""Knowledge: declarations, embedders, stores, sources, loaders, chunking, ingest and retrieval."""
 
 from __future__ import annotations
 

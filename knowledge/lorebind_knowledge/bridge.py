@@ -1,15 +1,15 @@
-"""The one bridge between synchronous and asynchronous code.
+"""The bridge between sync and async code.
 
-Logic is written once. What talks to the outside is written in the colour that is native to it,
-`def` or `async def`, and `call` awaits either of them; what users see is written `async def`, and
-`sync` derives the blocking twin. The twin runs on one private event-loop thread per process: it
-works in scripts, in notebooks, inside a running loop, from many threads, and after a fork.
+All logic is written once. Code that does I/O is written in the style of its library, `def` or
+`async def`, and `call` awaits either. Public methods are written as `async def`, and `sync` derives
+the blocking version. Blocking calls run on one private event-loop thread per process: they work in
+scripts, in notebooks, inside a running loop, from many threads, and after a fork.
 
-A client that has methods of both colours, as those of LangChain have, is never awaited on that
-loop: `call_client` calls its blocking method for callers that block.
+Clients with sync and async methods, such as those of LangChain, are never awaited on that loop:
+`call_client` calls the sync method for callers that block.
 
-Plain functions run in lanes, each with a few threads of its own, so that neither short reads nor
-ingests wait for searches: see `lane`.
+Plain functions run in lanes, each with its own threads, so that neither short reads nor ingests
+wait for searches; see `lane`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 class _LoopThread(threading.Thread):
-    """A daemon thread with an event loop of its own, which runs for ever."""
+    """A daemon thread that runs its own event loop until `stop` is called."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -48,7 +48,7 @@ class _LoopThread(threading.Thread):
             try:
                 self.loop.run_forever()
             except (KeyboardInterrupt, SystemExit):
-                continue  # raised by a task: it goes to who waits for it, and the loop serves on
+                continue  # raised by a task: the waiting caller receives it; keep the loop running
             return
 
     def stop(self) -> None:
@@ -58,7 +58,7 @@ class _LoopThread(threading.Thread):
             self.loop.close()
 
     async def _wind_up(self) -> None:
-        """Cancel what nobody waits for any more, such as what a second interrupt left behind."""
+        """Cancel tasks that no caller waits for, such as those left after a second interrupt."""
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -72,24 +72,24 @@ _CALLS, _STORES = "lorebind-loop", "lorebind-stores"
 Lane: TypeAlias = Literal["read", "search", "wait", "ingest", "embed"]
 
 _THREADS: dict[Lane, int] = {
-    # Short transactions; a few, because those of PostgreSQL wait for a server.
+    # Short transactions. Several threads, because transactions in PostgreSQL wait for a server.
     "read": 4,
-    # Python and NumPy over a local index, which hold the interpreter's lock most of the time. More
-    # threads answer little faster, and each can delay an event loop by another 5 ms.
+    # Python and NumPy on a local index, which hold the GIL most of the time. More threads hardly
+    # make searches faster, and each can delay an event loop by another 5 ms.
     "search": min(usable_processors(), 4),
-    # Models and servers work without that lock. As many threads as asyncio would use.
+    # Models and servers release the GIL. The same number of threads as asyncio uses by default.
     "wait": min(usable_processors() + 4, 32),
     # Each ingest runs one function that reads and chunks, and one that writes.
     "ingest": min(usable_processors() + 4, 32),
-    # Embeds passages and caches the vectors. A chunker waits for them in an `ingest` thread.
+    # Embeds passages and caches the vectors. A chunker in an `ingest` thread waits for them.
     "embed": min(usable_processors() + 4, 32),
 }
-"""How many functions of each lane run at a time; the others wait in a queue."""
+"""Maximum number of functions per lane that run at the same time; others wait in a queue."""
 
 _lane: contextvars.ContextVar[tuple[Lane, int]] = contextvars.ContextVar(
     "lane", default=("read", 0)
 )
-"""The lane, and how many functions that `call` runs are around this code."""
+"""The current lane, and how many nested functions run by `call` surround this code."""
 
 _lock = threading.Lock()
 _loops: dict[str, _LoopThread] = {}
@@ -105,12 +105,12 @@ def _loop_thread(name: str = _CALLS) -> _LoopThread:
 
 @contextmanager
 def lane(name: Lane) -> Iterator[None]:
-    """`call` uses the threads of this lane in the block, and in tasks that are created there.
+    """Make `call` use the threads of a lane in this block, and in tasks created there.
 
     Args:
-        name: `read` is the default, for short transactions; `search` is for work on a local index,
-            `wait` for calls of models and servers, `ingest` for whatever writes an index, and
-            `embed` for the embedding of passages.
+        name: `read`, the default, for short transactions; `search` for work on a local index;
+            `wait` for calls of models and servers; `ingest` for functions that write an index;
+            `embed` for embedding passages.
     """
     former = _lane.get()
     _lane.set((name, former[1]))
@@ -121,8 +121,8 @@ def lane(name: Lane) -> Iterator[None]:
 
 
 def _executor(name: Lane, depth: int) -> ThreadPoolExecutor:
-    # A function that waits for another one needs a thread of the next depth, never of its own:
-    # so threads cannot all wait for each other.
+    # A function that waits for another one needs a thread of the next depth, not of its own depth.
+    # Otherwise all threads could wait for each other.
     with _lock:
         if (name, depth) not in _executors:
             threads = ThreadPoolExecutor(_THREADS[name], f"lorebind-{name}-{depth}")
@@ -131,7 +131,7 @@ def _executor(name: Lane, depth: int) -> ThreadPoolExecutor:
 
 
 def _forget_after_fork() -> None:
-    """A child process has the parent's loops and lanes but no threads: start anew when asked."""
+    """Forget loops and executors in a forked child, which has none of their threads."""
     global _lock
     _lock = threading.Lock()
     _loops.clear()
@@ -151,19 +151,19 @@ atexit.register(_stop_at_exit)
 def run(coroutine: Coroutine[Any, Any, R]) -> R:
     """Run a coroutine to its end on the private loop and return its result.
 
-    Context variables of the caller are seen by the coroutine. When the waiting thread is
-    interrupted (Ctrl-C), the coroutine is cancelled and given the time to clean up before the
-    interrupt goes on; a second interrupt does not wait.
+    The coroutine sees the caller's context variables. If the waiting thread is interrupted
+    (Ctrl-C), the coroutine is cancelled and can clean up before the interrupt is raised. A second
+    interrupt is raised immediately.
 
     Raises:
-        RuntimeError: when called from the private loop itself, which would wait for ever.
+        RuntimeError: called from the private loop itself, which would wait forever.
     """
     private = _loop_thread()
     if threading.current_thread() is private:
         coroutine.close()
         raise RuntimeError(
             "a blocking call was made from code that Lorebind itself awaits; "
-            "use the asynchronous twin (a…) there"
+            "use the async version (a…) there"
         )
     outcome: Future[R] = Future()
     tasks: list[asyncio.Task[R]] = []
@@ -176,7 +176,7 @@ def run(coroutine: Coroutine[Any, Any, R]) -> R:
     def stop() -> None:
         if tasks:
             tasks[0].cancel()
-        else:  # interrupted before the loop was told to start
+        else:  # interrupted before the loop was asked to start
             coroutine.close()
             outcome.set_exception(asyncio.CancelledError())
 
@@ -203,11 +203,11 @@ async def call(function: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.k
 @overload
 async def call(function: Callable[P, R | Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R: ...
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Await a function of either colour: coroutines as they are, plain functions in a thread.
+    """Await a sync or async function: coroutines directly, plain functions in a thread.
 
-    A thread cannot be cancelled: who cancels this waits until the function has returned, so that
-    nothing of it happens afterwards. Cancelling once more does not wait. A function that is still
-    in the queue of its `lane` never runs.
+    A thread cannot be cancelled. If the caller is cancelled, it waits until the function has
+    returned, so that the function has no effect later. A second cancellation does not wait. A
+    function that is still in the queue of its `lane` never runs.
     """
     if inspect.iscoroutinefunction(function):
         result = function(*args, **kwargs)
@@ -231,13 +231,11 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 async def call_client(
     blocking: Callable[P, R], awaited: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs
 ) -> R:
-    """Call a client that has a method of each colour: `call_client(m.invoke, m.ainvoke, "hello")`.
+    """Call a client with sync and async methods: `call_client(m.invoke, m.ainvoke, "hello")`.
 
-    An asynchronous client keeps connections that belong to the event loop which opened them, and
-    clients often share them. So the asynchronous method is called on the caller's own loop only.
-    For a caller that blocks it is the other one, in a thread of its own.
-
-    For that thread see `call_daemon`.
+    An async client keeps connections that belong to the event loop that opened them, and clients
+    often share these connections. Therefore, the async method is called only on the caller's own
+    loop. For a caller that blocks, the sync method is called in its own thread, see `call_daemon`.
     """
     if not isinstance(threading.current_thread(), _LoopThread):
         return await awaited(*args, **kwargs)
@@ -245,7 +243,7 @@ async def call_client(
 
 
 def callers_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs here, if it is the caller's own; None on a loop of ours."""
+    """Return the running event loop if it is the caller's own; None on a private loop."""
     if isinstance(threading.current_thread(), _LoopThread):
         return None
     try:
@@ -255,13 +253,13 @@ def callers_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def call_daemon(blocking: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a plain function that may take for ever, in a thread of its own.
+    """Call a plain function that may never return, in its own thread.
 
-    Cancelling this does not wait for the thread, which nobody could interrupt, and drops what it
-    returns. The thread is a daemon, so that the process can end before it.
+    Cancelling this call does not wait for the thread, which cannot be interrupted, and drops its
+    result. The thread is a daemon, so that the process can end before it.
     """
     answer: Future[R] = Future()
-    answer.set_running_or_notify_cancel()  # or it could be cancelled, and then not be set
+    answer.set_running_or_notify_cancel()  # a cancelled future could not be set
     context = contextvars.copy_context()
 
     def work() -> None:
@@ -275,10 +273,10 @@ async def call_daemon(blocking: Callable[P, R], *args: P.args, **kwargs: P.kwarg
 
 
 def finish(result: R | Awaitable[R]) -> R:
-    """What a function of either colour gives, for code that runs in a thread: `finish(f(x))`.
+    """Return the result of a sync or async function to code that runs in a thread: `finish(f(x))`.
 
-    Coroutines run on a loop of their own, the same one for all. What they `call` runs in threads
-    of the next depth, so that functions which wait here never keep each other from going on.
+    All coroutines run on the same private loop. Functions that they `call` run in threads of the
+    next depth, so that functions that wait here never block each other.
     """
     if not inspect.isawaitable(result):
         return result
@@ -291,13 +289,13 @@ def finish(result: R | Awaitable[R]) -> R:
 
 
 def sync(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
-    """The blocking twin of a coroutine function, to be bound beside it: `query = sync(aquery)`."""
+    """Return the blocking version of a coroutine function: `query = sync(aquery)`."""
 
     @functools.wraps(method)
     def twin(*args: P.args, **kwargs: P.kwargs) -> R:
         return run(method(*args, **kwargs))
 
-    # `wraps` copies what marks a coroutine function; a twin is none, and has a name of its own.
+    # `wraps` copies the marks of a coroutine function; the blocking version is not one.
     del twin.__wrapped__
     twin.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]  # `inspect` reads it
     twin.__name__ = method.__name__.removeprefix("a")

@@ -1,6 +1,6 @@
-"""One meaning of score: cosines in float64, row by row, whatever the store computes by.
+"""The definition of a score: cosines in float64, computed row by row, for every store.
 
-Equal vectors so have equal figures wherever they are kept, and every store gives the same answer.
+Equal vectors have equal scores in every store, so that all stores return the same results.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ MARGIN = 2e-5
 _DECIMALS = 1e6
 
 dots: Callable[..., Any] = getattr(np, "vecdot", partial(np.einsum, "ij,j->i"))
-"""Of each row of a matrix its product with a vector. Row by row: a figure does not depend on where
-in the matrix its row stands. NumPy 1 has no vecdot."""
+"""The product of each row of a matrix with a vector. It is computed row by row, so that a result
+does not depend on the position of its row. NumPy 1 has no vecdot."""
 
 
 def score_of(cosine: float) -> float:
-    """The score that a cosine makes: clipped to [0, 1], 6 decimals, so that equal texts tie."""
+    """Return a cosine as a score: clipped to [0, 1], with 6 decimals, so that equal texts tie."""
     return round(min(max(cosine, 0.0), 1.0) * _DECIMALS) / _DECIMALS
 
 
 def scores_of(cosines: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The same of many."""
+    """Return cosines as scores; see `score_of`."""
     scores: NDArray[np.float64] = np.rint(np.clip(cosines, 0, 1) * _DECIMALS) / _DECIMALS
     return scores
 
 
 def best_first(figures: NDArray[np.float64], ids: Sequence[str]) -> list[int]:
-    """The positions in the order of some figures, best first, ties by id."""
+    """Return the positions of figures and ids, highest figure first, ties sorted by id."""
     order = np.argsort(-figures)
     falling = figures[order]
-    if (falling[1:] == falling[:-1]).any():  # they seldom tie, and comparing ids takes long
+    if (falling[1:] == falling[:-1]).any():  # ties are rare, and comparing ids is slow
         return sorted(
             range(len(ids)), key=list(zip((-figures).tolist(), ids, strict=True)).__getitem__
         )
@@ -50,12 +50,12 @@ def best_first(figures: NDArray[np.float64], ids: Sequence[str]) -> list[int]:
 
 
 def direction_of(vector: Vector) -> NDArray[np.float64]:
-    """A question's vector at length 1; one of length 0 stays, and has the cosine 0 with all."""
+    """Scale a vector to length 1; a zero vector stays, and has the cosine 0 with all vectors."""
     wide = np.asarray(vector, np.float64)
     length = float(np.sqrt((wide * wide).sum()))
     return wide / length if length else wide
 
 
 def cosines(vectors: Matrix, direction: NDArray[np.float64]) -> Any:
-    """Of each unit vector its cosine with a direction, shape (vectors,)."""
+    """Return the cosine of each unit vector with a direction, shape (vectors,)."""
     return dots(vectors.astype(np.float64), direction)

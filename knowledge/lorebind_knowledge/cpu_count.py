@@ -1,4 +1,4 @@
-"""The processors of this machine that this process may use."""
+"""The number of processors that this process can use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def usable_processors() -> int:
-    """How many there are; more threads than those make each other wait."""
+    """Return the number of usable processors; more threads than that wait for each other."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The folder that a project keeps its data in."""
+"""The folder in which a project stores its data."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DATA_FOLDER = ".lorebind"
-ELSEWHERE = "choose another place with the path of a vector database of type sqlite"
+ELSEWHERE = "choose another location with the path of a vector database of type sqlite"
 
 
 def make_data_folder(file: Path, elsewhere: str = ELSEWHERE) -> None:
-    """Make the folder of a database file; `.lorebind` is kept out of version control.
+    """Create the folder of a database file; exclude `.lorebind` from version control.
 
     Args:
-        file: the file.
-        elsewhere: how to keep it in another place, for the message.
+        file: the database file.
+        elsewhere: how to choose another location, for the error message.
 
     Raises:
-        StoreError: when it cannot be made.
+        StoreError: the folder cannot be created.
     """
     folder = file.parent
     try:
@@ -31,6 +31,6 @@ def make_data_folder(file: Path, elsewhere: str = ELSEWHERE) -> None:
                 (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
         raise StoreError(
-            f"cannot make the folder {folder}: {error.strerror or error}; make {folder.parent} "
+            f"cannot create the folder {folder}: {error.strerror or error}; make {folder.parent} "
             f"writable, or {elsewhere}"
         ) from error

@@ -1,23 +1,23 @@
-"""Everything that Lorebind raises, sorted by who has to act.
+"""All errors that Lorebind raises, sorted by who has to act.
 
 LorebindError
-├── ConfigurationError (ValueError)       the author of the YAML: every problem, with its position
-├── UsageError (ValueError)               the caller: an argument that cannot be
-├── NotFoundError (LookupError)           the caller: an id that this project does not have
-│   └── NotIngestedError                  the operator: nothing to search yet
-├── MissingDependencyError (ImportError)  whoever installs: an extra is not there
-├── PluginError (ImportError)             whoever installs: a plugin is broken, or a name is taken
+├── ConfigurationError (ValueError)       the author of the YAML: all problems, with their positions
+├── UsageError (ValueError)               the caller: an argument is wrong
+├── NotFoundError (LookupError)           the caller: the project has nothing with this id
+│   └── NotIngestedError                  the operator: there is nothing to search yet
+├── MissingDependencyError (ImportError)  the operator: an extra is not installed
+├── PluginError (ImportError)             the operator: a plugin is broken, or two claim a name
 ├── SourceError                           the owner of the documents: cannot be read or found
-│   └── DocumentLimitError                a document takes more memory or time than it may
+│   └── DocumentLimitError                a document exceeds the limits of memory or time
 ├── EmbedderError                         the operator: the embedder failed
 ├── RerankerError                         the operator: the reranker failed
 ├── StoreError                            the operator: the store failed
 │   ├── IndexMismatchError                the operator: the index was built with other settings
 │   ├── LeaseLostError                    the operator: another ingest took over from this one
-│   └── ReadOnlyError                     the operator: the index is where nothing can be written
+│   └── ReadOnlyError                     the operator: the index cannot be written
 ├── IngestRefusedError                    the operator: an ingest would do harm
-│   └── IngestRunningError                another ingest of the same knowledge base is under way
-├── RateLimitError                        the caller: too many queries, and when to ask again
+│   └── IngestRunningError                another ingest of the same knowledge base is running
+├── RateLimitError                        the caller: too many queries, and when to retry
 ├── ModelError                            the operator: the chat model failed
 ├── TaskError                             the author of the workflow: a task of a run failed
 └── ThreadRefusedError                    the caller: a thread cannot be run or resumed like this
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 class LorebindError(Exception):
-    """The root of all errors of Lorebind; its text says what to do."""
+    """The base class of all errors of Lorebind. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing wrong in a configuration file, where it is, and the way out."""
+    """A problem in a configuration file, with its position and a suggested fix."""
 
     file: str
     line: int
@@ -53,7 +53,7 @@ class Problem:
 
 
 class ConfigurationError(LorebindError, ValueError):
-    """The project's files are not valid; `problems` lists everything wrong in all of them."""
+    """The project's files are not valid. `problems` lists all problems of all files."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(set(problems))
@@ -61,16 +61,16 @@ class ConfigurationError(LorebindError, ValueError):
 
 
 class UsageError(LorebindError, ValueError):
-    """An argument that cannot be right, whatever the configuration."""
+    """An argument is wrong, independent of the configuration."""
 
     def __init__(self, message: str, *, at: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.at = at
-        """The argument, and the key within it, where the error is about one: `input`, `ticket`."""
+        """The argument and the key within it, if the error concerns one: `input`, `ticket`."""
 
 
 class NotFoundError(LorebindError, LookupError):
-    """A knowledge base, workflow, task, agent or document of that id is not there."""
+    """There is no knowledge base, workflow, task, agent or document with this id."""
 
 
 class NotIngestedError(NotFoundError):
@@ -78,96 +78,96 @@ class NotIngestedError(NotFoundError):
 
 
 class MissingDependencyError(LorebindError, ImportError):
-    """An optional part was asked for whose extra is not installed."""
+    """An optional feature is used, but its extra is not installed."""
 
 
 class PluginError(LorebindError, ImportError):
-    """What another distribution plugs in cannot be loaded, or is not what it is installed as."""
+    """A plugin cannot be loaded, or does not fit the group that it is installed for."""
 
 
 class SourceError(LorebindError):
-    """A source or one of its documents cannot be enumerated, read or understood."""
+    """A source or one of its documents cannot be listed, read or parsed."""
 
 
 class DocumentLimitError(SourceError):
-    """Reading a document takes more than `loading:` allows, or ends the process that reads it."""
+    """Reading a document exceeds the limits of `loading:`, or ends the process that reads it."""
 
 
 class EmbedderError(LorebindError):
-    """The embedder cannot be built, failed, or returned something that is not its vectors."""
+    """The embedder cannot be created, failed, or returned something other than valid vectors."""
 
 
 class RerankerError(LorebindError):
-    """The reranker cannot be built, failed, or returned something that is not its figures."""
+    """The reranker cannot be created, failed, or returned something other than valid scores."""
 
 
 class StoreError(LorebindError):
-    """A vector store or the catalog cannot be reached or refused an operation."""
+    """A vector store or the catalog cannot be reached, or refused an operation."""
 
 
 class IndexMismatchError(StoreError):
-    """The index on disk was built by another embedder or chunker than is configured now."""
+    """The index was built with another embedder or chunker than the configured one."""
 
     def __init__(self, message: str, command: str = "") -> None:
         super().__init__(message)
         self.command = command
-        """What to run in a shell to repair it; empty where the text alone says what to do."""
+        """The shell command that repairs the index; empty if only the message says what to do."""
 
 
 class LeaseLostError(StoreError):
-    """A writer was cut off for so long that another one took its place; it changed nothing more."""
+    """A writer was interrupted so long that another one took over; it wrote nothing more."""
 
 
 class ReadOnlyError(StoreError):
-    """The index is there and can be searched, but it is where this process cannot write."""
+    """The index can be searched, but this process cannot write to it."""
 
 
 class IngestRefusedError(LorebindError):
-    """An ingest was not started or not finished because it could have done harm."""
+    """An ingest was not started or not finished, because it could have done harm."""
 
 
 class IngestRunningError(IngestRefusedError):
-    """Another ingest of the same knowledge base is under way; it may be waited for."""
+    """Another ingest of the same knowledge base is running; the caller can wait for it."""
 
 
 class RateLimitError(LorebindError):
-    """A tenant asked more often than it may."""
+    """A tenant exceeded its rate limit."""
 
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """The seconds after which a query is let through again."""
+        """Seconds after which a query is allowed again."""
 
 
 class ModelError(LorebindError):
-    """A chat model cannot be built, or failed to answer."""
+    """A chat model cannot be created, or failed to answer."""
 
 
 class TaskError(LorebindError):
-    """A task failed, and no `on_error` says what to do then. What others finished is kept."""
+    """A task failed, and no `on_error` handles it. The results of finished tasks are stored."""
 
     def __init__(self, message: str, *, task: str, path: str, thread_id: str = "") -> None:
         super().__init__(message)
         self.task = task
         """The id of the task."""
         self.path = path
-        """Where it ran, as in `answers[3].answer`."""
+        """The path of the task in the run, such as `answers[3].answer`."""
         self.thread_id = thread_id
         """The thread to resume."""
 
 
 class ThreadRefusedError(LorebindError):
-    """A thread runs already, waits for answers, failed, or is of a workflow that has changed."""
+    """A thread is already running, waits for answers, failed, or its workflow has changed."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant, None where none is near."""
+    """Return the known name that is most similar, or None if none is similar."""
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return near[0] if near else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The hint for a name that is not among the known: its nearest neighbour, then all of them."""
+    """Return a hint for an unknown name: the most similar known name, then all known names."""
     names = sorted(known)
     near = nearest(name, names)
     guess = f"did you mean {near!r}; " if near else ""

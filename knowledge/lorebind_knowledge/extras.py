@@ -1,4 +1,4 @@
-"""Optional parts: imported where they are first used, and named when they are not there."""
+"""Optional features: imported at first use, with a clear error if their extra is missing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def import_extra(module: str, *, extra: str, purpose: str) -> Any:
-    """Import a module that an extra of Lorebind brings.
+    """Import a module that belongs to an extra of Lorebind.
 
     Raises:
-        MissingDependencyError: naming the extra and the command that installs it.
+        MissingDependencyError: with the extra and the command that installs it.
     """
     try:
         return importlib.import_module(module)
@@ -27,9 +27,9 @@ def import_extra(module: str, *, extra: str, purpose: str) -> Any:
 
 
 def lazy_door(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """A package's `__getattr__` that imports a public name's home when it is first asked for.
+    """Return a package's `__getattr__` that imports the module of a public name at first use.
 
-    Doors stay cheap to import that way: LangChain and LangGraph cost half a second each.
+    This keeps the packages cheap to import: LangChain and LangGraph take half a second each.
 
     Args:
         package: the package's `__name__`.
@@ -37,7 +37,7 @@ def lazy_door(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[s
     """
     homes = {name: module for module, names in modules.items() for name in names}
 
-    def __getattr__(name: str) -> Any:  # noqa: N807  # it is what the package will call it
+    def __getattr__(name: str) -> Any:  # noqa: N807  # the name under which the package binds it
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)

@@ -1,29 +1,29 @@
-"""The metadata filter: which records a search may return. It has one meaning on every store.
+"""The metadata filter, which selects the records that a search can return, equal on every store.
 
-A filter is a mapping. Each entry names a field of a record's metadata, or is one of the logical
-operators; every entry must hold, so the empty filter lets everything through.
+A filter is a mapping. Each entry names a field of a record's metadata, or is a logical operator.
+All entries must hold, so an empty filter matches every record.
 
 ==================================  ================================================================
-``field: value``                    the stored value equals it; a stored list has it as a member
+``field: value``                    the stored value equals it, or is a list that contains it
 ``field: [a, b]``                   the same as ``field: {$in: [a, b]}``
 ``field: {$eq: value}``             the same as ``field: value``
-``field: {$ne: value}``             not ``$eq``: true also where the field is missing
-``field: {$in: [a, b]}``            ``$eq`` holds for at least one of them; none holds for ``[]``
-``field: {$nin: [a, b]}``           not ``$in``: true also where the field is missing
+``field: {$ne: value}``             not ``$eq``; also true if the field is missing
+``field: {$in: [a, b]}``            ``$eq`` holds for at least one of them; ``[]`` matches nothing
+``field: {$nin: [a, b]}``           not ``$in``; also true if the field is missing
 ``field: {$gt: value}``             greater; ``$gte`` or equal, ``$lt`` less, ``$lte`` or equal
-``field: {$exists: true}``          the field is there, be it with null; ``false``: it is not
-``$and: [filter, …]``               all of them hold; at least one filter has to be given
-``$or: [filter, …]``                at least one of them holds; at least one has to be given
+``field: {$exists: true}``          the field exists, even if it is null; ``false``: it is missing
+``$and: [filter, …]``               all filters hold; at least one is required
+``$or: [filter, …]``                at least one filter holds; at least one is required
 ``$not: filter``                    the filter does not hold
 ==================================  ================================================================
 
 - Several operators under one field must all hold: ``{"year": {"$gte": 2020, "$lt": 2024}}``.
-- Values are texts, numbers, true, false and null. Numbers compare by value, 1 is 1.0; true is not
-  1, null is only null, and a text never equals a number. Texts are compared by code points, case
-  matters.
-- ``$gt`` and its like hold only between two numbers or between two texts. With anything else,
-  lists, true and false among them, and with a missing field, they are false.
-- A field is a top-level key of the metadata; a dot in its name is a dot.
+- Values are strings, numbers, true, false and null. Numbers are compared by value: 1 equals 1.0.
+  true does not equal 1, null equals only null, and a string never equals a number. Strings are
+  compared by code points and are case-sensitive.
+- ``$gt``, ``$gte``, ``$lt`` and ``$lte`` can hold only between two numbers or two strings. They are
+  false for all other values, such as lists, true and false, and for a missing field.
+- A field is a top-level key of the metadata. A dot in its name has no special meaning.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from typing import Any, TypeAlias
 from lorebind_knowledge.errors import UsageError, did_you_mean
 
 Predicate: TypeAlias = Callable[[Mapping[str, Any]], bool]
-"""Says of one record's metadata whether the filter holds."""
+"""Checks whether the filter holds for the metadata of one record."""
 
 _Test: TypeAlias = Callable[[Any], bool]
 
-# What a test is given for a field that is not there: unlike null, it equals nothing.
+# The value that tests receive for a missing field: unlike null, it equals nothing.
 _MISSING = object()
 
 _ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
@@ -54,10 +54,10 @@ _LOGICAL_OPERATORS = ("$and", "$or", "$not")
 
 
 def compile_filter(where: Mapping[str, Any]) -> Predicate:
-    """The predicate that a filter describes, for stores that evaluate it in Python.
+    """Return the predicate of a filter, for stores that evaluate filters in Python.
 
     Raises:
-        UsageError: the filter is malformed; the text says where and what would be right.
+        UsageError: the filter is malformed; the message says where and what is expected.
     """
     if not isinstance(where, Mapping):
         raise UsageError(f"a filter is a mapping of fields to values, not {where!r}")
@@ -65,18 +65,18 @@ def compile_filter(where: Mapping[str, Any]) -> Predicate:
 
 
 def operators_of(condition: Any) -> Collection[tuple[str, Any]]:
-    """A condition on a field as operators with their operands; a value or a list stands for one."""
+    """Return a condition on a field as operators with operands; a value or list is one operator."""
     if isinstance(condition, Mapping):
         return condition.items()
     return [("$in" if _is_list(condition) else "$eq", condition)]
 
 
 def without_fields(where: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """A filter that says nothing of some fields, and lets through all that this one lets through.
+    """Return a weaker filter that does not mention some fields and matches at least as much.
 
     Args:
-        where: a filter that is well-formed.
-        names: the fields.
+        where: a well-formed filter.
+        names: the fields to remove.
     """
     return {
         name: condition
@@ -86,9 +86,9 @@ def without_fields(where: Mapping[str, Any], names: Collection[str]) -> dict[str
 
 
 def wanted_fields(where: Mapping[str, Any]) -> list[str]:
-    """The fields that a record must have to be let through by a well-formed filter, in any way.
+    """Return the fields that a well-formed filter requires, in order and without duplicates.
 
-    Each once, in their order. What only excludes records, as `$ne` and `$not`, wants no field.
+    Conditions that only exclude records, such as `$ne` and `$not`, require no field.
     """
     found: list[str] = []
     for name, condition in where.items():
@@ -104,7 +104,7 @@ def _only_excludes(condition: Any) -> bool:
 
 
 def _fields(name: str, condition: Any) -> Iterator[str]:
-    """The fields that an entry of a filter is about."""
+    """Yield the fields that an entry of a filter mentions."""
     if name not in _LOGICAL_OPERATORS:
         yield name
         return
@@ -115,7 +115,7 @@ def _fields(name: str, condition: Any) -> Iterator[str]:
 
 def _entry(name: Any, condition: Any) -> Predicate:
     if not isinstance(name, str):
-        raise UsageError(f"a filter's fields are texts, not {name!r}")
+        raise UsageError(f"the fields of a filter are strings, not {name!r}")
     if name in ("$and", "$or"):
         parts = [compile_filter(part) for part in _list_of_filters(name, condition)]
         return _all(parts) if name == "$and" else _any(parts)
@@ -159,7 +159,7 @@ def _operator(name: str, key: Any, operand: Any) -> _Test:
     if isinstance(key, str) and key.startswith("$"):
         raise UsageError(f"the filter on {name!r}: {_misplaced(key)}")
     raise UsageError(
-        f"the filter on {name!r} looks into {key!r}, but only top-level fields can be asked for; "
+        f"the filter on {name!r} looks into {key!r}, but only top-level fields can be filtered; "
         f"{_known_operators()}"
     )
 
@@ -209,14 +209,14 @@ def _scalar(name: str, key: str, value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     raise UsageError(
-        f"the filter on {name!r}: {key} takes texts, numbers, true, false and null, not {value!r}"
+        f"the filter on {name!r}: {key} takes strings, numbers, true, false and null, not {value!r}"
     )
 
 
 def _comparable(name: str, key: str, value: Any) -> Any:
     value = _scalar(name, key, value)
     if value is None or isinstance(value, bool):
-        raise UsageError(f"the filter on {name!r}: {key} takes a number or a text, not {value!r}")
+        raise UsageError(f"the filter on {name!r}: {key} takes a number or a string, not {value!r}")
     return value
 
 
@@ -232,9 +232,9 @@ def _is_list(value: Any) -> bool:
 
 def _misplaced(key: str) -> str:
     if key in _LOGICAL_OPERATORS:
-        return f"{key} joins whole filters, so it stands outside a field: {{{key!r}: …}}"
+        return f"{key} combines whole filters, so write it outside a field: {{{key!r}: …}}"
     if key in _FIELD_OPERATORS:
-        return f"{key} stands under a field: {{'field': {{{key!r}: …}}}}"
+        return f"{key} applies to a field, so write it under one: {{'field': {{{key!r}: …}}}}"
     return f"unknown operator {key!r}; {_hint(key)}"
 
 

@@ -1,4 +1,4 @@
-"""Stable names for things: hashes over length-prefixed fields, so that no two inputs collide."""
+"""Stable ids: hashes of length-prefixed fields, so that different inputs do not collide."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def digest(*fields: str | bytes) -> str:
-    """SHA-256, in hex, over fields that are each preceded by their length in bytes."""
+    """Return the SHA-256, in hex, of fields that are each preceded by their length in bytes."""
     hasher = hashlib.sha256()
     for value in fields:
         data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
@@ -20,15 +20,15 @@ def digest(*fields: str | bytes) -> str:
 
 
 def document_id(uri: str) -> str:
-    """24 characters that stand for a uri where one cannot be written, as in a path."""
+    """Return 24 characters that replace a URI where it cannot be written, such as in a path."""
     return digest(uri)[:24]
 
 
 def chunk_id(namespace: Namespace, uri: str, text: str, ordinal: int) -> str:
-    """A chunk's id: what it says and where it belongs, never its position.
+    """Return the id of a chunk: its text, document and owner, never its position.
 
-    `ordinal` counts equal texts within the document, from 0. An edit changes only the ids of the
-    chunks whose text it changes.
+    `ordinal` counts equal texts within the document, from 0. An edit changes only the ids of
+    chunks whose text changes.
     """
     owner = (namespace.tenant, namespace.project, namespace.scope, namespace.kb)
     return digest(*owner, uri, text, str(ordinal))

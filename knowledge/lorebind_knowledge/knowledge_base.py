@@ -1,4 +1,4 @@
-"""One knowledge base with the parts made that a search needs."""
+"""A knowledge base with the objects that a search needs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchableKnowledgeBase:
-    """A declared knowledge base as a search sees it, for one tenant."""
+    """A declared knowledge base for searches by one tenant."""
 
     id: str
     namespace: Namespace
     retrieval: RetrievalDeclaration
     events: Events
     dedupe: bool = True
-    """Whether passages that say the same are found once."""
+    """Whether passages with the same text are returned only once."""
     reranker: Callable[[AnyReranker], Reranker] | None = None
-    """Gives a declared reranker, made at its first use."""
+    """Returns a declared reranker, which is created at its first use."""
 
     def emit(
         self,
@@ -41,13 +41,13 @@ class SearchableKnowledgeBase:
         texts: Callable[[], Mapping[str, Any]] | None = None,
         **data: Any,
     ) -> None:
-        """Tell the extensions what happened to it, see `Events.emit`."""
+        """Send an event of this knowledge base to the extensions; see `Events.emit`."""
         self.events.emit(hook, Event(self.id, run_id, data, self.namespace), texts)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExistingKnowledgeBase(SearchableKnowledgeBase):
-    """One that others fill, to be searched as it stands."""
+    """A knowledge base that another program fills, and that Lorebind only searches."""
 
     store: ExistingStore
     hit_score: float | None
@@ -56,11 +56,11 @@ class ExistingKnowledgeBase(SearchableKnowledgeBase):
 
 @dataclass(frozen=True, kw_only=True)
 class KnowledgeBase(SearchableKnowledgeBase):
-    """The parts of one that Lorebind fills. A `Corpus` is ingested into it."""
+    """A knowledge base that Lorebind fills. A `Corpus` is ingested into it."""
 
     embedder: Embedder
     index: Index
-    """The vector database with its catalog; it holds the indexes of others too."""
+    """The vector database with its catalog. It also stores the indexes of other knowledge bases."""
 
     @property
     def catalog(self) -> Catalog:
@@ -68,10 +68,10 @@ class KnowledgeBase(SearchableKnowledgeBase):
 
     @property
     def ingest_command(self) -> str:
-        """The command that ingests it, for messages that send a user there."""
+        """The shell command that ingests the knowledge base, for messages."""
         return self.namespace.command("ingest")
 
     @property
     def reindex_command(self) -> str:
-        """The command that builds its index anew."""
+        """The shell command that rebuilds the index, for messages."""
         return self.namespace.command("reindex")

@@ -1,4 +1,4 @@
-"""Whose knowledge it is: tenants, namespaces, and the index a record belongs to."""
+"""The owner of stored data: tenants, namespaces, and the index that a record belongs to."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ if TYPE_CHECKING:
 DEFAULT_TENANT = "default"
 PROJECT_SCOPE = "project"
 COLLECTION_SCOPE = "collection"
-"""The scope of collections: no knowledge base has it, so no ingest deletes what is in one."""
+"""The scope of collections. No knowledge base has it, so no ingest deletes their documents."""
 
 _tenant: ContextVar[str] = ContextVar("lorebind_tenant", default=DEFAULT_TENANT)
 
 
 @contextmanager
 def tenant(name: str) -> Iterator[None]:
-    """Everything stored or read inside the block belongs to this tenant.
+    """Run the block as a tenant: all data that it stores or reads belongs to this tenant.
 
-    The name is a context variable: tasks and threads started inside the block inherit it, and
-    concurrent ones do not see each other's.
+    The name is a context variable: tasks and threads started in the block inherit it, and
+    concurrent blocks do not see each other's tenant.
+
+    Raises:
+        ValueError: the name is empty.
     """
     if not name:
-        raise ValueError("a tenant needs a name; leave the block out for the default tenant")
+        raise ValueError("a tenant needs a name; omit the block for the default tenant")
     token = _tenant.set(name)
     try:
         yield
@@ -36,13 +39,13 @@ def tenant(name: str) -> Iterator[None]:
 
 
 def current_tenant() -> str:
-    """The tenant of the innermost `tenant(...)` block, else `default`."""
+    """Return the tenant of the innermost `tenant(...)` block, else `default`."""
     return _tenant.get()
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Namespace:
-    """The four names that every record, filter, delete, cache key and ledger row carries."""
+    """The four names that are part of every record, filter, delete, cache key and ledger row."""
 
     tenant: str
     project: str
@@ -51,7 +54,7 @@ class Namespace:
     kb: str
 
     def command(self, verb: str) -> str:
-        """What to run in a shell to do something with this knowledge base, for messages."""
+        """Return a shell command for this knowledge base, for messages."""
         _, _, workflow = self.scope.partition("workflow/")
         where = f" --workflow {workflow}" if workflow else ""
         whose = f" --tenant {shlex.quote(self.tenant)}" if self.tenant != DEFAULT_TENANT else ""
@@ -60,7 +63,7 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True, order=True)
 class IndexKey:
-    """One index of a knowledge base. A reindex builds the next number beside the one in use."""
+    """An index of a knowledge base. A reindex builds the next number next to the one in use."""
 
     namespace: Namespace
     number: int = 1

@@ -1,4 +1,4 @@
-"""Models on ONNX Runtime: sessions of one shape, and one for each process."""
+"""ONNX Runtime sessions with the same settings, created once per process."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _inherited: list[Any] = []
-"""What was loaded before a fork: to end its sessions would wait for threads the child has not."""
+"""Objects loaded before a fork. Deleting them in the child would wait for threads it lacks."""
 
 
 def cpu_session(model: bytes | str, threads: int) -> Any:
-    """An inference session over a serialised model or its path; raises what ONNX Runtime does."""
+    """Return an inference session for a serialized model or its path; errors are ONNX Runtime's."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # The arena keeps the largest batch's memory for ever and is not faster here.
+    # The arena would keep the largest batch's memory forever, and it is not faster here.
     options.enable_cpu_mem_arena = False
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 class PerProcess(Generic[T]):
-    """Something that is loaded when first asked for, and again in a process that was forked.
+    """An object that is loaded at its first use, and again in a forked process.
 
-    A forked child has its parent's session, but none of the threads it would wait for. Safe to
-    share among threads.
+    A forked child inherits its parent's session, but not the threads that the session waits for.
+    Safe to share among threads.
     """
 
     def __init__(self, load: Callable[[], T]) -> None:
@@ -40,7 +40,7 @@ class PerProcess(Generic[T]):
         self._loaded: tuple[int, T] | None = None
 
     def get(self) -> T:
-        """What was loaded; raises what loading does, and then tries again next time."""
+        """Return the loaded object. If loading fails, raise its error; the next call retries."""
         with self._loading:
             if self._loaded is None or self._loaded[0] != os.getpid():
                 _inherited.append(self._loaded)

@@ -1,4 +1,4 @@
-"""Files below a folder, opened so that no link leads out of it, nor one that appears meanwhile."""
+"""Files below a folder, opened so that no link leads outside, not even a link created later."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 _TO_PASS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
-"""How a folder is opened to be passed through: on Linux that needs no right to list it."""
+"""The flags for opening intermediate folders. On Linux, no permission to list them is needed."""
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _NO_LINK_ANYWHERE = getattr(os, "O_NOFOLLOW_ANY", 0)
-"""macOS has this, for all parts of a path."""
+"""macOS has this flag, which refuses links in all parts of a path."""
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-"""A pipe would be waited for."""
+"""Opening a pipe would block."""
 
 
 class OutsideError(Exception):
-    """A path leads out of its folder, by a link or by itself."""
+    """A path leads out of its folder, through a link or by itself."""
 
 
 def open_inside(folder: Path | str, path: Path | str) -> BinaryIO:
-    """Open a file below a folder to be read; links are followed as long as they stay inside.
+    """Open a file below a folder for reading. Links are followed if they stay inside the folder.
 
-    Another process can replace a folder by a link between any two system calls. So the path is
-    resolved first, and opening the resolved path fails if any part of it is a link.
+    Another process can replace a folder with a link between two system calls. Therefore, the path
+    is resolved first, and opening the resolved path fails if any part of it is a link.
 
     Args:
-        folder: its real path, in which nothing is a link.
-        path: relative to the folder.
+        folder: the real path of the folder, without any link in it.
+        path: the path of the file, relative to the folder.
 
     Raises:
-        OutsideError: the file is elsewhere.
-        OSError: it cannot be opened, or a part of its path is a link now and was none before.
+        OutsideError: the file is outside the folder.
+        OSError: the file cannot be opened, or a part of its path has just become a link.
     """
     real = os.path.realpath(os.path.join(folder, path), strict=True)
     if not real.startswith(os.path.join(folder, "")):
@@ -52,7 +52,7 @@ def _open(real: str, flags: int) -> int:
 
 
 def _walk(real: str, flags: int) -> int:
-    """Each part is opened relative to the one before, so that nothing above it matters any more."""
+    """Open each part relative to the one before, so that changes above it have no effect."""
     top, *folders, name = real.split(os.sep)
     folder = os.open(top + os.sep, _TO_PASS)
     try:
@@ -66,7 +66,7 @@ def _walk(real: str, flags: int) -> int:
 
 
 def _look_again(real: str, flags: int) -> int:
-    """For Windows, which opens nothing relative to a folder; a change and back can be missed."""
+    """Open a file on Windows, which has no relative opening; a change and back can be missed."""
     opened = os.open(real, flags)
     try:
         if os.path.realpath(real) == real and os.path.samestat(os.stat(real), os.fstat(opened)):

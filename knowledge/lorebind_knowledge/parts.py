@@ -1,4 +1,4 @@
-"""The embedders, vector databases and rerankers of a project, each made at its first use."""
+"""The embedders, vector databases and rerankers of a project, each created at its first use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Parts:
-    """What is made from declarations, and shared by all that declare the same.
+    """Objects created from declarations and shared by all equal declarations.
 
     Safe to share among threads and tasks.
     """
@@ -38,7 +38,7 @@ class Parts:
     def __init__(self, loaded: LoadedProject) -> None:
         """
         Raises:
-            UsageError, PluginError: a wrapper that is declared cannot be made.
+            UsageError, PluginError: a declared wrapper cannot be created.
         """
         self._environment = loaded.environment
         self.middleware = Middleware(loaded.project.wrappers, loaded.environment)
@@ -49,12 +49,13 @@ class Parts:
         self._existing: _Made[ExistingStore] = _Made()
         self._rerankers: _Made[Reranker] = _Made()
         self.started = Once()
-        """The knowledge bases that were ingested because they are declared with `on_start`."""
+        """The knowledge bases that were ingested because of `ingest: on_start`."""
 
     def embedder(self, declaration: EmbedderDeclaration) -> Embedder:
-        """
+        """Return the embedder of a declaration.
+
         Raises:
-            EmbedderError, MissingDependencyError: it cannot be made.
+            EmbedderError, MissingDependencyError: it cannot be created.
         """
 
         def make() -> Embedder:
@@ -64,10 +65,10 @@ class Parts:
             return self._embedders.get(declaration, make)
 
     def index(self, declaration: VectorDBDeclaration) -> Index:
-        """A vector database with its catalog.
+        """Return a vector database with its catalog.
 
         Raises:
-            StoreError, MissingDependencyError: it cannot be made.
+            StoreError, MissingDependencyError: it cannot be created.
         """
 
         def make() -> Index:
@@ -80,10 +81,11 @@ class Parts:
     def existing(
         self, declaration: VectorDBDeclaration, embedder: EmbedderDeclaration
     ) -> ExistingStore:
-        """A vector database that others fill.
+        """Return a vector database that another program fills.
 
         Raises:
-            UsageError, StoreError: what is declared cannot be imported, or is no `VectorStore`.
+            UsageError, StoreError: the declared class cannot be imported, or is not a
+                `VectorStore`.
         """
         from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
         from lorebind_knowledge.stores.langchain.declaration import make_existing
@@ -99,9 +101,10 @@ class Parts:
             return self._existing.get((declaration, embedder), make)
 
     def reranker(self, declaration: AnyReranker) -> Reranker:
-        """
+        """Return the reranker of a declaration.
+
         Raises:
-            RerankerError: it cannot be made.
+            RerankerError: it cannot be created.
         """
         with self._making:
             return self._rerankers.get(
@@ -109,17 +112,17 @@ class Parts:
             )
 
     async def close(self) -> None:
-        """Close every store and catalog that was opened; a later use opens them again."""
+        """Close all open stores and catalogs; a later use opens them again."""
         with self._making:
             opened: list[Index | ExistingStore] = [*self._indexes.all(), *self._existing.all()]
             self._embedders, self._indexes, self._existing = _Made(), _Made(), _Made()
-            self.started = Once()  # what was kept in memory is gone
+            self.started = Once()  # databases in memory are lost
         for one in opened:
             await call(one.close)
 
 
 class _Made(Generic[T]):
-    """What was made, each with what it is declared as. Not hashed: settings may be mappings."""
+    """Created objects with their declarations. A list, because settings may be unhashable."""
 
     def __init__(self) -> None:
         self._made: list[tuple[object, T]] = []

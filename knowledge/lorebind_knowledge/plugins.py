@@ -1,8 +1,8 @@
-"""What installed distributions offer to Lorebind: entry points, found by name, loaded when used.
+"""Plugins of installed distributions: entry points, found by name and loaded at first use.
 
-A plugin is what an entry point of one of the groups names: a module, a class or any other object
-with the members that its group asks for. Finding the names imports nothing of a plugin. What is
-built into Lorebind is loaded in the same way, from tables of names.
+A plugin is the object of an entry point in one of the groups: a module, a class or any other object
+with the members that its group requires. Finding the names imports no plugin. Lorebind's own kinds
+are loaded in the same way, from tables of names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Group: TypeAlias = Literal[
     "tokenizers",
     "extensions",
 ]
-"""The last part of an entry-point group's name, `lorebind.embedders` and so on."""
+"""The last part of an entry-point group's name, as in `lorebind.embedders`."""
 
 _loading = threading.RLock()
 _registered: dict[tuple[Group, str], Any] = {}
@@ -36,15 +36,15 @@ _registered: dict[tuple[Group, str], Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One entry point. Nothing of it is imported yet."""
+    """An entry point, which is not imported yet."""
 
     group: Group
     name: str
-    """The word that chooses it: `acme` for `provider: acme`."""
+    """The word that selects the plugin: `acme` for `provider: acme`."""
     distribution: str
-    """Name and version of what brought it, for messages."""
+    """The name and version of the distribution, for messages."""
     entry_point: EntryPoint | None
-    """None for what the program itself offers, see `register`."""
+    """None for a plugin that the program itself registered; see `register`."""
 
     def __str__(self) -> str:
         return f"{self.name!r} of lorebind.{self.group} ({self.distribution})"
@@ -52,9 +52,9 @@ class Offer:
 
 @functools.cache
 def offers(group: Group) -> Mapping[str, tuple[Offer, ...]]:
-    """All that is offered to a group, by name; more than one for a name is a collision.
+    """Return all plugins of a group, by name; several for the same name are a collision.
 
-    Looked up once per process: what is installed later is seen by the next one.
+    They are looked up once per process. Later installations are visible to the next process.
     """
     found: dict[str, tuple[Offer, ...]] = {
         name: (Offer(group, name, "registered by the program", None),)
@@ -64,14 +64,14 @@ def offers(group: Group) -> Mapping[str, tuple[Offer, ...]]:
     for entry in _installed().select(group=f"lorebind.{group}"):
         offer = Offer(group, entry.name, _named(entry), entry)
         there = found.get(entry.name, ())
-        if offer not in there:  # a folder that is on the path twice lists what it holds twice
+        if offer not in there:  # a folder that is on the path twice lists its plugins twice
             found[entry.name] = (*there, offer)
     return found
 
 
 @functools.cache
-def _installed() -> Any:  # of another type in each version of Python
-    """All entry points: to read those of one group takes as long."""
+def _installed() -> Any:  # the type differs between Python versions
+    """Return the entry points of all groups; reading those of one group takes as long."""
     from importlib.metadata import entry_points
 
     return entry_points()
@@ -86,15 +86,15 @@ def _named(entry: EntryPoint) -> str:
 
 
 def offered(group: Group, name: str, built_in: Mapping[str, str]) -> Offer | None:
-    """What is offered under a name, None where nothing is.
+    """Return the plugin or built-in kind with a name, or None if there is none.
 
     Args:
-        group: where it is looked for.
-        name: the word.
-        built_in: what Lorebind offers itself: by name, the module.
+        group: the group to search.
+        name: the name of the plugin.
+        built_in: Lorebind's own kinds: the module of each, by its name.
 
     Raises:
-        PluginError: two claim the name: which of them is meant nobody can tell.
+        PluginError: two distributions claim the name, so that it is ambiguous.
     """
     claims = offers(group).get(name, ())
     if name in built_in:
@@ -111,14 +111,14 @@ def offered(group: Group, name: str, built_in: Mapping[str, str]) -> Offer | Non
 
 
 def load(offer: Offer, members: Collection[str]) -> Any:
-    """The plugin itself, imported now unless it was before.
+    """Return the plugin itself, imported at the first call.
 
     Args:
-        offer: what to load.
-        members: what it must have to be a plugin of its group.
+        offer: the plugin to load.
+        members: the attributes that a plugin of its group must have.
 
     Raises:
-        PluginError: it cannot be imported or lacks a member.
+        PluginError: the plugin cannot be imported or lacks a member.
     """
     with _loading:
         plugin = _loaded(offer)
@@ -126,7 +126,7 @@ def load(offer: Offer, members: Collection[str]) -> Any:
     if lacking:
         raise PluginError(
             f"plugin {offer} has no {' and no '.join(map(repr, lacking))}, "
-            f"which every plugin of lorebind.{offer.group} has"
+            f"which every plugin of lorebind.{offer.group} must have"
         )
     return plugin
 
@@ -137,7 +137,7 @@ def _loaded(offer: Offer) -> Any:
         return _registered[offer.group, offer.name]
     try:
         return offer.entry_point.load()
-    except Exception as error:  # whatever a third party's module raises when it is imported
+    except Exception as error:  # a third party's module can raise anything when it is imported
         raise PluginError(
             f"plugin {offer} cannot be loaded from {offer.entry_point.value!r}: "
             f"{type(error).__name__}: {error}"
@@ -145,22 +145,22 @@ def _loaded(offer: Offer) -> Any:
 
 
 def register(group: Group, name: str, plugin: Any) -> None:
-    """Offer a plugin without a distribution: in a notebook, a script, a test.
+    """Register a plugin without a distribution, for notebooks, scripts and tests.
 
-    It is seen by projects that are loaded afterwards. The same name again replaces it.
+    Projects that are loaded later can use it. A plugin with the same name is replaced.
     """
     _registered[group, name] = plugin
     forget()
 
 
 def unregister(group: Group, name: str) -> None:
-    """Take back what was registered; nothing happens if it was not."""
+    """Remove a registered plugin; do nothing if it is not registered."""
     _registered.pop((group, name), None)
     forget()
 
 
 def forget() -> None:
-    """Look again for what is installed: for tests, and for who installs while running."""
+    """Look up installed plugins again: for tests, and for programs that install at runtime."""
     offers.cache_clear()
     _installed.cache_clear()
     _loaded.cache_clear()

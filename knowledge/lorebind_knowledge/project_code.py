@@ -1,10 +1,10 @@
-"""Code that a project names: where it is found, and what it must be.
+"""Code that a project names: where Lorebind looks for it, and what it accepts.
 
-A path is `package.module:Name`, or `package.module:Class.method` for what makes a part.
+A path is `package.module:Name`, or `package.module:Class.method` for a factory.
 
-A module is looked for in the project's folder, then among what is installed; never in the current
-folder, nor in Python's standard library, whose functions run commands and none of whose classes is
-a part of Lorebind. What a name stands for is judged before it is called.
+Modules are looked up in the project folder, then among installed packages. They are never looked up
+in the current folder, nor in Python's standard library: some of its functions run commands, and
+none of its classes fits into Lorebind. The named object is checked before it is called.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PROJECTS = "_lorebind_project_"
-"""The packages that stand for project folders begin so, and end with a mark of the folder."""
+"""The prefix of the packages that represent project folders; a hash of the folder follows."""
 
 _MOST_NAMES = 2
-"""After the colon: a class and its method."""
+"""The names after the colon: a class and its method."""
 _OURS = frozenset({"lorebind", "lorebind_bindings", "lorebind_knowledge", "lorebind_prompts"})
 
-# What a metaclass says of its classes may be anything; these are what Python itself goes by.
+# A metaclass can override what its classes report; these descriptors are what Python itself uses.
 _bases_of = type.__dict__["__mro__"].__get__
 _names_in = type.__dict__["__dict__"].__get__
 _name_of = type.__dict__["__name__"].__get__
 
 
 class RefusedCodeError(UsageError):
-    """A path that cannot name code of a project, whatever is installed."""
+    """A path that cannot name code of a project, whatever packages are installed."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         self.message = message
@@ -47,14 +47,14 @@ class RefusedCodeError(UsageError):
 
 
 def files_of_project(path: str, root: Path) -> list[Path]:
-    """The files below a project folder that importing a path runs first: packages, then the module.
+    """Return the files of a project that importing a path runs: packages first, then the module.
 
-    Nothing is imported. The list is empty where the folder has no such module, and an installed
-    package has to.
+    Nothing is imported. The list is empty if the folder has no such module; then an installed
+    package must have it.
 
     Raises:
-        RefusedCodeError: the path has another form, leads out of the folder, or is a program's or
-            of the standard library.
+        RefusedCodeError: the path is malformed, leads out of the folder, or names a program or a
+            module of the standard library.
     """
     module, _, attribute = path.partition(":")
     steps, names = module.split("."), attribute.split(".")
@@ -64,7 +64,7 @@ def files_of_project(path: str, root: Path) -> list[Path]:
             f"{path!r} is not of the form 'package.module:Class' or 'package.module:Class.method'"
         )
     if "__main__" in steps[1:]:
-        raise RefusedCodeError(f"{path!r} is a program, which importing it would run")
+        raise RefusedCodeError(f"{path!r} is a program, and importing it would run it")
     inside = root.resolve()
     packages = [inside.joinpath(*steps[:depth], "__init__.py") for depth in range(1, len(steps))]
     own = inside.joinpath(*steps)
@@ -84,17 +84,17 @@ def files_of_project(path: str, root: Path) -> list[Path]:
 
 
 def import_of_project(path: str, root: Path) -> Any:
-    """The object that `package.module:Name` names, in a project's folder or else installed.
+    """Return the object of `package.module:Name`, from the project folder or an installed package.
 
     `package.module:Class.method` names a class method or a static method.
 
-    A module of the project is known under a name of its own, so that two projects may each have
-    one of the same name and neither hides a library. It imports its neighbours relatively:
-    `from .helpers import …`.
+    A module of the project is imported under its own internal name. Two projects can therefore
+    have modules with the same name, and neither hides a library. Such a module imports the modules
+    next to it relatively: `from .helpers import …`.
 
     Raises:
-        UsageError: as for `files_of_project`, or the module or the name is not there; a file of
-            the project that fails is named.
+        UsageError: as for `files_of_project`, or the module or the name does not exist. If a file
+            of the project fails, the message names it.
     """
     files = files_of_project(path, root)
     module_name, _, attribute = path.partition(":")
@@ -103,7 +103,7 @@ def import_of_project(path: str, root: Path) -> Any:
         _refuse_current_folder(path)
     try:
         module = importlib.import_module(f"{own}.{module_name}" if own else module_name)
-    except (Exception, SystemExit) as error:  # whatever a module raises when it is imported
+    except (Exception, SystemExit) as error:  # a module can raise anything when it is imported
         missing = isinstance(error, ModuleNotFoundError) and not files
         where = f" from {files[-1].relative_to(root.resolve())}" if files else ""
         said = str(error) if missing else f"{type(error).__name__}: {error}"
@@ -118,29 +118,28 @@ def import_of_project(path: str, root: Path) -> Any:
         known = [one for one in vars(module) if not one.startswith("_")]
         hint = f"; {did_you_mean(name, known)}" if files else ""
         raise UsageError(f"module {module_name!r} has no {name!r}{hint}") from error
-    except Exception as error:  # whatever a module does that makes its names when asked for them
+    except Exception as error:  # a module with `__getattr__` can raise anything
         raise UsageError(f"{path!r} cannot be imported: {type(error).__name__}: {error}") from error
     return _method_of(found, method, path) if method else found
 
 
 def derives(found: object, *kinds: type) -> bool:
-    """Whether an object is a class, and derived from one of these. Runs nothing of the class."""
+    """Check whether an object is a class derived from one of these; run no code of the class."""
     return _is_class(found) and any(base is kind for base in _bases_of(found) for kind in kinds)
 
 
 def has_method(found: object, names: Collection[str]) -> bool:
-    """Whether an object is a class that defines or inherits one of these methods."""
+    """Check whether an object is a class that defines or inherits one of these methods."""
     return _is_class(found) and any(
         name in _names_in(base) for base in _bases_of(found) for name in names
     )
 
 
 def is_factory(found: object, takes: Collection[str] = ()) -> bool:
-    """Whether an object is a function, or a method of a class, that may make a part.
+    """Check whether an object is a function, or a method of a class, that can be a factory.
 
-    What it makes is known only when it was called. So it is one that was written for a project or
-    a package, in Python and outside of the standard library and of Lorebind; and where `takes`
-    says how it will be called, it has one of these parameters.
+    What it returns is known only after a call. It must therefore be written in Python, outside the
+    standard library and Lorebind. With `takes`, it must have one of these parameters.
     """
     function = _function_of(found)
     if type(function) is not types.FunctionType or not _is_of_others(function.__module__):
@@ -149,12 +148,12 @@ def is_factory(found: object, takes: Collection[str] = ()) -> bool:
 
 
 def is_class_of_others(found: object) -> bool:
-    """Whether an object is a class from outside of the standard library and of Lorebind."""
+    """Check whether an object is a class defined outside the standard library and Lorebind."""
     return _is_class(found) and _is_of_others(_names_in(found).get("__module__"))
 
 
 def described(found: object) -> str:
-    """What an object is, for messages: `a builtin_function_or_method`, `the class Path`."""
+    """Describe an object for messages: `a builtin_function_or_method`, `the class Path`."""
     if _is_class(found):
         return f"the class {_name_of(found)}"
     if isinstance(function := _function_of(found), types.FunctionType):
@@ -163,10 +162,10 @@ def described(found: object) -> str:
 
 
 def _method_of(found: object, name: str, path: str) -> object:
-    """A class method or static method, looked up without running anything of the class.
+    """Return a class method or static method without running any code of the class.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: there is no such method.
     """
     bases = _bases_of(found) if _is_class(found) else ()
     method = next((_names_in(base)[name] for base in bases if name in _names_in(base)), None)
@@ -181,31 +180,31 @@ def _method_of(found: object, name: str, path: str) -> object:
 
 
 def _function_of(found: object) -> object:
-    """The function of a class method, and any other object as it is."""
+    """Return the function of a class method; return any other object unchanged."""
     if type(found) is types.MethodType and _is_class(found.__self__):
         return found.__func__
     return found
 
 
 def _is_of_others(module: object) -> bool:
-    """Whether a module is neither of the standard library nor of Lorebind."""
+    """Check whether a module belongs neither to the standard library nor to Lorebind."""
     home = str(module).partition(".")[0]
     return home not in sys.stdlib_module_names and home not in _OURS
 
 
 def _is_class(found: object) -> bool:
-    return issubclass(type(found), type)  # isinstance would believe what `__class__` says
+    return issubclass(type(found), type)  # isinstance would trust `__class__`
 
 
 def _there(file: Path) -> bool:
     try:
         return file.is_file()
-    except OSError:  # the name is longer than any file's
+    except OSError:  # the name is longer than the file system allows
         return False
 
 
 def _package_of(folder: Path) -> str:
-    """The package that stands for a project folder."""
+    """Return the name of the package that represents a project folder; create it if needed."""
     name = f"{_PROJECTS}{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
     if name not in sys.modules:
         package = types.ModuleType(name)
@@ -215,13 +214,14 @@ def _package_of(folder: Path) -> str:
 
 
 def _refuse_current_folder(path: str) -> None:
-    """Refuse what Python would find only because it looks into the current folder.
+    """Refuse a module that Python finds only because the current folder is on its path.
 
-    `python -c`, notebooks and an empty part of PYTHONPATH have it do so; then the same project
-    would name other code wherever it is loaded. What the program has imported itself is known.
+    The current folder is on the path with `python -c`, in notebooks, and with an empty entry in
+    PYTHONPATH. The same project would then import different code depending on where it is loaded.
+    Modules that the program has already imported are allowed.
 
     Raises:
-        UsageError: the module is there.
+        UsageError: the module is in the current folder.
     """
     name = path.partition(":")[0].partition(".")[0]
     relative = [entry for entry in sys.path if not os.path.isabs(entry)]
@@ -233,8 +233,8 @@ def _refuse_current_folder(path: str) -> None:
     if here is None or (here.origin is None and elsewhere is not None):
         return
     raise UsageError(
-        f"{path!r} would be imported from the current folder, which is not where code of a project "
-        "is looked for; put it into the project folder, or install its package"
+        f"{path!r} would be imported from the current folder, where Lorebind does not look for "
+        "code; put it into the project folder, or install its package"
     )
 
 

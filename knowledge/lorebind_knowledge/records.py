@@ -1,4 +1,4 @@
-"""What moves between the parts: spans, chunks with their vectors, and the results of searches."""
+"""Data that the parts exchange: spans, chunks with their vectors, and the results of searches."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     """Embeddings of several texts, shape (texts, dimension)."""
 
 Grade: TypeAlias = Literal["hit", "weak", "miss"]
-"""What a search found: passages that are likely to answer; passages of which even the best is
-further from the question than answers usually are; fewer passages than `min_results`."""
+"""The quality of a search result. `hit`: the passages are likely to answer; `weak`: even the best
+passage is less similar to the question than answers usually are; `miss`: fewer passages than
+`min_results` were found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where a passage stands in its document.
+    """The position of a passage in its document.
 
     `start` and `end` are offsets in characters of the decoded text, so that
-    `text[start:end]` is the passage; lines count from 1, both ends included.
+    `text[start:end]` is the passage. Lines count from 1, and both ends are included.
     """
 
     start: int
@@ -38,15 +39,15 @@ class Span:
     line_start: int
     line_end: int
     page: int | None = None
-    """The page that the passage begins on, from 1, where the format has pages."""
+    """The page on which the passage begins, from 1, if the format has pages."""
     locator: str | None = None
-    """What citations say of other parts: `slide 4`, `sheet Prices, rows 2-40`, `chapter "One"`."""
+    """Other locations for citations: `slide 4`, `sheet Prices, rows 2-40`, `chapter "One"`."""
     time_start: float | None = None
-    """When the passage begins to be said, in seconds, where the format has times."""
+    """When the passage begins, in seconds, if the format has times."""
     time_end: float | None = None
 
     def as_metadata(self) -> dict[str, Any]:
-        """The fields by name, without those that the document's format does not have."""
+        """Return the fields by name, without those that the document's format does not have."""
         return {
             name: value for name in self.__slots__ if (value := getattr(self, name)) is not None
         }
@@ -56,12 +57,12 @@ _ROWS = re.compile(r"(sheet .*), rows? (\d+)(?:-(\d+))?", re.DOTALL)
 
 
 def with_rows(sheet: str, first: int, last: int) -> str:
-    """The locator of rows, both ends included: `sheet Prices, rows 2-40`."""
+    """Return the locator of rows, both ends included: `sheet Prices, rows 2-40`."""
     return f"{sheet}, row {first}" if first == last else f"{sheet}, rows {first}-{last}"
 
 
 def joined_locator(first: str, last: str) -> str:
-    """Of a passage from one locator to another: where it begins, with all rows of that sheet."""
+    """Join the first and last locator of a passage: the first, with all rows of its sheet."""
     begins, ends = _ROWS.fullmatch(first), _ROWS.fullmatch(last)
     if not begins or not ends or begins[1] != ends[1]:
         return first
@@ -70,21 +71,21 @@ def joined_locator(first: str, last: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Room for the vectors of one index. Spaces never see each other's vectors."""
+    """Storage for the vectors of one index. Spaces never see each other's vectors."""
 
     index: IndexKey
-    """Whose vectors they are."""
+    """The index that the vectors belong to."""
     birth: int
-    """A random number of 62 bits. An index that is made anew under an old name has another."""
+    """A random number of 62 bits. An index that is rebuilt under an old name has a new one."""
     dimension: int
 
     @property
     def name(self) -> str:
-        """16 characters that stand for this space in names and ids."""
+        """16 characters that identify the space in names and ids."""
         return f"{self.birth:016x}"
 
     def __str__(self) -> str:
-        """How messages call it."""
+        """Return the name of the space in messages."""
         owner = self.index.namespace
         place = f"{owner.tenant}/{owner.project}/{owner.scope}/{owner.kb}"
         return f"index {place} #{self.index.number}"
@@ -92,21 +93,21 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A chunk with its vector, on its way into an index. Identity: (index, uri, id, generation)."""
+    """A chunk with its vector, to be stored in an index. Its key: (index, uri, id, generation)."""
 
     id: str
     index: IndexKey
     uri: str
     generation: int
-    """Which version of its document the record belongs to. Only a published one is found."""
+    """The version of its document. Searches find published generations only."""
     text: str
     vector: Vector
     metadata: Mapping[str, Any]
-    """JSON values only; what `DocumentMatch.metadata` gives back."""
+    """JSON values only. `DocumentMatch.metadata` contains them."""
     context: str = ""
-    """What the text stands under, its title and headings: its words are searched too."""
+    """The title and headings above the text. Searches by words find their words too."""
     language: str = "en"
-    """That of its document, by its code in ISO 639-1: its words are stemmed by it."""
+    """The document's language as an ISO 639-1 code, by which words are stemmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +116,11 @@ class DocumentMatch:
 
     id: str
     score: float
-    """In [0, 1], higher is better, on every store and strategy: the cosine. Where words count too,
-    the best passage has the cosine of the nearest one, and the others have their share of that.
-    After a reranker, its figure."""
+    """In [0, 1], higher is better, for every store and strategy. It is the cosine. If words count
+    too, the best passage has the cosine of the nearest passage, and the others have a proportional
+    score. After a reranker, it is the reranker's score."""
     scores: Mapping[str, float]
-    """The raw figures behind the score: `dense` is the cosine, which `min_score` is about."""
+    """The raw scores behind `score`. `dense` is the cosine, to which `min_score` applies."""
     text: str
     metadata: Mapping[str, Any]
     """`kb_id`, `uri`, `title`, the span (`start`, `end`, `line_start`, `line_end`), and more."""
@@ -127,22 +128,22 @@ class DocumentMatch:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult(Sequence["DocumentMatch"]):
-    """What a query found: its matches, best first, and an account of the search."""
+    """The result of a query: its matches, best first, and details of the search."""
 
     matches: list[DocumentMatch]
     strategy: str
     searched: list[str]
     """The ids of the knowledge bases that were searched."""
     skipped: list[str]
-    """The ids of those that were not, because nothing has been ingested into them."""
+    """The ids of the knowledge bases that were skipped, because nothing was ingested into them."""
     seconds: float
     stage: int = 0
-    """Which of the settings' `stages` gave it, from 1; 0 is the settings themselves."""
+    """The number of the stage that found the matches, from 1; 0: the settings themselves."""
     verdict: Grade = "hit"
     shortfall: str = ""
-    """Why it is no hit, in a sentence."""
+    """Why the result is not a hit, as a sentence."""
     notices: list[str] = field(default_factory=list)
-    """What the caller should know: a filter names a key that no document has, for example."""
+    """Notes for the caller, for example that a filter names a key that no document has."""
 
     @overload
     def __getitem__(self, at: int) -> DocumentMatch: ...

@@ -1,4 +1,4 @@
-"""What is said and shown without the values that it must not hold: some quote a refused key."""
+"""Redaction: removes secret values from text for display, since errors may quote a key."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 HIDDEN = "[secret]"
 
 _WITHIN = re.compile("(?:AccountKey|sig)=([^;&]+)")
-"""Secrets within a secret: a connection string or a signature of Azure is quoted in parts too."""
+"""Secrets within a secret: parts of an Azure connection string or signature are quoted alone."""
 _SHORT = 4
-"""What is shorter is taken out only where it is a word: `eu` of `eu-1`, but not of `queue`."""
+"""Shorter values are removed only as whole words: `eu` in `eu-1`, but not in `queue`."""
 
 
 def without(text: str, values: Mapping[str, str]) -> str:
-    """A text without some values, however they are encoded in it, in capitals or not.
+    """Return a text without some values, in any encoding and case.
 
     Args:
-        text: what is to be shown.
-        values: what must not be, each with what is shown in its place.
+        text: the text to show.
+        values: the values to remove, each with its replacement.
     """
     if not values:
         return text
@@ -36,9 +36,9 @@ def without(text: str, values: Mapping[str, str]) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _places(values: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], re.Pattern[str]]:
-    """By their forms what is shown for values, and what finds those; made once for many texts."""
+    """Return the replacement of each form of the values, and a pattern that finds the forms."""
     places = {form.lower(): shown for value, shown in values for form in _forms(value)}
-    longest_first = sorted(places, key=len, reverse=True)  # one may be the beginning of another
+    longest_first = sorted(places, key=len, reverse=True)  # one may be a prefix of another
     nothing = "(?!)"
     return places, re.compile("|".join(map(_pattern, longest_first)) or nothing, re.IGNORECASE)
 
@@ -51,14 +51,14 @@ def said_by(
     resolved: Any = None,
     values: Mapping[str, str] | None = None,
 ) -> str:
-    """An exception's kind and words, to be shown to anybody.
+    """Return an exception's class and message without secrets.
 
     Args:
-        error: what was raised.
-        holder: the object that raised it; what it keeps as `SecretStr` is taken out.
-        written: the settings it was made with, as they stand in the configuration.
-        resolved: the same with their templates filled in: what those gave is taken out.
-        values: what else is taken out, as for `without`.
+        error: the exception.
+        holder: the object that raised it; its `SecretStr` attributes are removed.
+        written: the settings of that object, as written in the configuration.
+        resolved: the same settings with templates filled in; the filled-in values are removed.
+        values: further values to remove, as for `without`.
     """
     secrets = {*_held(holder), *_filled_in(written, resolved)}
     hidden = dict.fromkeys(filter(None, secrets), HIDDEN)
@@ -71,7 +71,7 @@ def _pattern(form: str) -> str:
 
 
 def _forms(value: str) -> set[str]:
-    """The value and its parts, each as it is and as messages, addresses and JSON write it."""
+    """Return the value and its parts, each in the forms that messages, URLs and JSON use."""
     forms: set[str] = set()
     for text in filter(None, (value, *_WITHIN.findall(value), *_of_an_address(value))):
         forms |= {text, " ".join(text.split()), quote(text), quote_plus(text), unquote(text)}
@@ -83,7 +83,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _of_an_address(value: str) -> Iterator[str]:
-    """Where the value is an address, the parts of it that clients name alone."""
+    """Yield the parts of a URL that clients may quote alone; nothing for other values."""
     try:
         parts = urlsplit(value)
         if parts.scheme and parts.netloc:

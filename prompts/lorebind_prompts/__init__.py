@@ -1,4 +1,4 @@
-"""What the model is told: counting tokens, rendering passages, budgets, citations, prompts."""
+"""Prompts: count tokens, render passages, fit them into a budget, and check citations."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ __all__ = [
     "user_texts",
 ]
 
-# These stand on langchain-core or the declarations, which take their time to import.
+# These need langchain-core or the declarations, which are slow to import.
 __getattr__ = lazy_door(
     __name__,
     {

@@ -1,8 +1,8 @@
-"""The context assembler: the best passages that fit into a budget of tokens, with citations.
+"""The context assembler: fits the best passages into a token budget, with citations.
 
-What is counted is the rendered block with all its markup, so that the budget means what the model
-is charged. The contract follows Weave's Context Assembler; the cut of a passage that is too long,
-the reasons for what was dropped, and duplicates told apart are additions.
+Tokens are counted in the rendered block with all its markup, as the model counts them. The contract
+follows Weave's Context Assembler. Shortening a passage that is too long, the reasons for dropped
+passages, and the detection of duplicates are additions.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_TOKENS = 4096
 
-# Tokens of joined texts are not the sum of their tokens: between entries they merge, and the
-# block's id changes with its content. Within this distance of the budget the block itself counts.
+# Joined texts do not have the sum of their tokens: tokens merge between entries, and the block's
+# id changes with its content. This close to the budget, the whole block is counted.
 _SLACK = 32
 _SLACK_PER_ENTRY = 2
 
-# A shorter rest of a passage tells nothing. More characters than this to a token are rare.
+# A shorter rest of a passage is useless. Tokens of more than this many characters are rare.
 _SHORTEST_CUT = 24
 _CHARACTERS_PER_TOKEN = 12
 
@@ -42,7 +42,7 @@ _WORD_END = re.compile(r"(?<=\S)(?=\s)")
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A passage that is not in the block, and why."""
+    """A passage that is not in the block, and the reason."""
 
     id: str
     uri: str
@@ -52,23 +52,23 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class AssembleResult:
-    """A block for a prompt, and an account of what is in it."""
+    """A block for a prompt, with its citations and the passages that were dropped."""
 
     context: str
     """The rendered block; empty when there is nothing to show."""
     citations: list[Citation] = field(default_factory=list)
-    """One for each passage shown, in the order of the block."""
+    """One citation per passage shown, in the order of the block."""
     total_tokens: int = 0
-    """Tokens of `context`, by `counter`; never more than the budget."""
+    """Number of tokens in `context`, counted by `counter`; never more than the budget."""
     truncated_count: int = 0
-    """How many passages were left out because of the budget; duplicates are none of them."""
+    """Number of passages dropped because of the budget, without duplicates."""
     dropped: list[Dropped] = field(default_factory=list)
     counter: str = ""
-    """What counted the tokens."""
+    """Name of the token counter."""
     exact: bool = False
-    """Whether the model counts the same, or it is an estimate."""
+    """Whether the model counts the same number, rather than an estimate."""
     cut: bool = False
-    """Whether the one passage shown was shortened, because none fitted as a whole."""
+    """Whether the only passage shown was shortened, because none fitted as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +78,17 @@ class _Kept:
 
 
 class Assembler:
-    """Packs passages into a budget.
+    """Fits passages into a token budget.
 
     Args:
-        max_tokens: The budget, for the block with all its markup.
-        counter: What counts; without one, four characters are a token.
-        renderer: A renderer, or the name of one, or a template for each passage.
-        label: Names the block, see `inject_as`.
+        max_tokens: The budget for the block with all its markup.
+        counter: Counts the tokens; by default, four characters count as one token.
+        renderer: A renderer, its name, or a template for each passage.
+        label: The name of the block, see `inject_as`.
         weak: Whether the block says that its passages match the question only weakly.
 
     Raises:
-        UsageError: for a negative budget, or a renderer that is not there.
+        UsageError: the budget is negative, or the renderer is unknown.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Assembler:
         weak: bool = False,
     ) -> None:
         if max_tokens < 0:
-            raise UsageError(f"max_tokens must not be negative, and is {max_tokens}")
+            raise UsageError(f"max_tokens must not be negative, got {max_tokens}")
         self.max_tokens = max_tokens
         self.counter: TokenCounter = counter or EstimateCounter()
         self.renderer = renderer_for(renderer) if isinstance(renderer, str) else renderer
@@ -110,17 +110,16 @@ class Assembler:
     def assemble(
         self, contexts: Iterable[RetrievedContext], *, first_marker: int = 1
     ) -> AssembleResult:
-        """The block for these passages, best score first, equal scores in the order given.
+        """Return the block for these passages, best score first, equal scores in the given order.
 
-        A passage that does not fit is left out, and a smaller one after it may still fit. If none
-        fits, the best is cut at the end of a sentence or a word. Markers count from
-        `first_marker` in the order of the block. What is the same passage is shown once, with all
-        its sources.
+        A passage that does not fit is dropped, but a smaller one after it may still fit. If none
+        fits, the best is cut at the end of a sentence or a word. Markers are numbered from
+        `first_marker` in the order of the block. Duplicates are shown once, with all their sources.
         """
         return self.pack(candidates_of(contexts), first_marker=first_marker)
 
     def pack(self, candidates: Sequence[Candidate], *, first_marker: int = 1) -> AssembleResult:
-        """The same for passages of which none is another's duplicate, the best first."""
+        """Return the block for passages without duplicates, given best first; see `assemble`."""
         kept = self._pack(candidates, first_marker)
         cut = not kept
         if cut:
@@ -139,7 +138,7 @@ class Assembler:
         )
 
     def tokens_of(self, candidates: Sequence[Candidate]) -> int:
-        """The tokens of a block with all of them, whatever the budget."""
+        """Return the number of tokens of a block with all candidates, ignoring the budget."""
         passages = [_passage(one, number) for number, one in enumerate(candidates, 1)]
         return self.counter.count(self._render([one for one in passages if one.content]))
 
@@ -163,7 +162,7 @@ class Assembler:
             kept.append(_Kept(candidate, passage))
             entries.append(entry)
             used, slack = after, slack + _SLACK_PER_ENTRY
-        # The sums above are only near the truth, and a counter may be anybody's.
+        # The sums above are approximate, and a custom counter may behave in any way.
         while kept and not self._fits([one.passage for one in kept]):
             kept.pop()
         return kept
@@ -214,7 +213,7 @@ class Assembler:
 
 
 def assemble_simple(contexts: Iterable[RetrievedContext]) -> str:
-    """The bare texts in the order given, `---` between them; no budget, no citations."""
+    """Join the bare texts in the given order with `---`, without a budget or citations."""
     return "\n\n---\n\n".join(context.content for context in contexts)
 
 
@@ -245,10 +244,10 @@ def _citation(kept: _Kept) -> Citation:
 
 
 def _cut_places(text: str, longest: int) -> Iterable[int]:
-    """Where to cut a text of which `longest` characters fit, best place first.
+    """Return positions to cut a text at, best first, so that at most `longest` characters stay.
 
-    The last sentence end, unless less than a third of what fits would be left; then the last
-    few word ends; a text without words (an endless line, some scripts) is cut anywhere.
+    The last sentence ends come first, then the last word ends; both only if at least a third of
+    `longest` stays. A text without words (an endless line, some scripts) is cut anywhere.
     """
     sentences = [
         at

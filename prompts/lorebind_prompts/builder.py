@@ -1,4 +1,4 @@
-"""The messages of a prompt: instructions, what was said before, then knowledge and question."""
+"""Build the messages of a prompt: instructions, history, then knowledge and question."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def build_messages(
     history: Sequence[BaseMessage] = (),
     attachments: Sequence[Mapping[str, Any]] = (),
 ) -> list[BaseMessage]:
-    """The messages for a chat model: the blocks stand in the user's message, before the question.
+    """Return the messages for a chat model: the blocks precede the question in the user's message.
 
-    Empty instructions and empty blocks leave no trace. The history is put in as it is.
-    Attachments, images or files as LangChain's content blocks, stand behind the question.
+    Empty instructions and empty blocks are omitted. The history is included unchanged. Attachments,
+    which are images or files as LangChain content blocks, follow the question.
     """
     system = [SystemMessage(instructions)] if instructions.strip() else []
     asked = HumanMessage([_text(question), *map(dict, attachments)] if attachments else question)
@@ -37,29 +37,29 @@ def build_messages(
 
 
 def messages_of(given: Any, name: str) -> list[BaseMessage]:
-    """What is given under a name as messages: LangChain's, pairs of role and text, or mappings.
+    """Convert a value to messages: LangChain's, pairs of role and text, or mappings.
 
     Raises:
-        UsageError: it is no list of such.
+        UsageError: the value is not a list of messages; the message names it by `name`.
     """
     try:
         if isinstance(given, str | bytes | Mapping):
             raise TypeError(f"got one {type(given).__name__}")
         return convert_to_messages(given)
     except (TypeError, ValueError, KeyError, NotImplementedError) as error:
-        # LangChain raises one of these, depending on what is wrong.
+        # LangChain raises any of these.
         said = f"{error} is missing" if isinstance(error, KeyError) else str(error).split("\n")[0]
-        raise UsageError(f"{name!r} must be a list of LangChain's messages: {said}") from None
+        raise UsageError(f"{name!r} must be a list of LangChain messages: {said}") from None
 
 
 def put_before_question(
     messages: Sequence[BaseMessage], blocks: Sequence[str]
 ) -> list[BaseMessage]:
-    """The messages with the blocks at the start of the user's last one, which is copied.
+    """Return the messages with the blocks at the start of the user's last one, which is copied.
 
-    What stands in it beside text, images for example, stays. Where what the user said has been
-    summarised away, they stand before the summary. Without blocks, or without a human message, the
-    messages are what they were.
+    Other parts of that message, such as images, stay. If the user's messages were replaced by a
+    summary, the blocks precede the summary. Without blocks, or without a human message, the
+    messages do not change.
     """
     put = BETWEEN_BLOCKS.join(block for block in blocks if block)
     at = last_question(messages)
@@ -78,10 +78,10 @@ def put_before_question(
 
 
 def last_question(messages: Sequence[BaseMessage]) -> int | None:
-    """The index of the user's last message; None where there is none.
+    """Return the index of the user's last message; None if there is none.
 
-    Of several messages in a row it is the last one that has words: a picture is often sent behind
-    its question. What others wrote in the user's name, such as a summary, is none of the user's.
+    If several user messages are adjacent, it is the last one with text, since images are often sent
+    after their question. Messages written in the user's name, such as summaries, do not count.
     """
     users = [index for index, one in enumerate(messages) if _is_users(one)]
     at = users[-1] if users else None
@@ -93,7 +93,7 @@ def last_question(messages: Sequence[BaseMessage]) -> int | None:
 
 
 def user_texts(messages: Sequence[BaseMessage]) -> list[str]:
-    """What the user has said, the earliest first; not what others wrote in the user's name."""
+    """Return the texts of the user's own messages, earliest first; summaries do not count."""
     said = (str(message.text).strip() for message in messages if _is_users(message))
     return [text for text in said if text]
 
@@ -108,8 +108,8 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def count_messages(messages: Sequence[BaseMessage], counter: TokenCounter) -> int:
-    """The tokens of all texts, and 4 for each message, which is about what its frame costs.
+    """Count the tokens of all texts, plus 4 per message, which is about what its framing costs.
 
-    Images and other parts that are no text are not counted.
+    Images and other parts without text are not counted.
     """
     return sum(counter.count(str(message.text)) + _TOKENS_PER_MESSAGE for message in messages)

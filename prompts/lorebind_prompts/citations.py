@@ -1,19 +1,18 @@
-"""Citations: how a source is shown, and which of the given ones an answer really cites.
+"""Citations: how a source is shown, and which of the given passages an answer cites.
 
-A marker is a bracket that holds nothing but numbers:
+A marker is a bracket that contains only numbers:
 
     [1]   [ 1 ]   [1][2]   [1, 3]   [1; 3]   [1 and 4]   [1, 4 & 5]   [1-3]   [1–3]
     【4】   【4†source】   【4:0†source】   ［1］   [４]
 
-Digits may be those of any script, and a marker may stand anywhere, also directly behind a word. A
-number that belongs to no passage is reported as unknown, whatever it was meant to be: `[2024]`,
-and the index in an `items[0]` that is not written as code.
+The digits may be of any script, and a marker may stand anywhere, even directly after a word. A
+number that belongs to no passage is reported as unknown, whatever it means: `[2024]`, or the index
+in an `items[0]` that is not written as code.
 
-No markers are: what stands in Markdown's code, fenced or inline; a link `[1](https://…)`, the
-label of a link `[text][1]` whose target is given, and that target `[1]: https://…`; a footnote
-`[^1]`; what a backslash escapes, `\\[1]`; and every other way to write a number, such as `(1)`,
-`¹` and `[p. 4]`.
-"""  # noqa: RUF002 - the brackets, dashes and digits are those that are meant
+These are not markers: Markdown code, fenced or inline; a link `[1](https://…)`, the label of a link
+`[text][1]` with a declared target, and that target `[1]: https://…`; a footnote `[^1]`; an escaped
+bracket, `\\[1]`; and all other ways to write a number, such as `(1)`, `¹` and `[p. 4]`.
+"""  # noqa: RUF002 - these brackets, dashes and digits are intended
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from lorebind_prompts.cleaning import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-# Every repetition is possessive, so that no answer takes more than linear time.
+# Every repetition is possessive, so that any answer takes linear time.
 _RANGE = r"\d++(?:\s*+[-‐-―−]\s*+\d++)?+"
 _JOINT = r"\s*+(?:[,;，、；]\s*+(?:&|and\b)?+|&|and\b|or\b)\s*+"
 _MARKER = re.compile(
@@ -46,31 +45,32 @@ _LONGEST_NUMBER = 10
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A passage that was put before the model, under the marker that stands for it."""
+    """A passage that was shown to the model, with the marker that stands for it."""
 
     marker: str
-    """As it stands in the prompt and in the answer: `[1]`."""
+    """The marker in the prompt and in the answer: `[1]`."""
     id: str
     uri: str
     title: str
     score: float
     metadata: Mapping[str, Any]
     content: str
-    """The passage as the model saw it: cleaned, and shortened if it had to be."""
+    """The passage as the model saw it: cleaned, and shortened if necessary."""
     also: list[Citation] = field(default_factory=list)
-    """Where else the same passage was found, in other documents or knowledge bases."""
+    """Other documents or knowledge bases that contain the same passage."""
 
     @property
     def label(self) -> str:
+        """The source on one line, see the function `label`."""
         return label(self.metadata)
 
     @property
     def number(self) -> int:
-        """The number of its marker."""
+        """The number in its marker."""
         return int(self.marker.strip("[]"))
 
     def as_data(self, *, content: bool = True) -> dict[str, Any]:
-        """The same as plain values, for JSON, with its `label`; on request without the passage."""
+        """Convert to plain values for JSON, including `label`; `content=False` omits the text."""
         data: dict[str, Any] = {
             "marker": self.marker,
             "id": self.id,
@@ -85,7 +85,7 @@ class Citation:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Citation:
-        """The citation of which `as_data` made plain values."""
+        """Restore a citation from the values that `as_data` returned."""
         also = [cls.from_data(one) for one in data["also"]]
         names = ("marker", "id", "uri", "title", "score", "metadata")
         content = data.get("content", "")
@@ -94,19 +94,19 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class CitedAnswer:
-    """An answer, and what its markers stand for."""
+    """An answer with the passages that its markers stand for."""
 
     text: str
     citations: list[Citation] = field(default_factory=list)
-    """The cited ones only, in the order in which the answer first names them."""
+    """Only the cited passages, in the order in which the answer first names them."""
     unknown: list[str] = field(default_factory=list)
     """Markers in the answer that stand for no passage of the prompt."""
 
 
 def label(metadata: Mapping[str, Any]) -> str:
-    """How a source is shown to people and models, on one line: `docs/cors.md, lines 12-30`.
+    """Return a source on one line, for people and models: `docs/cors.md, lines 12-30`.
 
-    A page, a slide, a time and so on say more than lines do, and are shown instead of them.
+    A page, slide, time or similar is more precise than lines, and is shown instead of them.
     """
     name = next((str(metadata[key]) for key in ("uri", "title", "kb_id") if metadata.get(key)), "")
     name = clean_line(name) or "untitled"
@@ -115,13 +115,13 @@ def label(metadata: Mapping[str, Any]) -> str:
 
 
 def place_of(metadata: Mapping[str, Any]) -> str:
-    """Where in its document a passage stands: `page 4`, `lines 12-30`, or nothing."""
+    """Return the location of a passage in its document: `page 4`, `lines 12-30`, or `""`."""
     return named_place(metadata) or _lines(metadata)
 
 
 def named_place(metadata: Mapping[str, Any]) -> str:
-    """The place if it says more than lines: `page 4`, `sheet Prices, rows 2-40`, `00:12:03`."""
-    # Loaders of LangChain count pages from 0, and give the number that is printed on one beside it.
+    """Return a more precise location than lines, if known: `page 4`, `rows 2-40`, `00:12:03`."""
+    # LangChain's loaders count pages from 0; `page_label` is the number printed on the page.
     if (page := metadata.get("page_label") or metadata.get("page")) is not None:
         return f"page {page}"
     if (locator := metadata.get("locator")) is not None:
@@ -145,11 +145,10 @@ def _clock(seconds: float) -> str:
 
 
 def check(text: str, citations: Sequence[Citation]) -> CitedAnswer:
-    """Find the markers in an answer and say which passages they stand for.
+    """Find the markers in an answer and the passages that they stand for.
 
-    What a marker is, and what is none, is said at the top of this file. Each is either among the
-    `citations` of the result or among its `unknown`. It takes the whole answer: what a marker is
-    may depend on what follows.
+    The top of this file defines markers. Each marker is either in `citations` of the result or in
+    its `unknown`. Pass the whole answer: whether brackets are a marker can depend on later text.
     """
     known = {citation.marker: citation for citation in citations}
     named = list(dict.fromkeys(_markers(_without_code(text))))
@@ -161,9 +160,9 @@ def check(text: str, citations: Sequence[Citation]) -> CitedAnswer:
 
 
 def escape_markers(text: str) -> str:
-    """The text with a backslash before what `check` would take for a marker, code left as it is.
+    """Put a backslash before everything that `check` would read as a marker, except in code.
 
-    Links whose text is a number are escaped too, so that the text may become a part of any other.
+    Links whose text is a number are escaped too, so that the text can be embedded in any other.
     """
     places = [found.start() for found in _unescaped(_without_code(text))]
     for at in reversed(places):
@@ -185,13 +184,13 @@ def _markers(text: str) -> Iterator[str]:
 
 
 def _plain(number: str) -> str:
-    """A number in ASCII, without zeros before it."""
+    """Convert a number to ASCII digits without leading zeros."""
     digits = number if number.isascii() else "".join(str(int(digit)) for digit in number)
     return digits.lstrip("0") or "0"
 
 
 def _found(text: str) -> Iterator[re.Match[str]]:
-    """The markers of a text without its links and their targets."""
+    """Yield the markers of a text, without its links and their targets."""
     targets = {found.end(): _plain(found[1]) for found in _TARGET.finditer(text)}
     labels = set(targets.values())
     last_end = -1
@@ -219,7 +218,7 @@ def _is_escaped(text: str, at: int) -> bool:
 
 
 def _without_code(text: str) -> str:
-    """The text with blanks in place of code, so that positions stay what they were."""
+    """Replace code with spaces, so that positions do not change."""
     lines: list[str] = []
     paragraph: list[str] = []
     fence = ""
@@ -241,7 +240,7 @@ def _without_code(text: str) -> str:
 
 
 def _without_spans(lines: list[str]) -> list[str]:
-    """A paragraph without its inline code: from a run of backticks to the next of that length."""
+    """Replace inline code in a paragraph: from a run of backticks to the next of that length."""
     if not lines:
         return []
     text = "\n".join(lines)

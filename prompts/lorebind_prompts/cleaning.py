@@ -1,14 +1,15 @@
-"""Making text that others wrote harmless to show: one kind of line break, nothing invisible.
+"""Make foreign text safe to show: uniform line breaks, and no invisible characters.
 
 Invisible characters hide text that a model still reads, cut words in two, or reorder what a reader
-sees. Taken out are the controls, and what Unicode calls Default_Ignorable_Code_Point: zero widths,
-directions, tags, variation selectors, fillers, and what is reserved for more of them. These stay
-where writing needs them: U+200C and U+200D behind a letter that is not ASCII or a symbol, as in
-Persian, Indic scripts and emoji; U+FE0E and U+FE0F behind a symbol or in a keycap.
+sees. Control characters are removed, and so is everything that Unicode calls
+Default_Ignorable_Code_Point: zero widths, directions, tags, variation selectors, fillers, and code
+points reserved for more of them. Some stay where writing needs them: U+200C and U+200D after a
+symbol or a letter that is not ASCII, as in Persian, Indic scripts and emoji; U+FE0E and U+FE0F
+after a symbol or in a keycap.
 
-What open models write roles, tools and images with, `<|im_start|>` or `[TOOL_CALLS]`, gets a blank
-after its first character: servers that look for such tokens in any text would take a passage's for
-their own. No word is lost.
+The tokens that open models use for roles, tools and images, such as `<|im_start|>` or
+`[TOOL_CALLS]`, get a space after their first character: servers that look for such tokens in any
+text would otherwise obey those of a passage. No word is lost.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _JOINERS = "\u200c\u200d"
 _PRESENTATION = "\ufe0e\ufe0f"
 _INVISIBLE = re.compile(
     "["
-    "\x00-\x08\x0e-\x1f\x7f-\x9f"  # control characters that are no line break and no tab
+    "\x00-\x08\x0e-\x1f\x7f-\x9f"  # control characters except line breaks and tabs
     # Default_Ignorable_Code_Point of Unicode 17, DerivedCoreProperties.txt
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
@@ -31,12 +32,12 @@ _INVISIBLE = re.compile(
     "]+"
 )
 
-_BRACKETED = (  # Mistral's, ChatGLM's and BERT's; in capitals only, as they are tokens
+_BRACKETED = (  # tokens of Mistral, ChatGLM and BERT, matched in capitals only
     "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|CALL_ID|ARGS|THINK"
     "|MODEL_SETTINGS|IMG|IMG_BREAK|IMG_END|AUDIO|BEGIN_AUDIO|TRANSCRIBE|PREFIX|MIDDLE|SUFFIX"
     "|gMASK|sMASK|MASK|CLS|SEP|PAD|UNK|BOS|EOS"
 )
-_TAGGED = (  # Llama's, Gemma's, Qwen's, ChatGLM's, InternLM's, T5's and Seed's
+_TAGGED = (  # tokens of Llama, Gemma, Qwen, ChatGLM, InternLM, T5 and Seed
     "s|bos|eos|pad|unk|mask|cls|sep|sop|eop|eoh|eoa|eot|(?:start|end)_of_[a-z_]+|image_soft_token"
     "|think|tools?|tool_calls?|tool_response|function_calls?|arg_(?:key|value)"
     "|(?:extra_id|special|reserved|unused)_?[0-9]+|seed:[a-z_:]+"
@@ -53,17 +54,17 @@ _MAX_LINE = 200
 
 
 def clean_text(text: str) -> str:
-    """The text with `\\n` for every line break, without invisible characters and control tokens.
+    """Return the text with `\\n` line breaks, without invisible characters and control tokens.
 
-    Blank lines around it go, the indentation of the first line stays. Doing it twice changes
-    nothing more.
+    Blank lines at the start and end are removed; the indentation of the first line stays. Cleaning
+    a cleaned text changes nothing.
     """
     text = _without_tokens(_visible(_LINE_BREAKS.sub("\n", text)).rstrip())
     return re.sub(r"\A(?:[^\S\n]*\n)+", "", text)
 
 
 def clean_line(text: str) -> str:
-    """The text on one line, without invisible characters, at most 200 characters long."""
+    """Return the text on one line, without invisible characters, of at most 200 characters."""
     line = " ".join(_visible(re.sub(f"[{_JOINERS}]", "", text)).split())
     line = _without_tokens(line)
     return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 1].rstrip() + "…"
@@ -74,7 +75,7 @@ def _visible(text: str) -> str:
 
 
 def _needed(run: re.Match[str]) -> str:
-    """What must stay of a run of invisible characters: a presentation, then a joiner."""
+    """Return the invisible characters that must stay: a presentation selector, then a joiner."""
     before, after = run.string[run.start() - 1 : run.start()], run.string[run.end() : run.end() + 1]
     kept = ""
     if run[0][0] in _PRESENTATION and (_is_symbol(before) or _is_keycap(before, after)):
@@ -92,7 +93,7 @@ def _is_letter(char: str) -> bool:
 
 
 def _is_foreign(char: str) -> bool:
-    """Neither ASCII nor its full width: what tokens and markers are written with."""
+    """Check for neither ASCII nor full-width forms, which tokens and markers are written with."""
     return char > "\x7f" and not "\uff00" <= char <= "\uffef"
 
 

@@ -1,4 +1,4 @@
-"""What retrieval hands to a prompt: a passage, who asked for it, and what it costs."""
+"""A retrieved passage on its way into a prompt, with its binding and its tokens."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, init=False)
 class RetrievedContext:
-    """A passage on its way into a prompt."""
+    """A retrieved passage to be put into a prompt."""
 
     binding_id: str
-    """The binding that asked for it."""
+    """The binding that retrieved it."""
     content: str
     score: float
     """In [0, 1], higher is better."""
     metadata: Mapping[str, Any]
-    """`kb_id`, `uri`, `title`, the span, and, where known, `heading` and a place as `page`."""
+    """`kb_id`, `uri`, `title`, the span and, if known, `heading` and a location such as `page`."""
     id: str
-    """The chunk's id; empty when the passage comes from elsewhere."""
+    """The chunk's id; empty if the passage comes from another retriever."""
     _tokens: int | TokenCounter = field(repr=False, compare=False)
 
     def __init__(
@@ -41,7 +41,7 @@ class RetrievedContext:
     ) -> None:
         """
         Args:
-            token_estimate: how many tokens the content has, or what counts them when it is asked.
+            token_estimate: the number of tokens of the content, or the counter to ask for it.
         """
         given = (binding_id, content, score, metadata, id, token_estimate)
         for name, value in zip(self.__slots__, given, strict=True):
@@ -49,7 +49,7 @@ class RetrievedContext:
 
     @property
     def token_estimate(self) -> int:
-        """Tokens of the bare content, without the markup that a block adds."""
+        """Number of tokens of the bare content, without the markup that a block adds."""
         known = self._tokens
         return known if isinstance(known, int) else known.count(self.content)
 
@@ -57,14 +57,14 @@ class RetrievedContext:
     def from_match(
         cls, binding_id: str, match: DocumentMatch, counter: TokenCounter
     ) -> RetrievedContext:
-        """The context made of what a search found for a binding."""
+        """Create a context from a search result of a binding."""
         return cls(binding_id, match.text, match.score, counter, match.metadata, match.id)
 
     @classmethod
     def from_document(cls, document: Document, counter: TokenCounter) -> RetrievedContext:
-        """The context made of a document of LangChain's, by whatever retriever it was found.
+        """Create a context from a LangChain document of any retriever.
 
-        Without a `score` in its metadata it counts as much as the best.
+        Without a `score` in its metadata, its score is 1.
         """
         metadata = dict(document.metadata)
         metadata.setdefault("uri", metadata.get("source") or "")

@@ -1,4 +1,4 @@
-"""The same passage, found more than once: in several documents, or in several knowledge bases."""
+"""Merge passages that were found more than once, in several documents or knowledge bases."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _SOURCES_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A passage that may be shown, once, however often it was found."""
+    """A passage that is shown at most once, however often it was found."""
 
     context: RetrievedContext
-    """Of those found, the one with the best score, the first of equals."""
+    """The occurrence with the best score, the first of equals."""
     content: str
-    """Its text, cleaned; empty when there is nothing to show."""
+    """The cleaned text; empty when there is nothing to show."""
     also: list[RetrievedContext] = field(default_factory=list)
-    """The others."""
+    """The other occurrences."""
 
     @property
     def sources(self) -> list[str]:
-        """Where it comes from, as its entry says it: three places at most, the best first."""
+        """The sources that its entry names: at most three, the best first."""
         places = [source_line(one.metadata) for one in (self.context, *self.also)]
         return list(dict.fromkeys(places))[:_SOURCES_SHOWN]
 
 
 def candidates_of(contexts: Iterable[RetrievedContext]) -> list[Candidate]:
-    """The passages, best score first, equal scores in the order given, each one once.
+    """Return the passages without duplicates, best score first, equal scores in the given order.
 
-    The same passage is what has the same id, or the same text but for its blanks.
+    Passages are duplicates if they have the same id, or the same text apart from whitespace.
     """
     candidates: list[Candidate] = []
     known: dict[str, Candidate] = {}

@@ -1,7 +1,7 @@
-"""A chat model that needs no model: it quotes the passages that are in the prompt, and cites them.
+"""A chat model without a language model: it quotes the passages in the prompt, and cites them.
 
-It makes the whole way from question to cited answer work without a key and without a network, and
-shows what retrieval found and what it did not. It never adds a word of its own to a quote.
+It runs the whole path from question to cited answer without a key or a network, and shows what
+retrieval found and what it missed. It never adds a word of its own to a quote.
 """
 
 from __future__ import annotations
@@ -45,15 +45,16 @@ _METADATA = {"model_name": "extractive", "model_provider": "lorebind"}
 class ExtractiveChatModel(BaseChatModel):
     """Answers the last question by quoting the passages of the prompt, with their markers.
 
-    Passages are read out of the blocks that `render` wrote, in system messages and in the current
-    turn; those of earlier turns belong to other questions. The answer says that it is extractive,
-    and says so plainly when the passages match only weakly, or have no word of the question; then
-    it quotes how the best begins. The same prompt gives the same answer always.
+    Passages are read from the blocks that `render` wrote, in system messages and in the current
+    turn; those of earlier turns belong to other questions. The answer says that it is extractive.
+    If the passages match only weakly, it says so. If they have no word of the question, it also
+    says so and quotes the beginning of the best passage. The same prompt always gives the same
+    answer.
     """
 
     max_quotes: int = 3
     max_characters: int = 600
-    """Of all quotes together; one sentence that is longer is still quoted whole."""
+    """Maximum length of all quotes together; a single longer sentence is still quoted in full."""
 
     @property
     def model_name(self) -> str:
@@ -64,7 +65,7 @@ class ExtractiveChatModel(BaseChatModel):
         return "lorebind-extractive"
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
-        """The model itself: it takes part where tools are offered, and never calls one."""
+        """Return the model itself: it accepts tools, but never calls one."""
         return self
 
     def _generate(
@@ -91,7 +92,7 @@ class ExtractiveChatModel(BaseChatModel):
             if run_manager:
                 run_manager.on_llm_new_token(word, chunk=chunk)
             yield chunk
-        # What is said of the whole comes once: values of several chunks would be added up.
+        # Sent once, with the last chunk: values of several chunks would be added up.
         yield ChatGenerationChunk(
             message=AIMessageChunk(
                 content="",
@@ -118,10 +119,10 @@ class ExtractiveChatModel(BaseChatModel):
 
 
 def read_prompt(messages: Sequence[BaseMessage]) -> tuple[str, list[Passage]]:
-    """The question of a prompt, and the passages that were put into it for that question.
+    """Return the question of a prompt, and the passages that were added for that question.
 
-    The question is what the last human message says besides its blocks. The turn it belongs to
-    reaches back to what the model said before it, so that a block may be a message of its own.
+    The question is the text of the last human message outside its blocks. Its turn starts after the
+    model's last answer, so that a block can be a message of its own.
     """
     humans = [index for index, one in enumerate(messages) if isinstance(one, HumanMessage)]
     if not humans:
@@ -141,7 +142,7 @@ def read_prompt(messages: Sequence[BaseMessage]) -> tuple[str, list[Passage]]:
 
 
 def _written(quote: Quote) -> str:
-    """A quote as Markdown, the marker at its end."""
+    """Format a quote as Markdown, with the marker at its end."""
     parts: list[str] = []
     for unit in quote.units:
         if unit.kind == "code":

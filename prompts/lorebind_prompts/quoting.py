@@ -1,8 +1,8 @@
-"""Choosing the words of passages that answer a question best, without a language model.
+"""Choose the sentences of passages that answer a question best, without a language model.
 
-A unit is worth the question's content words that it holds, rare ones more than frequent ones,
-with small additions for phrases, for the heading and source it stands under, for its neighbours,
-and for the rank that retrieval gave its passage.
+A unit scores by the content words of the question that it contains, rare words more than frequent
+ones. It gets small additions for phrases, for its heading and source, for its neighbors, and for
+the rank of its passage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lorebind_prompts.rendering.base import Passage
 
-# How questions are asked, beside the words that no search looks for.
+# Words that phrase a question, in addition to the stop words.
 _ASKING = """
 cannot done get give gives let like may me might much must need needed one please shall tell use
 used using via want way us whose without yes show explain describe make makes
@@ -33,7 +33,7 @@ _WORD = re.compile(r"[^\W_]+")
 _IDENTIFIER = re.compile(r"[^\W_]+(?:_[^\W_]+)+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
-# Words that tie a sentence to the one before it, and words that send the reader elsewhere.
+# Words that tie a sentence to the previous one, and words that refer the reader elsewhere.
 _HANGING = re.compile(
     r"(?:for example|in this case|as in|later|but|and|or|so|then|this|that|these|those|it|they|also"
     r"|still|however|otherwise|in the same way|you can also|other)\b",
@@ -45,7 +45,7 @@ _POINTER = re.compile(
     re.IGNORECASE,
 )
 
-# A unit must hold this share of the question's weight, by itself and with its heading.
+# A unit must have this share of the question's weight, alone and with its heading.
 _LEAST_ALONE = 0.15
 _LEAST_COVERED = 0.34
 _PHRASE = 0.08
@@ -57,11 +57,11 @@ _COMFORTABLE_LENGTH = 280
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Words of a passage, with the marker that stands for it."""
+    """A part of a passage, with the marker that stands for the passage."""
 
     marker: str
     units: tuple[Unit, ...]
-    """One, or a sentence and the code or the list that it announces."""
+    """One unit, or a sentence with the code or the list that it announces."""
 
 
 @dataclass(slots=True)
@@ -74,9 +74,9 @@ class _Scored:
 
 
 def stems(text: str) -> list[str]:
-    """The content words of a text without their endings.
+    """Return the content words of a text without their endings.
 
-    `CORSMiddleware` is two words; `response_model` is three, because it is a name besides.
+    `CORSMiddleware` gives two words. `response_model` gives three, as the name counts too.
     """
     words = _WORD.findall(_HUMP.sub(" ", text))
     plain = [stem(word) for word in map(str.lower, words) if word not in _empty_words()]
@@ -90,7 +90,7 @@ def _empty_words() -> frozenset[str]:
 
 @functools.lru_cache(maxsize=65536)
 def stem(word: str) -> str:
-    """An English word without its most frequent endings; good enough to compare words with."""
+    """Remove the most frequent endings of an English word, well enough to compare words."""
     if len(word) <= 3 or not word.isascii():
         return word
     if word.endswith("ies"):
@@ -109,10 +109,10 @@ def stem(word: str) -> str:
 def choose(
     question: str, passages: Sequence[Passage], *, max_quotes: int = 3, max_characters: int = 600
 ) -> list[Quote]:
-    """The best quotes for a question, those of one passage together and in its order.
+    """Return the best quotes for a question, grouped by passage and in the order of the passage.
 
-    Empty when no unit says enough of what the question asks. A passage beside the best is quoted
-    only if it is nearly as good.
+    The list is empty if no unit matches the question well enough. Other passages than the best one
+    are quoted only if they are nearly as good.
     """
     asked = stems(question)
     scored = _score(asked, passages) if asked else []
@@ -134,7 +134,7 @@ def choose(
 def beginning(
     passages: Sequence[Passage], *, max_quotes: int = 3, max_characters: int = 600
 ) -> list[Quote]:
-    """How the best passage begins, for a question that has no words in common with it."""
+    """Quote the beginning of the best passage, for a question that shares no words with it."""
     for passage in passages:
         room, quotes = max_characters, list[Quote]()
         for unit in split_units(passage.content)[:max_quotes]:
@@ -158,7 +158,7 @@ def _repeats(one: _Scored, chosen: Iterable[_Scored]) -> bool:
 
 
 def _score(asked: Sequence[str], passages: Sequence[Passage]) -> list[_Scored]:
-    """All units that hold something of the question, with what they are worth."""
+    """Return all units that match something of the question, with their scores."""
     units = [
         _Scored(number, position, unit, set(stems(unit.text)))
         for number, passage in enumerate(passages)
@@ -183,13 +183,13 @@ def _score(asked: Sequence[str], passages: Sequence[Passage]) -> list[_Scored]:
 
 
 def _rarity(units: int, frequency: int) -> float:
-    # The root, because retrieval chose the passages for the question: what is frequent in them
-    # is what the question is about, more often than it is noise.
+    # The root, because retrieval chose the passages for the question: a word that is frequent in
+    # them is more often its topic than noise.
     return math.sqrt(math.log(1 + units / (frequency + 0.5)))
 
 
 def _form(unit: Unit) -> float:
-    """What a unit loses for being no statement, or hanging on others, or of an awkward length."""
+    """Return the factor for a unit's form: less for questions, dependent or awkwardly long text."""
     if unit.kind == "code":
         return 0.5
     factor: float = min(1.0, _COMFORTABLE_LENGTH / len(unit.text)) ** 0.3
@@ -203,7 +203,7 @@ def _form(unit: Unit) -> float:
 
 
 def _with_neighbours(units: list[_Scored]) -> list[_Scored]:
-    """A unit gains from standing next to a good one: answers run over several sentences."""
+    """Raise the scores of units next to good ones, since answers span several sentences."""
     before = [one.score for one in units]
     for index, one in enumerate(units):
         for near in (index - 1, index + 1):
@@ -229,7 +229,7 @@ def _quotes(chosen: Sequence[_Scored], passages: Sequence[Passage], room: int) -
 
 
 def _announced(one: _Scored, units: Sequence[Unit]) -> Iterable[tuple[int, Unit]]:
-    """What follows a sentence that ends in a colon: one block of code, or the items of a list."""
+    """Yield what follows a sentence that ends in a colon: one code block, or the list items."""
     for position in range(one.position + 1, len(units)):
         unit = units[position]
         if unit.kind == "sentence":

@@ -1,4 +1,4 @@
-"""One budget for several blocks: each gets a fair part, and what one leaves the others may use."""
+"""Share one budget among several blocks: each gets a fair part, and unused parts go to others."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ BETWEEN_BLOCKS = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What is to become one block, beside others."""
+    """The passages for one of several blocks."""
 
     contexts: Sequence[RetrievedContext]
     max_tokens: int | None = None
-    """The most that the block may take; None means its part of the common budget."""
+    """Maximum number of tokens of the block; None means its part of the shared budget."""
     renderer: str | Renderer = "bullets"
+    """A renderer, its name, or a template for each passage."""
     label: str | None = None
+    """The name of the block."""
     weak: bool = False
     """Whether the block says that its passages match the question only weakly."""
 
     def assembler(self, counter: TokenCounter, max_tokens: int = DEFAULT_MAX_TOKENS) -> Assembler:
+        """Return an assembler with the settings of this portion."""
         return Assembler(max_tokens, counter, self.renderer, self.label, weak=self.weak)
 
 
@@ -45,25 +48,25 @@ def assemble_together(
     max_tokens: int | None = None,
     first_marker: int = 1,
 ) -> list[AssembleResult]:
-    """A block for each portion, in their order; markers are numbered through all of them.
+    """Return a block for each portion, in their order; markers are numbered across all blocks.
 
-    A passage that is in several portions is shown in the block of the one that scored it best, with
-    the other sources beside it. The blocks that share a budget together take no more than that, the
-    blank lines between them counted in. No one gets less than an equal part unless it needs less,
-    and what it does not need goes to those that need more.
+    A passage in several portions is shown in the block of the portion that scored it best, with its
+    other sources. Blocks that share a budget do not exceed it together, including the blank lines
+    between them. Each block gets at least an equal part unless it needs less; the rest goes to the
+    blocks that need more.
 
     Args:
-        portions: what is to be shown.
-        counter: what counts; without one, four characters are a token.
+        portions: the passages to show.
+        counter: counts the tokens; by default, four characters count as one token.
         max_tokens: the budget of all blocks together. None means that each block has the budget
-            that its portion names, and those that name none share 4096.
+            of its portion, and the portions without a budget share 4096 tokens.
         first_marker: the number of the first passage.
 
     Raises:
-        UsageError: for a negative budget, or a renderer that is not there.
+        UsageError: the budget is negative, or a renderer is unknown.
     """
     if max_tokens is not None and max_tokens < 0:
-        raise UsageError(f"max_tokens must not be negative, and is {max_tokens}")
+        raise UsageError(f"max_tokens must not be negative, got {max_tokens}")
     counter = counter or EstimateCounter()
     shares = _each_its_own(portions)
 
@@ -85,7 +88,7 @@ def assemble_together(
     results: list[AssembleResult] = []
     for at in range(len(portions)):
         results.append(pack(at, budgets[at], _after(first_marker, results)))
-    # Passages do not fill a budget to the last token; what so is left may hold one more elsewhere.
+    # Passages rarely fill a budget exactly; the rest may fit one more passage of another block.
     left = total - sum(results[at].total_tokens for at in sharing)
     final: list[AssembleResult] = []
     for at, fair in enumerate(results):
@@ -96,7 +99,7 @@ def assemble_together(
         if fair.truncated_count and more > budgets[at]:
             wider = pack(at, more, marker)
             chosen = wider if wider.truncated_count < fair.truncated_count else fair
-        if chosen is fair and moved:  # other numbers may take more room
+        if chosen is fair and moved:  # other numbers may need more tokens
             chosen = pack(at, min(more, budgets[at]), marker)
         final.append(chosen)
         left -= chosen.total_tokens - fair.total_tokens if at in needs else 0
@@ -108,7 +111,7 @@ def _after(first_marker: int, results: Sequence[AssembleResult]) -> int:
 
 
 def _each_its_own(portions: Sequence[Portion]) -> list[list[Candidate]]:
-    """The passages of each portion, none of them in two."""
+    """Return the passages of each portion, so that no passage is in two of them."""
     owner: dict[int, int] = {}
     everything: list[RetrievedContext] = []
     for at, portion in enumerate(portions):
@@ -122,9 +125,9 @@ def _each_its_own(portions: Sequence[Portion]) -> list[list[Candidate]]:
 
 
 def _fair(needs: Sequence[int], total: int) -> list[int]:
-    """Shares of a total: no one gets more than it needs, or less than another unless it needs less.
+    """Divide a total so that each share is at most its need, and smaller than others only then.
 
-    This is max-min fairness: the total rises in all shares alike, as water does.
+    This is max-min fairness: all shares grow equally until their needs are met.
     """
     budgets = [0] * len(needs)
     by_need = sorted(range(len(needs)), key=needs.__getitem__)

@@ -1,7 +1,7 @@
-"""Counting tokens: with the model's own tokenizer where there is one, else by length.
+"""Count tokens with the model's own tokenizer if there is one, or else estimate by length.
 
-OpenAI's encodings are exact and need no network, see `lorebind_knowledge.tokenizing`; a model's
-`tokenizer.json` is exact too, and so is what a LangChain model counts by itself.
+OpenAI's encodings are exact and need no network, see `lorebind_knowledge.tokenizing`. A model's
+`tokenizer.json` is exact too, and so is a LangChain model's own count.
 """
 
 from __future__ import annotations
@@ -27,38 +27,39 @@ _MODELS: list[tuple[str, EncodingName]] = [
 
 
 class TokenCounter(Protocol):
-    """Counts the tokens of a text. Must be safe to use from several threads."""
+    """Counts the tokens of a text. Must be thread-safe."""
 
     @property
     def name(self) -> str:
-        """What counted, as it is told to users."""
+        """The name of the counter, as shown to users."""
 
     @property
     def exact(self) -> bool:
-        """Whether the model itself counts the same."""
+        """Whether the model itself counts the same number."""
 
     def count(self, text: str) -> int:
-        """How many tokens the text has; 0 for an empty one."""
+        """Return the number of tokens of the text; 0 for an empty one."""
 
 
 class EstimateCounter:
-    """A token for every four characters, rounded up: the rule for models without a tokenizer."""
+    """Counts one token per four characters, rounded up, for models without a known tokenizer."""
 
     name = "len/4"
     exact = False
 
     def count(self, text: str) -> int:
+        """Return a quarter of the number of characters, rounded up."""
         return (len(text) + 3) // 4
 
 
 class TiktokenCounter:
-    """Counts with an encoding of OpenAI, offline; text that looks like a special token is text.
+    """Counts with an encoding of OpenAI, offline. Special tokens in a text are counted as text.
 
-    The encoding is made at the first count, see `lorebind_knowledge.tokenizing.encode`.
+    The encoding is loaded at the first count, see `lorebind_knowledge.tokenizing.encode`.
 
     Raises:
-        UsageError: for an encoding that is not among those carried.
-        MissingDependencyError: at the first count, when tiktoken or its ranks are not installed.
+        UsageError: the encoding is not one of those included.
+        MissingDependencyError: at the first count, if tiktoken or its ranks are not installed.
     """
 
     exact = True
@@ -68,16 +69,17 @@ class TiktokenCounter:
         self.name: EncodingName = encoding
 
     def count(self, text: str) -> int:
+        """Return the exact number of tokens in this encoding."""
         return len(encode(self.name, text))
 
 
 class FileCounter:
-    """Counts with a tokenizer that Hugging Face's `tokenizers` reads: `tokenizer.json` of a model.
+    """Counts with a model's `tokenizer.json`, read by Hugging Face's `tokenizers`.
 
-    Tokens that a chat's frame adds are not counted. The file is read at the first count.
+    Tokens of the chat format are not counted. The file is read at the first count.
 
     Raises:
-        UsageError: at the first count, when the file is not there, or is no tokenizer.
+        UsageError: at the first count, if the file is missing or is not a tokenizer.
     """
 
     exact = True
@@ -89,6 +91,7 @@ class FileCounter:
         self._tokenizer: Tokenizer | None = None
 
     def count(self, text: str) -> int:
+        """Return the exact number of tokens, without special tokens."""
         found = self._read().encode(text, add_special_tokens=False)
         return len(found.ids)
 
@@ -99,7 +102,7 @@ class FileCounter:
 
                 try:
                     self._tokenizer = Tokenizer.from_file(str(self._path))
-                except Exception as error:  # it raises nothing more special
+                except Exception as error:  # it raises no narrower class
                     raise UsageError(
                         f"{str(self._path)!r} cannot be read as a tokenizer: {error}; "
                         "name the tokenizer.json that comes with the model"
@@ -110,7 +113,7 @@ class FileCounter:
 
 
 class ModelCounter:
-    """Counts as a LangChain model says that it does, by its own `get_num_tokens`."""
+    """Counts with a LangChain model's own `get_num_tokens`."""
 
     exact = True
 
@@ -119,12 +122,13 @@ class ModelCounter:
         self.name = f"{type(model).__name__}.get_num_tokens"
 
     def count(self, text: str) -> int:
+        """Return the number that the model itself counts."""
         return self._model.get_num_tokens(text) if text else 0
 
     @staticmethod
     def knows(model: BaseLanguageModel[Any]) -> bool:
-        """Whether a model counts by itself: what LangChain's own classes do is a guess, or a
-        download."""
+        """Check whether a model counts by itself. The methods of LangChain's own classes do not
+        qualify: they guess, or download a tokenizer."""
         if model.custom_get_token_ids is not None:
             return True
         methods = (getattr(type(model), name) for name in ("get_num_tokens", "get_token_ids"))
@@ -132,11 +136,11 @@ class ModelCounter:
 
 
 def counter_for(model: str | None, provider: str | None = None) -> TokenCounter:
-    """The counter for a chat or embedding model: exact for OpenAI's, otherwise an estimate.
+    """Return the counter for a chat or embedding model: exact for OpenAI's, otherwise an estimate.
 
-    Takes names as they are written in configurations: `gpt-4o-mini`, `openai:gpt-4o`,
-    `openai/gpt-4o`, `ft:gpt-4o:acme`. The extractive model counts as GPT-4o does, so that a
-    budget tried with it holds for the real one.
+    Accepts names as written in configurations: `gpt-4o-mini`, `openai:gpt-4o`, `openai/gpt-4o`,
+    `ft:gpt-4o:acme`. The extractive model counts like GPT-4o, so that a budget tested with it also
+    holds for the real model.
     """
     name = (model or "").lower()
     if "extractive" in (provider, name.partition(":")[0]):

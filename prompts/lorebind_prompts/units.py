@@ -1,4 +1,4 @@
-"""Splitting a passage of Markdown into what can be quoted: sentences, list items, rows, code."""
+"""Split a Markdown passage into units that can be quoted: sentences, list items, rows, code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FURNITURE = re.compile(
     r"\s*(?:/{3,}|:{3,}|(?:!!!|\?\?\?\+?)\s|\{[*!{%].*|!\[[^\]]*\]\([^)]*\)\s*$)"
 )
 
-# Meant to be drawn, not read.
+# Languages of diagrams, which are meant to be drawn rather than read.
 _DIAGRAMS = {"mermaid", "dot", "plantuml"}
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--.*?-->")
@@ -37,19 +37,19 @@ _ABBREVIATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The smallest part of a passage that is quoted."""
+    """The smallest part of a passage that can be quoted."""
 
     kind: Literal["sentence", "item", "row", "code"]
     text: str
-    """Without markup that means nothing out of its place: tags, link targets, list bullets."""
+    """The text without markup that means nothing elsewhere: tags, link targets, list bullets."""
     heading: str = ""
-    """The heading it stands under, where the passage shows one."""
+    """The heading above it, if the passage contains one."""
     language: str = ""
-    """Of code, as its fence names it."""
+    """The language of code, as its fence names it."""
 
 
 def split_units(text: str) -> list[Unit]:
-    """The quotable units of a passage in their order; headings and page furniture are none."""
+    """Return the quotable units of a passage in order, without headings and page furniture."""
     units: list[Unit] = []
     heading, paragraph, in_item = "", list[str](), False
 
@@ -82,7 +82,7 @@ def split_units(text: str) -> list[Unit]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of one line of prose; code spans and abbreviations are left whole."""
+    """Return the sentences of one line of prose; code spans and abbreviations are not split."""
     sentences, start = [], 0
     masked = _CODE_SPAN.sub(lambda found: "`" + "x" * (len(found[0]) - 2) + "`", text)
     for found in _SENTENCE_END.finditer(masked):
@@ -94,7 +94,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str, str]]:
-    """Lines with what they are; a fenced block comes as one, a passage may begin or end in it."""
+    """Yield lines with their kinds; a fenced block is one item, even if its start or end is cut."""
     lines = _without_headless_code(text.split("\n"))
     fence, language, code = "", "", list[str]()
     table: list[str] = []
@@ -116,7 +116,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str, str]]:
             table.append(" | ".join(cell.strip() for cell in row[1].split("|")))
             continue
         if row and table:
-            table.pop()  # what stands above a rule names the columns
+            table.pop()  # the line above a rule holds the column names
         else:
             yield from (("row", content, "") for content in table)
             table = []
@@ -139,17 +139,17 @@ def _line(line: str) -> tuple[str, str, str]:
 
 
 def _without_headless_code(lines: list[str]) -> list[str]:
-    """A passage that was cut out of the middle of a code block, without that block's rest."""
+    """Remove the rest of a code block whose beginning was cut off."""
     fences = [
         (index, found[2]) for index, line in enumerate(lines) if (found := _FENCE.match(line))
     ]
-    # A closing fence names no language; after one, the next opens a block and mostly names one.
+    # A closing fence names no language; the fence after it opens a block and mostly names one.
     headless = len(fences) % 2 and not fences[0][1] and all(name for _, name in fences[1:2])
     return lines[fences[0][0] + 1 :] if headless else lines
 
 
 def _plain(text: str) -> str:
-    """Markdown without tags, link targets and attribute lists; code spans stay what they are."""
+    """Remove tags, link targets and attribute lists from Markdown; code spans do not change."""
     pieces, at = [], 0
     text = _LINK.sub(r"\1", text)
     for span in _CODE_SPAN.finditer(text):

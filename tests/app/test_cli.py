@@ -377,7 +377,7 @@ def test_to_another_embedder(ready_cli: Cli) -> None:
     ready_cli.write({"lorebind.yaml": other})
     refused = ready_cli(*INVOCATIONS["query"])
     command = "lorebind knowledge reindex docs"
-    assert (refused.code, refused.err.endswith(f"build it anew with: {command}\n")) == (1, True)
+    assert (refused.code, refused.err.endswith(f"rebuild it with: {command}\n")) == (1, True)
     assert ready_cli(*command.split()[1:]).code == 0
     assert ready_cli(*INVOCATIONS["query"]).code == 0
 

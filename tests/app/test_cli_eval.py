@@ -127,7 +127,7 @@ def test_a_picture(judged: Cli) -> None:
         (("docs", "--queries", "qrels.tsv", "--qrels", "qrels.tsv"), "qrels.tsv:1: expected"),
         ((*FILES, "--strategy", "magic"), "magic"),
         ((*FILES, "--strategy", "rerank"), "needs a reranker"),
-        ((*FILES, "--plot", "plot.gif"), "written as .png"),
+        ((*FILES, "--plot", "plot.gif"), "file name with .png"),
         ((*FILES, "--min-ndcg", "high"), "a valid number"),
         ((*FILES, "--min-ndcg", "50"), "less than or equal to 1"),
         (("none", *FILES[1:]), "none"),
@@ -146,7 +146,7 @@ def test_too_few_to_tune(judged: Cli) -> None:
     judged.write({"qrels.tsv": "1\tdocs/keys.md\t1\n"})
     done = judged("eval", *FILES, "--tune")
     assert done.code == 2
-    assert "tuning takes at least 4 questions" in done.err
+    assert "tuning needs at least 4 questions" in done.err
 
 
 def test_not_ingested(cli: Cli) -> None:

@@ -151,7 +151,7 @@ def test_a_store_that_was_emptied(ready_cli: Cli) -> None:
     assert f"restore them with: {repair}" in asked.err
     done = ready_cli(*repair.split()[1:])
     assert done.code == 0
-    assert "had lost 2 of 2 vectors; they are restored" in done.out + done.err
+    assert "had lost 2 of 2 vectors; they have been restored" in done.out + done.err
     assert findings(ready_cli)["knowledge base docs"][0] == "ok"
     assert ready_cli("knowledge", "query", "docs", "-q", "rotate the keys").code == 0
 

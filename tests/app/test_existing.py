@@ -255,7 +255,7 @@ def test_commands_about_all_pass_over_it(shop: tuple[Cli, float | None]) -> None
     for command in ("plan", "ingest"):
         assert cli("knowledge", command).code == 0
         done = cli("knowledge", command, "old")
-        assert (done.code, "is filled by others" in done.err) == (1, True), done
+        assert (done.code, "is filled by another program" in done.err) == (1, True), done
     done = cli("knowledge", "list")
     assert (done.code, "by others" in done.out) == (0, True), done
     assert cli("knowledge", "get", "old").code == 0
@@ -277,7 +277,7 @@ def test_what_ranks_them(tmp_path: Path, strategy: str) -> None:
         assert notices == []
     else:
         (notice,) = notices
-        assert f"no index of words: '{strategy}' ranks by vectors alone here" in notice
+        assert f"no word index: '{strategy}' ranks by vectors only" in notice
 
 
 class Alike:

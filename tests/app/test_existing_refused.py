@@ -72,9 +72,9 @@ def with_another_embedder(folder: Path) -> VectorStore:
     ("make", "said"),
     [
         (lambda folder: filled(Unscored(UNIT)), "has no similarity_search_with_score.*ingest them"),
-        (lambda folder: filled(Ranks(UNIT)), "cannot be read as cosines.*metric that is the"),
-        (of_many_lengths, "cannot be read as cosines.*vectors of length 1"),
-        (with_another_embedder, "give it the embedder that it was filled with"),
+        (lambda folder: filled(Ranks(UNIT)), "cannot be converted to cosines.*metric that is the"),
+        (of_many_lengths, "cannot be converted to cosines.*vectors of length 1"),
+        (with_another_embedder, "use the embedder that made its vectors"),
     ],
 )
 def test_scores_that_are_none(
@@ -92,7 +92,7 @@ def test_an_empty_store(tmp_path: Path) -> None:
     """It is taken for the wrong one; once it is filled, it is searched."""
     store = InMemoryVectorStore(UNIT)
     with Project.build(vector_store=existing(store), root=tmp_path) as project:
-        with pytest.raises(NotIngestedError, match="is its collection, table or file the one"):
+        with pytest.raises(NotIngestedError, match="check that its collection, table or file"):
             project.query("documents", QUESTION)
         filled(store)
         assert project.query("documents", QUESTION).matches
@@ -101,12 +101,12 @@ def test_an_empty_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"strategy": "hybrid"}, "no index of words for 'hybrid'; known: similarity, mmr, rerank"),
-        ({"strategy": "lexical"}, "no index of words for 'lexical'"),
-        ({"neighbours": 1}, "leave 'neighbours' out"),
-        ({"stages": [{"strategy": "hybrid"}]}, "no index of words for 'hybrid'"),
+        ({"strategy": "hybrid"}, "no word index for 'hybrid'; known: similarity, mmr, rerank"),
+        ({"strategy": "lexical"}, "no word index for 'lexical'"),
+        ({"neighbours": 1}, "omit 'neighbours'"),
+        ({"stages": [{"strategy": "hybrid"}]}, "no word index for 'hybrid'"),
         ({"strategy": "rerank"}, "needs a reranker"),
-        ({"min_score": 0.1, "min_score_on": "fused"}, "no figure 'fused' for min_score"),
+        ({"min_score": 0.1, "min_score_on": "fused"}, "no score 'fused' for min_score"),
     ],
 )
 def test_searches_that_need_an_index(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ DOES: dict[str, Callable[[Project], object]] = {
 def test_what_writes_or_reads_an_index(does: str, tmp_path: Path) -> None:
     store = filled()
     with Project.build(vector_store=existing(store), root=tmp_path) as project:
-        with pytest.raises(ReadOnlyError, match=r"filled by others.*searched and nothing else"):
+        with pytest.raises(ReadOnlyError, match=r"filled by another program.*only be searched"):
             DOES[does](project)
         assert project.purge(dry_run=False) == []
     assert len(store.similarity_search(QUESTION, k=999)) == len(DOCUMENTS)
@@ -156,7 +156,7 @@ def test_evaluation(tmp_path: Path) -> None:
 def test_a_tenant(tmp_path: Path) -> None:
     """Others keep no tenants apart, so that one would see what belongs to another."""
     with Project.build(vector_store=existing(filled()), root=tmp_path) as project:
-        with tenant("acme"), pytest.raises(UsageError, match="know no tenants"):
+        with tenant("acme"), pytest.raises(UsageError, match="has no tenants"):
             project.query("documents", QUESTION)
         assert project.query("documents", QUESTION).matches
 
@@ -176,7 +176,9 @@ def test_several_at_once(tmp_path: Path) -> None:
     with Project.build(declared, root=tmp_path) as project:
         project.ingest("docs")
         for names in (["docs", "old"], ["old", "docs"]):
-            with pytest.raises(UsageError, match=r"'old' is filled by others.*ask them one by one"):
+            with pytest.raises(
+                UsageError, match=r"'old' is filled by others.*search them one by one"
+            ):
                 project.query_many(names, QUESTION)
 
 
@@ -231,11 +233,11 @@ OLD = "knowledge_bases:\n  - id: old\n"
         ),
         (
             "    persistent: true\n",
-            ["lorebind.yaml:8:5: ", "persistent is of no use where others fill it"],
+            ["lorebind.yaml:8:5: ", "persistent has no effect if another program fills it"],
         ),
         (
             '    catalog: { path: "a.db" }\n',
-            ["lorebind.yaml:8:5: ", "catalog is of no use where others fill it"],
+            ["lorebind.yaml:8:5: ", "catalog has no effect if another program fills it"],
         ),
     ],
 )
@@ -282,7 +284,7 @@ def test_a_factory_that_makes_something_else(tmp_path: Path) -> None:
     write(tmp_path, {"shop_made.py": "def make():\n    return 7\n"})
     with (
         Project.build(declared, root=tmp_path) as project,
-        pytest.raises(LorebindError, match="shop_made:make is not a VectorStore of LangChain"),
+        pytest.raises(LorebindError, match="shop_made:make is not a LangChain VectorStore"),
     ):
         project.query("old", QUESTION)
 

@@ -420,7 +420,7 @@ def test_what_was_said_and_found_before_in_langchains_forms(tmp_path: Path) -> N
         answer = project.generate(
             QUESTION, model=model, history=history, retrieved_contexts=documents
         )
-        with pytest.raises(UsageError, match="'history' must be a list of LangChain's messages"):
+        with pytest.raises(UsageError, match="'history' must be a list of LangChain messages"):
             project.generate(QUESTION, model=model, history=[3])
         wrong: Any = ["The keys turn."]
         with pytest.raises(UsageError, match="not of str"):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     ReadOnly = Callable[..., Done]
 
 MOUNT = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && cd "$0" && exec "$@"'
-NOTICE = "lorebind.db cannot be written here: it can be read, not changed"
+NOTICE = "lorebind.db cannot be written here; it is opened read-only"
 
 
 def in_a_mount(folder: Path) -> list[str]:

@@ -10,6 +10,9 @@ from scripts.docs.public_names import undocumented
 from scripts.docs.renew import PAGES
 from scripts.docs.yaml_reference import anchor
 
+from lorebind.server.problems import STATUS
+from lorebind_knowledge import errors
+
 ROOT = Path(__file__).parents[2]
 REPOSITORY = re.compile(r"https://(?:raw\.githubusercontent|github)\.com/lorebind/lorebind/")
 _HERE = re.compile(REPOSITORY.pattern + r"(?:(?:blob|tree|raw)/)?main/([^)\s\"#]+)(?:#([\w-]+))?")
@@ -45,3 +48,17 @@ def test_links_lead_somewhere(page: Path) -> None:
         if fragment and path.suffix == ".md":
             headings = re.findall(r"(?m)^#+ (.+)$", path.read_text(encoding="utf-8"))
             assert fragment in map(anchor, headings), f"{path}#{fragment}"
+
+
+def test_every_error_has_a_cause_and_a_cure() -> None:
+    """The reference of errors has a row for each exception and for each problem code."""
+    page = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    raised = {
+        name for name, kind in vars(errors).items() if isinstance(kind, type) and kind.__doc__
+    }
+    assert {*rows} == {*STATUS} | {name for name in raised if name.endswith("Error")} - {
+        "LorebindError"
+    }
+    for code, status in STATUS.items():
+        assert f"| {status} |" in rows[code]

@@ -251,7 +251,7 @@ def test_other_templates_name_no_place(tmp_path: Path, inject_as: str, nested: b
     """`inject_as` is a label or one variable of the workflow, flat or below `retrieval`."""
     setting: dict[str, Any] = {"inject_as": inject_as}
     binding = {"id": "guide", **({"retrieval": setting} if nested else setting)}
-    with pytest.raises(ConfigurationError, match="names no place in a prompt; write a label, or"):
+    with pytest.raises(ConfigurationError, match="neither a label nor one variable; write a label"):
         load(tmp_path, "x", yaml.safe_dump([binding]))
 
 

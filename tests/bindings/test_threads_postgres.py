@@ -63,7 +63,9 @@ async def test_a_server_that_was_restarted_is_connected_to_again(
     with pytest.raises(StoreError) as caught:
         await store.find(THREAD)
     assert PASSWORD not in str(caught.value)
-    with pytest.raises(StoreError, match="is the server up, and is this its address"):
+    with pytest.raises(
+        StoreError, match="check that the server is up and that this is its address"
+    ):
         await store.find(THREAD)
     own_postgres.start()
     await Triage(store).run(Command(resume={"approve": True}))

@@ -1,4 +1,4 @@
-"""The whole way of a knowledge base through one vector database, the same for each of them."""
+"""The whole life of a knowledge base in one vector database, the same for all databases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAGES = {
 
 
 def build(root: Path, vector_db: dict[str, Any], **more: Any) -> Project:
-    """A project with one knowledge base over `docs/` in this vector database."""
+    """Create a project with one knowledge base over `docs/` in a vector database."""
     declared = {
         "name": "journey",
         "embedders": [{"id": "words", "provider": "hashing"}],
@@ -37,7 +37,7 @@ def build(root: Path, vector_db: dict[str, Any], **more: Any) -> Project:
 
 
 def travel(project: Project, root: Path) -> None:
-    """Ingest, query, ingest again, edit, delete, replace; what is found is what is written."""
+    """Ingest, query, ingest again, edit, delete and rebuild; searches find what is in the files."""
     docs = root / "docs"
     docs.mkdir()
     for name, text in _PAGES.items():

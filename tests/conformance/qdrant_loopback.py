@@ -1,8 +1,8 @@
-"""A Qdrant server on 127.0.0.1 for tests: its HTTP, over qdrant-client's local mode.
+"""A Qdrant server on 127.0.0.1 for tests: its HTTP interface over qdrant-client's local mode.
 
-It knows what `QdrantStore` asks for. Requests are answered one at a time, and those of several
-clients mix freely in between, as they do on a real server. Like a hosted server it refuses to
-filter by fields that have no payload index, and requests that are too big.
+It supports the requests of `QdrantStore`. Requests run one at a time, and those of several clients
+interleave freely, as on a real server. Like a hosted server, it refuses to filter by fields without
+a payload index, and requests that are too big.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 @dataclass
 class Loopback:
-    """The server as its tests see it."""
+    """The test server."""
 
     url: str = ""
     api_key: str = ""
-    """What clients must send; empty lets everybody in."""
+    """The key that clients must send; empty means none."""
     seen: list[tuple[str, dict[str, list[str]]]] = field(default_factory=list)
     """Method and path of each request, with its query parameters."""
     bodies: list[Any] = field(default_factory=list)
     indexed: dict[str, set[str]] = field(default_factory=dict)
-    """By collection the fields that have a payload index."""
+    """Fields with a payload index, by collection."""
     before: Callable[[str], None] = lambda path: None
-    """Called with the path before a request is answered; what it raises is answered with 500."""
+    """Called with the path before each response; if it raises, the response is a 500."""
     engine: Any = None
 
 
 @contextmanager
 def serve() -> Iterator[Loopback]:
-    """A server with nothing in it, for as long as the block lasts."""
+    """Run an empty server inside the block."""
     loopback = Loopback(
         engine=QdrantClient(":memory:", force_disable_check_same_thread=True),
     )
@@ -103,7 +103,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that did not wait for its answer is no error of the server."""
+        """Ignore clients that do not wait for their response."""
 
 
 _MOST_BYTES = 32 * 2**20
@@ -167,7 +167,7 @@ def _allowed(loopback: Loopback, name: str, condition: dict[str, Any]) -> models
 
 
 def _keys(condition: Any) -> Iterator[str]:
-    """The fields that a filter asks for, at any depth."""
+    """Return the fields of a filter, at any depth."""
     if isinstance(condition, list):
         for part in condition:
             yield from _keys(part)

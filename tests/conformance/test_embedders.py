@@ -1,4 +1,4 @@
-"""The built-in embedders pass the conformance kit that ships for everybody's."""
+"""The built-in embedders pass the conformance kit that ships for all embedders."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def local() -> LocalEmbedder:
-    """The real model, loaded once."""
+    """Return the real model, loaded once."""
     return LocalEmbedder()
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where models are downloaded to, once for all tests."""
+    """Return the folder that models are downloaded to, once for all tests."""
     return tmp_path_factory.mktemp("models")
 
 
@@ -96,7 +96,7 @@ class TestLangChain(EmbedderConformance):
 
 @pytest.mark.allow_hosts(["127.0.0.1"])
 class TestFastembed(EmbedderConformance):
-    """Models that fastembed lists, one with words before questions, and one of one's own."""
+    """Models that fastembed lists, one of them with prefixes for questions, and a custom model."""
 
     @pytest.fixture(
         params=[

@@ -1,4 +1,4 @@
-"""An index passes its tests whatever its catalog is in, and whatever its store can do."""
+"""An index passes its tests with every catalog and with every kind of store."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ T = TypeVar("T", Catalog, SqliteStore, PgvectorStore)
 
 
 def opened(make: Callable[[], T]) -> Iterator[Callable[[], T]]:
-    """A function that makes what is closed in the end."""
+    """Yield a function whose results are closed at the end."""
     with ExitStack() as stack:
         yield lambda: stack.enter_context(closing(make()))
 
 
 class ModestStore(PlainStore):
-    """A store that cannot count, gives no vectors back, and need not find the nearest."""
+    """A store that cannot count, returns no vectors, and is approximate."""
 
     is_exact = False
     gives_vectors = False
@@ -49,7 +49,7 @@ class ModestStore(PlainStore):
 
 
 class FilteringStore(PlainStore):
-    """A store that keeps metadata and filters by it, and by nothing else."""
+    """A store that stores metadata and filters by it only."""
 
     filters = True
 
@@ -114,7 +114,7 @@ class TestMemoryStore(IndexConformance):
 
 
 class TestSqliteStore(IndexConformance):
-    """In one file with its catalog, as a project has them."""
+    """The store shares one file with its catalog, as in a project."""
 
     @pytest.fixture
     def make_catalog(self, tmp_path: Path) -> Iterator[Callable[[], Catalog]]:
@@ -130,7 +130,7 @@ class TestSqliteStore(IndexConformance):
 
 
 class TestPgvectorStore(IndexConformance):
-    """In one database with its catalog."""
+    """The store shares one database with its catalog."""
 
     @pytest.fixture
     def make_catalog(self, dsn: str) -> Iterator[Callable[[], Catalog]]:

@@ -1,4 +1,4 @@
-"""The whole way of a knowledge base whose vectors are in a class of LangChain."""
+"""The whole life of a knowledge base whose vectors are in a LangChain class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Kept(InMemoryVectorStore):
-    """Keeps its documents beyond the objects of the class, as a server would."""
+    """Keeps its documents beyond the instances of the class, as a server would."""
 
     kept: dict[str, Any]
 
@@ -36,7 +36,7 @@ def test_in_memory(tmp_path: Path) -> None:
 
 
 def test_a_class_that_keeps_its_documents(tmp_path: Path) -> None:
-    """Another process goes on where this one was."""
+    """Another process continues where this one stopped."""
     declared = {
         "type": "langchain",
         "class": f"{__name__}:Kept",
@@ -52,7 +52,7 @@ def test_a_class_that_keeps_its_documents(tmp_path: Path) -> None:
 
 
 def test_a_class_that_lost_its_documents(tmp_path: Path) -> None:
-    """It is an error with a way out, never an empty answer; the next ingest restores them."""
+    """Lost documents are an error with a suggested fix; the next ingest restores them."""
     declared = {"type": "langchain", "class": f"{__name__}:Kept", "persistent": True}
     with build(tmp_path, declared) as project:
         travel(project, tmp_path)

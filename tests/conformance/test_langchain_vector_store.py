@@ -1,4 +1,4 @@
-"""Every store, handed to LangChain code as a `VectorStore`, passes LangChain's own suite."""
+"""Every store, used through LangChain's `VectorStore`, passes LangChain's own suite."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STORES = ["memory", "sqlite", "pgvector", "qdrant", "langchain"]
 
 
 class Standard(VectorStoreIntegrationTests):
-    """The suite, on a store that the inheriting class gives."""
+    """The suite, on the store of the inheriting class."""
 
     @pytest.fixture
     def vectorstore(self, store: VectorStore) -> LorebindVectorStore:
@@ -74,7 +74,7 @@ class TestQdrant(Standard):
 
 
 class TestLangChain(Standard):
-    """There and back: a class of LangChain as a store of ours, as a class of LangChain."""
+    """A LangChain class as a store of Lorebind, used as a LangChain class again."""
 
     @pytest.fixture
     def store(self) -> Iterator[LangChainStore]:
@@ -85,7 +85,7 @@ class TestLangChain(Standard):
 
 @pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """Each store, with nothing in it."""
+    """Return each store, empty."""
     match request.param:
         case "memory":
             made: Any = MemoryStore()
@@ -117,7 +117,7 @@ IDS = ["keys", "daily", "snow", "leave"]
 
 
 def test_filters_are_ours(face: LorebindVectorStore) -> None:
-    """One filter means the same on every store, in every kind of search."""
+    """A filter means the same on every store, in every kind of search."""
     face.add_texts(TEXTS, METADATAS, ids=IDS)
     where = {"tags": "b", "year": {"$lt": 2024}}
     vector = face.embeddings.embed_query("rotate the keys")
@@ -137,7 +137,7 @@ def test_filters_are_ours(face: LorebindVectorStore) -> None:
 
 
 def test_scores(face: LorebindVectorStore) -> None:
-    """Scores lie in [0, 1], the same text's is 1, and they are the relevance scores."""
+    """Scores are in [0, 1], that of the same text is 1, and relevance scores are equal to them."""
     face.add_texts(TEXTS, METADATAS, ids=IDS)
     scored = face.similarity_search_with_score("rotate the keys")
     figures = [figure for _, figure in scored]
@@ -157,7 +157,7 @@ def test_scores(face: LorebindVectorStore) -> None:
 
 
 def test_maximal_marginal_relevance(face: LorebindVectorStore) -> None:
-    """Relevance alone repeats itself, diversity does not; a retriever can ask for either."""
+    """Relevance alone gives duplicates, diversity does not; a retriever can use either."""
     face.add_texts(TEXTS, METADATAS, ids=IDS)
     alike = face.max_marginal_relevance_search("rotate the keys", k=2, lambda_mult=1)
     assert [document.id for document in alike] == ["keys", "daily"]
@@ -172,7 +172,7 @@ def test_maximal_marginal_relevance(face: LorebindVectorStore) -> None:
 
 
 async def test_asynchronous_twins(face: LorebindVectorStore) -> None:
-    """What is awaited finds what blocks."""
+    """Async methods find the same as sync ones."""
     assert await face.aadd_texts(TEXTS, METADATAS, ids=IDS) == IDS
     vector = await face.embeddings.aembed_query("snow")
     assert await face.asimilarity_search("snow") == face.similarity_search("snow")
@@ -190,7 +190,7 @@ async def test_asynchronous_twins(face: LorebindVectorStore) -> None:
 
 
 def test_deleting_all(face: LorebindVectorStore) -> None:
-    """Without ids everything of the namespace goes, and nothing of another."""
+    """Without ids, everything in the namespace is deleted, and nothing in others."""
     other = LorebindVectorStore(
         face._index, HashingEmbedder(dimension=64), Namespace("default", "test", "project", "other")
     )
@@ -204,7 +204,7 @@ def test_deleting_all(face: LorebindVectorStore) -> None:
 
 
 def test_langchain_indexing(face: LorebindVectorStore) -> None:
-    """LangChain's `index` keeps it as the documents are: nothing added twice, the rest deleted."""
+    """LangChain's `index` syncs the store: it adds no document twice and deletes old ones."""
     manager = InMemoryRecordManager("test")
     manager.create_schema()
     documents = [
@@ -224,13 +224,13 @@ def test_langchain_indexing(face: LorebindVectorStore) -> None:
 
 
 def test_a_document_with_an_id_twice(face: LorebindVectorStore) -> None:
-    """The last one stays."""
+    """If an id is given twice, the last document is stored."""
     assert face.add_texts(["first", "second"], ids=["1", "1"]) == ["1", "1"]
     assert [document.page_content for document in face.similarity_search("x")] == ["second"]
 
 
 def test_what_cannot_be_asked() -> None:
-    """Numbers that differ and arguments that nobody knows are refused, and named."""
+    """Differing numbers of arguments and unknown arguments are refused by name."""
     index = Index(MemoryStore(), Catalog())
     face = LorebindVectorStore(index, HashingEmbedder(dimension=64), NAMESPACE)
     with pytest.raises(UsageError, match="2 texts, 1 metadatas and 2 ids"):
@@ -245,14 +245,14 @@ def test_what_cannot_be_asked() -> None:
 
 
 def test_all_or_none(face: LorebindVectorStore) -> None:
-    """Where one of several documents cannot be stored, none is added."""
+    """If one of several documents cannot be stored, none is added."""
     with pytest.raises(StoreError, match="JSON"):
         face.add_texts(["a", "b"], [{}, {"figure": float("nan")}], ids=["1", "2"])
     assert face.get_by_ids(["1", "2"]) == []
 
 
 def test_from_texts() -> None:
-    """A live `Embeddings` and texts make one in memory, as LangChain's own classes are made."""
+    """`from_texts` makes a store in memory from an `Embeddings` object and texts."""
     made = LorebindVectorStore.from_texts(
         ["a", "b"], DeterministicFakeEmbedding(size=6), [{"n": 1}, {"n": 2}], ids=["1", "2"]
     )

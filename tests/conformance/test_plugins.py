@@ -1,4 +1,4 @@
-"""What a third party's plugins make passes the conformance kit, through all that is around it."""
+"""Objects from third-party plugins pass the conformance kit, through all wrappers around them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def wrapped(store: VectorStore) -> VectorStore:
-    """A store with everything around it that leaves its answers as they are."""
+    """Wrap a store in every wrapper that leaves its results unchanged."""
     for wrapper in (Tracing(), StoreRetries(RetryConfig(attempts=1)), QueryCache(10, 10)):
         store = wrapper.store(store)
     return store

@@ -1,4 +1,4 @@
-"""The stores that need no server pass the conformance kit that ships for everybody's."""
+"""The stores that need no server pass the published conformance kit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TestSqliteStore(VectorStoreConformance):
 
 
 class TestSqliteStoreBesideACatalog(VectorStoreConformance):
-    """In a file that holds a catalog too."""
+    """The store's file holds a catalog too."""
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[SqliteStore]:

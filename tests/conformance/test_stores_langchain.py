@@ -1,4 +1,4 @@
-"""Classes of LangChain, wrapped, pass the conformance kit."""
+"""Wrapped LangChain classes pass the conformance kit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TestInMemory(VectorStoreConformance):
 
 
 def qdrant_store(embedding: Embeddings, client: QdrantClient) -> VectorStore:
-    """A collection for each dimension, which orders by distance rather than by cosine."""
+    """Make a store with a collection per dimension, ordered by distance instead of cosine."""
     dimension = len(embedding.embed_query("probe"))
     name = f"documents-{dimension}"
     if not client.collection_exists(name):
@@ -38,7 +38,7 @@ def qdrant_store(embedding: Embeddings, client: QdrantClient) -> VectorStore:
 
 
 class TestQdrantVectorStore(VectorStoreConformance):
-    """One that outlives the store that wraps it."""
+    """The wrapped class outlives the store."""
 
     @pytest.fixture
     def client(self) -> Iterator[QdrantClient]:

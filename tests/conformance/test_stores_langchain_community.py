@@ -1,4 +1,4 @@
-"""FAISS and Chroma, wrapped, pass the conformance kit."""
+"""Wrapped FAISS and Chroma pass the conformance kit."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def faiss_store(embedding: Embeddings) -> VectorStore:
-    """Kept in memory; the class has no constructor that makes an index by itself."""
+    """Make a FAISS store in memory: the class has no constructor that creates an index."""
     import faiss
 
     with warnings.catch_warnings():
-        # It says that it is no longer maintained, whenever it is imported.
+        # Every import warns that the package is no longer maintained.
         warnings.simplefilter("ignore", DeprecationWarning)
         from langchain_community.vectorstores.faiss import FAISS, InMemoryDocstore
     index = faiss.IndexFlatL2(len(embedding.embed_query("probe")))
@@ -36,7 +36,8 @@ def faiss_store(embedding: Embeddings) -> VectorStore:
 
 
 class TestFaiss(VectorStoreConformance):
-    """One that compares with every vector; refuses ids it knows, and those it does not."""
+    """FAISS compares with every vector, and refuses ids to add that exist, or to delete that do
+    not."""
 
     @pytest.fixture
     def store(self) -> Iterator[LangChainStore]:
@@ -46,20 +47,20 @@ class TestFaiss(VectorStoreConformance):
 
 
 def test_end_to_end(tmp_path: Path) -> None:
-    """A project that names a function which makes one does the whole way."""
+    """A project whose factory makes a FAISS store ingests and searches."""
     declared = {"type": "langchain", "factory": f"{__name__}:faiss_store", "persistent": False}
     with build(tmp_path, declared) as project:
         travel(project, tmp_path)
 
 
 def chroma_store(embedding_function: Embeddings, folder: str) -> VectorStore:
-    """A collection for each dimension."""
+    """Make a Chroma store with a collection per dimension."""
     dimension = len(embedding_function.embed_query("probe"))
     return Chroma(f"documents-{dimension}", embedding_function, persist_directory=folder)
 
 
 class TestChroma(VectorStoreConformance):
-    """Approximate, in a folder."""
+    """Chroma is approximate, and its vectors are in a folder."""
 
     many = 300
 

@@ -35,14 +35,14 @@ ENGINE = {
 def table_per_dimension(embedding: Embeddings, engine: PGEngine, schema: str) -> PGVectorStore:
     dimension = len(embedding.embed_query("probe"))
     table = f"chunks_{dimension}"
-    with suppress(ProgrammingError):  # it is there already
+    with suppress(ProgrammingError):  # the table already exists
         engine.init_vectorstore_table(table, dimension, schema_name=schema)
     return PGVectorStore.create_sync(engine, embedding, table, schema_name=schema)
 
 
 @pytest.fixture
 def make(dsn: str, tmp_path: Path) -> Callable[..., LangChainStore]:
-    """Stores in one schema, as they are declared."""
+    """Return a function that makes declared stores in one schema."""
     url = make_url(dsn.replace("postgresql:", "postgresql+psycopg:"))
     schema = str(url.query["options"]).removeprefix("-csearch_path=").partition(",")[0]
     environment = Environment(tmp_path, {"URL": url.render_as_string(hide_password=False)})
@@ -59,7 +59,7 @@ def make(dsn: str, tmp_path: Path) -> Callable[..., LangChainStore]:
 @pytest.mark.enable_socket
 class TestPGVectorStore(VectorStoreConformance):
     keeps_nul = False
-    many = 1100  # it takes its time for each; more than 1000 are still asked for
+    many = 1100  # fewer, because each is slow; a search still asks for more than 1000
 
     @pytest.fixture
     def reopen(self, make: Callable[..., LangChainStore]) -> Callable[[], LangChainStore]:
@@ -75,7 +75,7 @@ class TestPGVectorStore(VectorStoreConformance):
 
 @pytest.mark.enable_socket
 def test_a_class_method_makes_it(make: Callable[..., LangChainStore]) -> None:
-    """Over a table that is there; one dimension only is refused for any other, without secrets."""
+    """A class method makes a store of one dimension, which refuses others without secrets."""
     first = make(f"{__name__}:table_per_dimension", {"engine": ENGINE, "schema": "SCHEMA"})
     space = Space(INDEX, 5, 4)
     first.add(space, [one(1), one(2, NORTH)])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 FORCED = "%20-c%20enable_seqscan%3Doff%20-c%20enable_bitmapscan%3Doff%20-c%20enable_sort%3Doff"
-"""Settings by which the planner uses the approximate index however few rows there are."""
+"""Settings that make the planner use the approximate index for any number of rows."""
 
 
 class TestPgvectorStore(VectorStoreConformance):
@@ -30,7 +30,7 @@ class TestPgvectorStore(VectorStoreConformance):
 
 
 class TestPgvectorStoreWithAnIndex(TestPgvectorStore):
-    """Every space gets an approximate index, in the background of its first search."""
+    """Every space gets an approximate index in the background of its first search."""
 
     @pytest.fixture
     def reopen(self, dsn: str) -> Callable[[], PgvectorStore]:

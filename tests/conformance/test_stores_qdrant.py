@@ -1,6 +1,6 @@
-"""The Qdrant store passes the conformance kit: in local mode, and on a real server.
+"""The Qdrant store passes the conformance kit, in local mode and on a real server.
 
-Set `LOREBIND_TEST_QDRANT_URL` to the address of a server for the last of these.
+Set `LOREBIND_TEST_QDRANT_URL` to the address of a server to run the tests on a real one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TestInMemory(VectorStoreConformance):
 
 
 class TestInFolder(VectorStoreConformance):
-    many = 1700  # it commits each vector by itself; more than 1000 are still asked for
+    many = 1700  # fewer, because each is a commit; a search still asks for more than 1000
 
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], QdrantStore]:

@@ -1,4 +1,4 @@
-"""The Qdrant store passes the conformance kit over HTTP, where clients mix between two requests."""
+"""The Qdrant store passes the conformance kit over HTTP, where requests of clients interleave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small corpus with everything around it: what the tests of ingestion and retrieval work on."""
+"""A small corpus with all its parts, for the tests of ingestion and retrieval."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class CountingEmbedder(Embedder):
-    """The hashing embedder, which notes every batch it is given."""
+    """The hashing embedder, which records every batch it receives."""
 
     hit_score = 0.1
 
@@ -57,7 +57,7 @@ class CountingEmbedder(Embedder):
 
     @property
     def texts(self) -> list[str]:
-        """All texts it was given, in order."""
+        """All received texts, in order."""
         return [text for batch in self.batches for text in batch]
 
     def forget(self) -> None:
@@ -75,7 +75,7 @@ class CountingEmbedder(Embedder):
 
 
 class Diary:
-    """An extension of any kind: it notes every event, whatever its name."""
+    """An extension that records every event, whatever its name."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[str, Event]] = []
@@ -117,7 +117,7 @@ class Bench:
 
     @property
     def kb(self) -> KnowledgeBase:
-        """What is searched, and what the corpus is ingested into."""
+        """The knowledge base to search, into which the corpus is ingested."""
         return self.corpus.kb
 
     @kb.setter
@@ -125,7 +125,7 @@ class Bench:
         self.corpus = replace(self.corpus, kb=kb)
 
     def change(self, **parts: Any) -> None:
-        """Declare the knowledge base anew, with some parts replaced."""
+        """Declare the knowledge base again, with some parts replaced."""
         of_kb = {field.name for field in fields(KnowledgeBase)} & set(parts)
         self.kb = replace(self.kb, **{name: parts.pop(name) for name in of_kb})
         self.corpus = replace(self.corpus, **parts)
@@ -166,7 +166,7 @@ class Bench:
         return entry
 
     async def visible(self) -> list[DocumentMatch]:
-        """Every chunk that a search can find, sorted by id."""
+        """All chunks that a search can find, sorted by id."""
 
         def read(view: View) -> list[StoredChunk]:
             return list(view.chunks(view.rows()[1].tolist()).values())
@@ -181,28 +181,28 @@ class Bench:
 
 
 def paragraph(word: str) -> str:
-    """About fifty characters around a word, so that each is a chunk of its own."""
+    """Return about fifty characters around a word, so that each text is a separate chunk."""
     return f"{word} {'and some more words ' * 2}{word}."
 
 
 def counts(**given: int) -> dict[str, int]:
-    """The document counts of a report, zero where nothing is said."""
+    """Return the document counts of a report; omitted counts are zero."""
     return dict.fromkeys(("added", "updated", "removed", "unchanged", "failed"), 0) | given
 
 
 def chunk_counts(**given: int) -> dict[str, int]:
-    """The chunk counts of a report, zero where nothing is said."""
+    """Return the chunk counts of a report; omitted counts are zero."""
     return dict.fromkeys(("added", "removed", "unchanged", "total"), 0) | given
 
 
 def fill(bench: Bench, documents: int = 4) -> None:
-    """Documents `0.md` onwards, each with three chunks."""
+    """Write documents `0.md` onwards, each with three chunks."""
     for number in range(documents):
         bench.write(f"{number}.md", *(paragraph(f"word{number}{part}") for part in "abc"))
 
 
 async def fresh(bench: Bench, make_bench: Callable[[str], Bench]) -> list[Any]:
-    """What an ingest of the same files into an empty project makes visible."""
+    """Return what is visible after the same files are ingested into an empty project."""
     other = make_bench("memory")
     shutil.copytree(bench.root / "docs", other.root / "docs", symlinks=True)
     other.change(chunker=bench.corpus.chunker, metadata=bench.corpus.metadata)

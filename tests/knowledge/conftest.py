@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def local() -> LocalEmbedder:
-    """The real model, loaded once."""
+    """Load the real model once."""
     return LocalEmbedder()
 
 
@@ -35,7 +35,7 @@ def embedder() -> CountingEmbedder:
 
 @pytest.fixture
 def make_bench(tmp_path: Path) -> Iterator[Callable[[str], Bench]]:
-    """Benches by the kind of their store, in a folder each, closed at the end."""
+    """Create benches by the kind of their store, each in its own folder; close them at the end."""
     made: list[Bench] = []
 
     def make(kind: str) -> Bench:
@@ -64,7 +64,7 @@ def bench(request: pytest.FixtureRequest, make_bench: Callable[[str], Bench]) ->
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a project has its catalog."""
+    """The path of a project's catalog."""
     return tmp_path / ".lorebind" / "lorebind.db"
 
 

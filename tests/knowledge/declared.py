@@ -1,4 +1,4 @@
-"""Generated projects: valid data of every kind that a project may declare."""
+"""Generated projects: valid data of every kind that a project can declare."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ factory_path = st.sampled_from(["package.module:function", "package.module:Class
 
 
 def some(**optional: Any) -> DataStrategy:
-    """A mapping with any of these keys."""
+    """Draw a mapping with any of these keys."""
     return st.fixed_dictionaries({}, optional=optional)
 
 
 def with_(required: Data, **optional: Any) -> DataStrategy:
-    """A mapping with all of the first keys, whose values are themselves or a choice, and any of
-    the others."""
+    """Draw a mapping with all required keys and any of the others. Each value is a constant or is
+    drawn from a strategy."""
     fixed = {
         key: value if isinstance(value, st.SearchStrategy) else st.just(value)
         for key, value in required.items()
@@ -191,7 +191,7 @@ preprocess = some(
 
 @st.composite
 def bindings(draw: DrawFn, kb_ids: list[str]) -> list[Data]:
-    """Bindings of some knowledge bases, each override flat or nested."""
+    """Draw bindings of some knowledge bases, each override direct or nested."""
     found = []
     for kb_id in draw(st.lists(st.sampled_from(kb_ids), unique=True, max_size=2)) if kb_ids else []:
         overrides = draw(some(**NULLABLE))
@@ -202,7 +202,7 @@ def bindings(draw: DrawFn, kb_ids: list[str]) -> list[Data]:
 
 @st.composite
 def tools(draw: DrawFn, kb_ids: list[str]) -> list[Data]:
-    """Tools that are code, and searches of some knowledge bases."""
+    """Draw code tools, and search tools for some knowledge bases."""
     code = draw(st.lists(factory_path, unique=True, max_size=2))
     searches = [
         {"knowledge": one.pop("id"), "name": f"search{number}"} | one
@@ -212,7 +212,7 @@ def tools(draw: DrawFn, kb_ids: list[str]) -> list[Data]:
 
 
 def listed(kinds: list[DataStrategy]) -> SearchStrategy[list[Data]]:
-    """Some declarations of these kinds, with ids of their own."""
+    """Draw declarations of these kinds with different ids."""
     one = st.one_of(kinds)
     return st.dictionaries(ids, one, max_size=3).map(
         lambda found: [{"id": name} | data for name, data in found.items()]
@@ -254,7 +254,7 @@ checkpointers = st.sampled_from(
 
 @st.composite
 def workflows(draw: DrawFn, knowledge: Any, kb_ids: list[str], agent_ids: list[str]) -> list[Data]:
-    """Workflows whose composite tasks run those before them."""
+    """Draw workflows whose composite tasks run earlier workflows."""
     found: list[Data] = []
     for name in draw(st.lists(ids, unique=True, max_size=3)):
         own = draw(knowledge)
@@ -301,7 +301,7 @@ def workflows(draw: DrawFn, knowledge: Any, kb_ids: list[str], agent_ids: list[s
 
 @st.composite
 def project_data(draw: DrawFn) -> Data:
-    """A valid project, with any of its sections."""
+    """Draw a valid project with any of its sections."""
     embedders, vector_dbs = draw(listed(EMBEDDERS)), draw(listed(VECTOR_DBS))
     knowledge = knowledge_bases(embedders, vector_dbs)
     bases = draw(knowledge)
@@ -332,7 +332,7 @@ def project_data(draw: DrawFn) -> Data:
             ]
         )
     )
-    if any(one["provider"] == "extractive" for one in models):  # it takes neither of these
+    if any(one["provider"] == "extractive" for one in models):  # it supports neither of these
         beyond = {"tools", "output_schema"}
         agents = [{key: agent[key] for key in agent if key not in beyond} for agent in agents]
     sections: Data = {

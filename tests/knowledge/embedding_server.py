@@ -1,4 +1,4 @@
-"""A server on this machine that speaks OpenAI's `/v1/embeddings`, and fails as it is told to."""
+"""A local server that speaks OpenAI's `/v1/embeddings`, and fails on demand."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ KEY = "sk-test-0123456789abcdef"
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server does instead of answering with vectors."""
+    """A reply of the server instead of vectors."""
 
     status: int = 200
     body: Any = None
-    """JSON, or a text that is sent as it is."""
+    """JSON, or a text that is sent unchanged."""
     headers: dict[str, str] = field(default_factory=dict)
     hang: bool = False
     drop: bool = False
 
 
 def refusal(status: int, message: str, code: str = "", **headers: str) -> Reply:
-    """An error as OpenAI words it."""
+    """Return an error in OpenAI's format."""
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     return Reply(status, {"error": {"message": message, "type": "x", "code": code}}, names)
 
 
 def vector_of(text: str, dimension: int) -> list[float]:
-    """A unit vector that belongs to the text alone."""
+    """Return a unit vector that depends only on the text."""
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
     numbers = np.random.default_rng(seed).standard_normal(dimension)
     values: list[float] = (numbers / np.linalg.norm(numbers)).astype(np.float32).tolist()
@@ -52,7 +52,7 @@ def vector_of(text: str, dimension: int) -> list[float]:
 
 
 class EmbeddingServer(ThreadingHTTPServer):
-    """Answers with `vector_of` each text, once the replies it was given are used up."""
+    """Sends the given replies first, and then answers with `vector_of` each text."""
 
     daemon_threads = True
 
@@ -60,9 +60,9 @@ class EmbeddingServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.replies: deque[Reply] = deque()
         self.most_texts: int | None = None
-        """A batch of more is refused as too large."""
+        """Larger batches are refused as too large."""
         self.gate: Callable[[], object] = lambda: None
-        """Called in every request, while it counts as being served."""
+        """Called in every request, while the request is being served."""
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.served_at_once = 0
@@ -76,7 +76,7 @@ class EmbeddingServer(ThreadingHTTPServer):
 
     @property
     def batches(self) -> list[int]:
-        """How many texts each request held."""
+        """The number of texts in each request."""
         return [len(body["input"]) for body in self.bodies]
 
     @contextlib.contextmanager
@@ -102,7 +102,7 @@ class EmbeddingServer(ThreadingHTTPServer):
 
 
 def embeddings(vectors: Sequence[Sequence[float]], encoding: str = "float") -> dict[str, Any]:
-    """The body of a good answer."""
+    """Return the body of a valid response."""
 
     def encoded(vector: Sequence[float]) -> Any:
         if encoding == "float":
@@ -152,7 +152,7 @@ def embedding_server() -> contextlib.AbstractContextManager[EmbeddingServer]:
 
 @contextlib.contextmanager
 def serving(made: S) -> Iterator[S]:
-    """The server, at work."""
+    """Run the server within the block."""
     with made as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -165,6 +165,6 @@ def serving(made: S) -> Iterator[S]:
 
 
 def openai_embedder(server: EmbeddingServer, **settings: Any) -> OpenAIEmbedder:
-    """An embedder that talks to the server; its model is none of OpenAI's own."""
+    """Return an embedder that calls the server, with a model that OpenAI does not have."""
     given = {"model": "small", "api_key": lambda: KEY, "base_url": server.url, "timeout": 20}
     return OpenAIEmbedder(**(given | settings))

@@ -1,4 +1,4 @@
-"""What tests of an index are given that are about its catalog: any store, and every catalog."""
+"""Fixtures for tests of an index's catalog: any store, with every kind of catalog."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OnEveryCatalog(IndexTests):
     def make_catalog(
         self, request: pytest.FixtureRequest, tmp_path: Path
     ) -> Iterator[Callable[[], Catalog]]:
-        """Makes catalogs, all of the same data; in memory it is the same one again."""
+        """Return a function that makes catalogs of the same data; in memory, always the same."""
         made: list[Catalog] = []
 
         def make() -> Catalog:

@@ -1,4 +1,4 @@
-"""A server on this machine that speaks the protocol of the Hugging Face hub, as far as needed."""
+"""A local server that speaks the needed part of the Hugging Face hub's protocol."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 EMBEDDER = "BAAI/bge-small-en-v1.5"
-"""What fastembed calls a model whose repository is `EMBEDDER_REPOSITORY`."""
+"""Fastembed's name of the model in `EMBEDDER_REPOSITORY`."""
 EMBEDDER_REPOSITORY = "Qdrant/bge-small-en-v1.5-onnx-Q"
 RERANKER = "Xenova/ms-marco-MiniLM-L-6-v2"
 MULTILINGUAL = "intfloat/multilingual-e5-large"
@@ -30,7 +30,7 @@ _PATH = re.compile(
 
 
 class HubServer(ThreadingHTTPServer):
-    """Repositories with their branches and commits, in memory."""
+    """Repositories with their branches and commits, stored in memory."""
 
     daemon_threads = True
 
@@ -40,16 +40,16 @@ class HubServer(ThreadingHTTPServer):
         self.commits: dict[tuple[str, str], Mapping[str, bytes]] = {}
         self.requests: list[str] = []
         self.cuts = 0
-        """How many downloads of graphs break off in the middle."""
+        """The number of graph downloads that break off in the middle."""
         self.gate: Callable[[str], object] = lambda path: None
-        """Called in every download, when half of it is sent."""
+        """Called in every download, after half of it is sent."""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
     def publish(self, repository: str, files: Mapping[str, bytes], branch: str = "main") -> str:
-        """A new commit, to which the branch points from now on."""
+        """Add a commit, and let the branch point to it."""
         content = json.dumps([repository, branch, *(f"{k} {v!r}" for k, v in files.items())])
         commit = hashlib.sha1(content.encode()).hexdigest()
         self.commits[repository, commit] = files
@@ -57,7 +57,7 @@ class HubServer(ThreadingHTTPServer):
         return commit
 
     def downloads(self) -> list[str]:
-        """The files that were downloaded, by name."""
+        """The names of the downloaded files."""
         return [one.partition("/resolve/")[2].partition("/")[2] for one in self.requests]
 
 
@@ -152,7 +152,7 @@ def reranker_files() -> dict[str, bytes]:
 
 @contextlib.contextmanager
 def hub_server() -> Iterator[HubServer]:
-    """A hub with small models under the names of real ones, and one of nobody else's."""
+    """Run a hub with small models under the names of real ones, and a custom model."""
     with HubServer() as server:
         server.publish(EMBEDDER_REPOSITORY, embedder_files())
         server.publish(RERANKER, reranker_files())

@@ -1,4 +1,4 @@
-"""The project that mistakes are planted in, and what a mistake is."""
+"""A project in which mistakes are planted, and the definition of a mistake."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ ENVIRON = {"EMBEDDER_KEY": "k", "TOKEN": "t", "DATA": "data", "OPENAI_API_KEY": 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One text put in the place of another, and the only problem that comes of it."""
+    """A text that replaces another one, and the only problem that results."""
 
     kind: str
     file: str
@@ -145,11 +145,11 @@ class Mistake:
     new: str
     problem: str
     hides: tuple[str, ...] = ()
-    """Files and kinds of things of which less can be told beside it."""
+    """Files and kinds of declarations whose problems this mistake can hide."""
 
     @property
     def message(self) -> str:
-        """The problem without its place, which another mistake may move, and without its hint."""
+        """The problem without its hint and its position, which another mistake can change."""
         return self.problem.split(" ", 1)[1].split(";")[0]
 
     @property
@@ -158,17 +158,17 @@ class Mistake:
 
     @property
     def entry(self) -> tuple[str, int]:
-        """Which key at the top of the file, or item of its list, it is in."""
+        """The top-level key of the file, or the list item, that contains the mistake."""
         return self.file, len(re.findall(r"^(?:  - |\w)", FILES[self.file][: self.start + 4], re.M))
 
     def independent_of(self, other: Mistake) -> bool:
-        """Whether each would be told beside the other."""
+        """Check whether both mistakes are reported when they are made together."""
         hidden = {*self.hides} & {other.file, *other.hides} or self.file in other.hides
         return not hidden and self.entry != other.entry
 
 
 def made(*mistakes: Mistake) -> dict[str, str]:
-    """The files of the project with these mistakes in them, the last ones first."""
+    """Return the files of the project with these mistakes, replaced from the last to the first."""
     files = dict(FILES)
     for mistake in sorted(mistakes, key=lambda mistake: -mistake.start):
         text, start = files[mistake.file], mistake.start

@@ -428,7 +428,7 @@ MISTAKES = [
         PROJECT_FILE,
         "year: 2024",
         "year: {of: 2024}",
-        "lorebind.yaml:27:30: metadata holds texts, numbers, booleans, and lists of them",
+        "lorebind.yaml:27:30: metadata values are text, numbers, booleans, or lists of these",
     ),
     Mistake(
         "a model without its name",
@@ -464,7 +464,7 @@ MISTAKES = [
         WORKFLOW_FILE,
         "{id: docs, retrieval",
         "{id: docs, top_k: 2, retrieval",
-        "workflows/triage.yaml:22:50: top_k is set twice: here and beside 'retrieval'; keep "
+        "workflows/triage.yaml:22:50: top_k is set twice: here and next to 'retrieval'; keep "
         "one of them",
     ),
     Mistake(
@@ -472,8 +472,8 @@ MISTAKES = [
         PROJECT_FILE,
         "id: scratch",
         "id: a/b",
-        "lorebind.yaml:16:6: 'a/b' cannot be an id; an id starts with a letter or digit and "
-        "goes on with letters, digits, '_', '.', '-'",
+        "lorebind.yaml:16:6: 'a/b' cannot be an id; an id starts with a letter or digit, "
+        "followed by letters, digits, '_', '.' or '-'",
     ),
     Mistake(
         "an id with a colon",
@@ -481,31 +481,31 @@ MISTAKES = [
         "id: only",
         "id: a:b",
         "workflows/reply.yaml:3:6: 'a:b' cannot be an id; an id starts with a letter or "
-        "digit and goes on with letters, digits, '_', '.', '-'",
+        "digit, followed by letters, digits, '_', '.' or '-'",
     ),
     Mistake(
         "an id that is empty",
         PROJECT_FILE,
         "id: scratch",
         'id: ""',
-        "lorebind.yaml:16:6: '' cannot be an id; an id starts with a letter or digit and "
-        "goes on with letters, digits, '_', '.', '-'",
+        "lorebind.yaml:16:6: '' cannot be an id; an id starts with a letter or digit, "
+        "followed by letters, digits, '_', '.' or '-'",
     ),
     Mistake(
         "an id that starts with a space",
         PROJECT_FILE,
         "id: scratch",
         'id: " a"',
-        "lorebind.yaml:16:6: ' a' cannot be an id; an id starts with a letter or digit and "
-        "goes on with letters, digits, '_', '.', '-'",
+        "lorebind.yaml:16:6: ' a' cannot be an id; an id starts with a letter or digit, "
+        "followed by letters, digits, '_', '.' or '-'",
     ),
     Mistake(
         "an id that leads upwards",
         PROJECT_FILE,
         "id: scratch",
         'id: ".."',
-        "lorebind.yaml:16:6: '..' cannot be an id; an id starts with a letter or digit and "
-        "goes on with letters, digits, '_', '.', '-'",
+        "lorebind.yaml:16:6: '..' cannot be an id; an id starts with a letter or digit, "
+        "followed by letters, digits, '_', '.' or '-'",
     ),
     Mistake(
         "an id that YAML reads as a boolean",

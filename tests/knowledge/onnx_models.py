@@ -1,4 +1,4 @@
-"""Tiny cross-encoders as real ONNX files: what the field numbers mean is in onnx.proto."""
+"""Tiny cross-encoders as real ONNX files; onnx.proto explains the field numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 FLOAT, INT64 = 1, 7
 WEIGHTS = {"rotate": 2.0, "keys": 1.0, "daily": 0.5, "snow": -3.0, "question": 50.0, "huge": 900.0}
-"""What each word of a passage adds to the logit of the models made here; others add nothing."""
+"""The value that each word of a passage adds to the logit of these models; other words add 0."""
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 WORDS = [*_SPECIAL, *WEIGHTS, "filler"]
 
@@ -57,11 +57,11 @@ def cross_encoder(
     inputs: str = "input_ids attention_mask token_type_ids",
     sizes: tuple[str | int, ...] = (),
 ) -> bytes:
-    """A model whose logit is the sum of the weights of a passage's words.
+    """Make a model whose logit is the sum of the weights of a passage's words.
 
     Args:
-        classes: 1: the logit; 2: its negative half and its positive half; 3: what cannot be.
-        inputs: their names. What has another name than the usual ones is taken for the last.
+        classes: 1: the logit; 2: its negative half and its positive half; 3: an invalid output.
+        inputs: their names. An unusual name stands for the last input.
         sizes: the shape of the output that the model declares; by default it declares none.
     """
     ids, mask, types = inputs.split()
@@ -92,7 +92,7 @@ def cross_encoder(
 
 
 def tokenizer() -> Any:
-    """Words by blanks, in pairs as BERT has them."""
+    """Make a tokenizer that splits at spaces and encodes pairs like BERT."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     vocabulary: Mapping[str, int] = {word: at for at, word in enumerate(WORDS)}
@@ -107,7 +107,7 @@ def tokenizer() -> Any:
 
 
 def write(folder: Path, **settings: Any) -> Path:
-    """A model with its tokenizer beside it; gives the model's path."""
+    """Write a model with its tokenizer next to it, and return the model's path."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tokenizer.json").write_text(tokenizer().to_str(), encoding="utf-8")
     path = folder / "model.onnx"
@@ -124,16 +124,16 @@ PIECES = [
     "query",
     "passage",
 ]
-"""What the models of `embedding_model` read: whole words, and all others by their characters."""
+"""The vocabulary of `embedding_model`: whole words, and single characters for all other words."""
 
 
 def embedding_model(dimension: int, *, pooled: bool, seed: int = 7) -> bytes:
-    """A model that knows a vector of each piece.
+    """Make a model with a vector for each piece.
 
     Args:
-        dimension: their length.
-        pooled: whether it gives the sum of a text's vectors, or each of them.
-        seed: which vectors.
+        dimension: the length of the vectors.
+        pooled: whether it returns the sum of a text's vectors, or each of them.
+        seed: selects the vectors.
     """
     generator = np.random.default_rng(seed)
     weights = generator.standard_normal((len(PIECES), dimension)).astype(np.float32)
@@ -155,7 +155,7 @@ def embedding_model(dimension: int, *, pooled: bool, seed: int = 7) -> bytes:
 
 
 def piece_tokenizer() -> Any:
-    """The tokenizer of these models."""
+    """Make the tokenizer of these models."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     vocabulary = {word: at for at, word in enumerate(PIECES)}
@@ -169,13 +169,13 @@ def piece_tokenizer() -> Any:
 
 
 def hub_files(graph: str, model: bytes, made: Any, *, most: int = 64) -> dict[str, bytes]:
-    """The files of a repository, as fastembed reads them.
+    """Return the files of a repository in the form that fastembed reads.
 
     Args:
-        graph: the name of the graph in it.
+        graph: the file name of the graph.
         model: the graph.
         made: the tokenizer.
-        most: how many tokens the model reads.
+        most: the maximum number of tokens that the model reads.
     """
     config = f'{{"model_max_length": {most}, "pad_token": "[PAD]"}}'
     return {

@@ -1,4 +1,4 @@
-"""The least that is a vector store, for tests of what stands on one."""
+"""A minimal vector store, for tests of code that uses stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PlainStore(VectorStore):
-    """Vectors in dictionaries, one for each space; every search looks at all of them."""
+    """Vectors in one dictionary per space; every search compares all of them."""
 
     def __init__(self) -> None:
         self._spaces: dict[int, dict[int, Vector]] | None = {}

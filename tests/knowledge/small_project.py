@@ -1,4 +1,4 @@
-"""A project of two short documents, for the tests of what extensions are told."""
+"""A project of two short documents, for the tests of extensions' events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXTS = ("The zebra sleeps in the barn.", "Keys are rotated each quarter.")
 def small_project(
     root: Path, *declared: Any, extensions: Sequence[Any] = (), **more: Any
 ) -> KnowledgeService:
-    """A project with the knowledge base `docs`, and these extensions."""
+    """Create a project with the knowledge base `docs` and these extensions."""
     documents = [{"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
     data = {
         "name": "p",

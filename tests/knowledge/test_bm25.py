@@ -1,4 +1,4 @@
-"""How texts and questions become words."""
+"""Splitting texts and questions into words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ texts = st.lists(pieces | st.text(max_size=5) | st.text(st.characters(max_codepo
 
 @given(texts, languages)
 def test_fts5_keeps_words_as_they_are(text: str, language: str) -> None:
-    """Whatever characters a text is in, SQLite has the words that were made of it, as often."""
+    """SQLite stores the words of a text as often as they were extracted, for any characters."""
     words = kept_words(text, language).split()
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute("create virtual table t using fts5 (text, tokenize='ascii')")
@@ -50,13 +50,13 @@ def test_fts5_keeps_words_as_they_are(text: str, language: str) -> None:
 
 @given(st.text(st.characters(max_codepoint=127)))
 def test_words_of_ascii(text: str) -> None:
-    """They are found in a quicker way, and are the same."""
+    """The fast path for ASCII finds the same words."""
     assert words_of(text) == words_of(f"{text} é")[:-1]
 
 
 @given(texts, languages)
 def test_what_a_text_says_is_found(text: str, language: str) -> None:
-    """Each word of a text, asked for, is one that the text is kept under."""
+    """A question with any word of a text finds a word that the text is stored under."""
     assert wanted_words(text, [language]).keys() <= set(kept_words(text, language).split())
 
 
@@ -76,7 +76,7 @@ def test_what_a_text_says_is_found(text: str, language: str) -> None:
     ],
 )
 def test_forms_of_words(language: str, said: str, asked: str) -> None:
-    """In its language a word is found in other forms, and with or without accents."""
+    """In its language, a word is found in other forms, and with or without accents."""
     assert wanted_words(asked, [language]).keys() <= set(kept_words(said, language).split())
 
 
@@ -93,14 +93,14 @@ def test_forms_of_words(language: str, said: str, asked: str) -> None:
 )
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_scripts_without_spaces(said: str, asked: str, other: str, language: str) -> None:
-    """They are cut into pairs of characters, in texts of every language; one alone is found too."""
+    """They are cut into pairs in texts of any language; single characters are found too."""
     kept = set(kept_words(said, language).split())
     assert wanted_words(asked, [language]).keys() <= kept
     assert not wanted_words(other, [language]).keys() & kept
 
 
 def test_words_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bounded number of words is remembered, and they stay right."""
+    """The cache of words is bounded, and words stay correct when it is emptied."""
     monkeypatch.setattr(tokenize, "_REMEMBERED", 100)
     for start in range(0, 1000, 50):
         said = kept_words(
@@ -111,7 +111,7 @@ def test_words_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_words_of_a_question() -> None:
-    """Words in lower case, as often as they are said, without stop words and single letters."""
+    """Words are in lower case, with their counts, without stop words and single letters."""
     asked = "What is the Port of a Proxy's port?"
     assert wanted_words(asked, ["en"]) == {"port": 2, "proxi": 1}
     assert wanted_words("max_tokens b 漢 é", ["en"]) == {"max": 1, "token": 1, "漢": 1, "e": 1}
@@ -119,7 +119,7 @@ def test_words_of_a_question() -> None:
 
 
 def test_a_question_to_texts_of_several_languages() -> None:
-    """Its words are looked for as each of them keeps them; what it leaves out is its own."""
+    """A question has the word forms of each language, but only its own stop words are omitted."""
     assert wanted_words("Häuser", ["de", "en"]) == {"haus": 1, "hauser": 1}
     assert wanted_words("why do batteries die?", ["de", "en"]).keys() >= {"die", "batteri"}
     assert wanted_words("die Katze", ["de", "en"]).keys() == {"katz"}
@@ -146,7 +146,7 @@ LINES = {
 
 @pytest.mark.parametrize("language", DETECTED)
 def test_detection(language: str) -> None:
-    """A few sentences tell the language of a document, and a question that of its words."""
+    """A few sentences suffice to detect a document's language, and a few words a question's."""
     assert stop_words(language)
     assert detect_language(LINES[language]) == language
     assert detect_among(LINES[language], DETECTED) == language
@@ -168,11 +168,11 @@ def test_detection_by_script(language: str, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "SKU-4711 12,50 €", "42", "der die das"])
 def test_what_does_not_say_its_language(text: str) -> None:
-    """Texts with hardly any stop words count as English, where all words stay what they are."""
+    """Texts with hardly any stop words count as English, where words do not change."""
     assert detect_language(text) == "en"
 
 
 def test_a_question_that_does_not_say_its_language() -> None:
-    """Then the stop words of all of them are left out."""
+    """The stop words of all languages are omitted from a question of unclear language."""
     assert detect_among("Kubernetes", ["de", "en"]) is None
     assert detect_among("Kubernetes", ["de"]) == "de"

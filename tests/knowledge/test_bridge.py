@@ -1,4 +1,4 @@
-"""The bridge between synchronous and asynchronous code, in every place it may be called from."""
+"""The bridge between sync and async code, called from every kind of context."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def _double(number: int) -> int:
 
 
 async def test_call_awaits_either_colour() -> None:
-    """A coroutine function is awaited where it is, a plain one runs in another thread."""
+    """A coroutine function is awaited directly; a plain function runs in another thread."""
 
     async def native() -> int:
         return threading.get_ident()
@@ -39,13 +39,13 @@ async def test_call_awaits_what_a_plain_function_returns() -> None:
 
 
 async def test_call_sees_the_context() -> None:
-    """The tenant of the caller is seen in the thread."""
+    """The thread sees the tenant of the caller."""
     with tenant("acme"):
         assert await bridge.call(current_tenant) == "acme"
 
 
 async def test_a_cancelled_call_waits_for_its_thread() -> None:
-    """Nothing that a cancelled call had begun happens after it ended."""
+    """A cancelled call has no effects after it ended."""
     begun, release, steps = threading.Event(), threading.Event(), []
 
     def work() -> None:
@@ -65,7 +65,7 @@ async def test_a_cancelled_call_waits_for_its_thread() -> None:
 
 
 async def test_cancelling_again_does_not_wait() -> None:
-    """The second cancellation leaves the thread to itself."""
+    """A second cancellation does not wait for the thread."""
     begun, release = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -84,7 +84,7 @@ async def test_cancelling_again_does_not_wait() -> None:
 
 
 class _Client:
-    """Says in which thread each of its methods was called, and for whom."""
+    """Records the thread in which each of its methods was called, and for which tenant."""
 
     def ask(self, question: str) -> tuple[str, int, str]:
         return question, threading.get_ident(), current_tenant()
@@ -94,7 +94,7 @@ class _Client:
 
 
 async def test_a_client_is_awaited_on_the_callers_loop() -> None:
-    """An asynchronous caller has the asynchronous method called, on the loop that it runs on."""
+    """An async caller's own loop runs the async method."""
     client = _Client()
     with tenant("acme"):
         said = await bridge.call_client(client.ask, client.aask, question="why")
@@ -102,7 +102,7 @@ async def test_a_client_is_awaited_on_the_callers_loop() -> None:
 
 
 def test_a_client_is_never_awaited_on_a_loop_of_ours() -> None:
-    """A caller that blocks has the blocking method called, in a thread that is no loop's."""
+    """For a blocking caller, the sync method runs in a thread without an event loop."""
 
     async def ask() -> tuple[tuple[str, int, str], int]:
         client = _Client()
@@ -119,7 +119,7 @@ def test_a_client_is_never_awaited_on_a_loop_of_ours() -> None:
 
 
 def test_a_clients_error_is_raised() -> None:
-    """What the client raises in its thread reaches the caller as it is."""
+    """An exception from a client's thread reaches the caller unchanged."""
     error = ValueError("as it is")
 
     def fail() -> None:
@@ -134,7 +134,7 @@ def test_a_clients_error_is_raised() -> None:
 
 
 def test_a_client_does_not_hold_up_a_cancelled_caller() -> None:
-    """A time limit ends a call though the client hangs; what it says later is dropped."""
+    """A timeout ends a call even if the client hangs; its later result is dropped."""
     release, ended = threading.Event(), threading.Event()
 
     def hang() -> None:
@@ -158,7 +158,7 @@ def test_a_client_does_not_hold_up_a_cancelled_caller() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_interrupt_does_not_wait_for_a_client() -> None:
-    """Ctrl-C ends a program at once, though a client hangs."""
+    """Ctrl-C ends a program immediately, even if a client hangs."""
     with _program("""
 import time
 from lorebind_knowledge.bridge import call_client, run
@@ -192,7 +192,7 @@ async def test_run_inside_a_running_loop() -> None:
 
 
 def test_run_sees_the_context_of_its_caller() -> None:
-    """Concurrent callers of different tenants do not see each other's."""
+    """Concurrent callers do not see each other's tenants."""
 
     async def look() -> str:
         await asyncio.sleep(0.01)
@@ -210,7 +210,7 @@ def test_run_sees_the_context_of_its_caller() -> None:
 
 @pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError, TimeoutError])
 def test_exceptions_pass_unchanged(kind: type[BaseException]) -> None:
-    """The caller gets the very exception that the coroutine raised."""
+    """The caller gets the same exception object that the coroutine raised."""
     error = kind("as it is")
 
     async def fail() -> None:
@@ -224,7 +224,7 @@ def test_exceptions_pass_unchanged(kind: type[BaseException]) -> None:
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
 def test_the_loop_outlives_an_exit(kind: type[BaseException]) -> None:
-    """An exit raised inside a task reaches the caller, who would otherwise wait for ever."""
+    """An exit that a task raises reaches the caller, which would otherwise wait forever."""
 
     async def leave() -> None:
         raise kind
@@ -240,12 +240,12 @@ def test_the_loop_outlives_an_exit(kind: type[BaseException]) -> None:
 
 
 def test_run_refuses_the_private_loop() -> None:
-    """A blocking call on the private loop itself would wait for ever: it is refused instead."""
+    """A blocking call on the private loop itself is refused, because it would wait forever."""
 
     async def inner() -> int:
         return bridge.run(_double(1))
 
-    with pytest.raises(RuntimeError, match="asynchronous twin"):
+    with pytest.raises(RuntimeError, match="async version"):
         bridge.run(inner())
 
 
@@ -260,7 +260,7 @@ def _program(text: str) -> subprocess.Popen[str]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_interrupt_waits_for_the_cleanup() -> None:
-    """Ctrl-C cancels the coroutine, lets it clean up, and then goes on to the caller."""
+    """Ctrl-C cancels the coroutine, lets it clean up, and is then raised in the caller."""
     with _program("""
 import asyncio
 from lorebind_knowledge.bridge import run
@@ -285,7 +285,7 @@ except KeyboardInterrupt:
 
 
 def test_a_loop_that_is_left_ends_quietly() -> None:
-    """A call that nobody waits for any more is cancelled with the interpreter, without a word."""
+    """A call that no caller waits for is cancelled silently when the interpreter ends."""
     with _program("""
 import asyncio, threading
 from contextlib import suppress
@@ -338,7 +338,7 @@ class _Desk:
 
 
 def test_sync_twins_look_like_their_originals() -> None:
-    """A twin has the signature and the text of its original, a name of its own, and blocks."""
+    """The blocking version has the original's signature and docstring, and its own name."""
     assert _Desk().query("why", top_k=2) == "why 2"
     assert inspect.signature(_Desk.query) == inspect.signature(_Desk.aquery)
     assert _Desk.query.__doc__ == "Ask something."
@@ -347,7 +347,7 @@ def test_sync_twins_look_like_their_originals() -> None:
 
 
 async def test_whose_loop_it_is() -> None:
-    """The caller's own loop is told from ours, and from none."""
+    """The caller's own loop is distinguished from private loops and from no loop."""
 
     async def here() -> asyncio.AbstractEventLoop | None:
         return bridge.callers_loop()

@@ -1,4 +1,4 @@
-"""Lanes: which functions wait for each other's threads, and that no function waits for ever."""
+"""Lanes: which functions wait for each other's threads, and that none waits forever."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LANES = tuple(bridge._THREADS)
 
 
 class Blocking:
-    """A function that returns once it may."""
+    """A function that blocks until it is released."""
 
     def __init__(self, expected: int) -> None:
         self._release = threading.Event()
@@ -55,7 +55,7 @@ class Blocking:
 
 @asynccontextmanager
 async def blocked(name: Lane, more: int = 3) -> AsyncIterator[Blocking]:
-    """No thread of a lane is free in the block, and more functions wait for one."""
+    """Block all threads of a lane in the block, and let more functions wait for one."""
     size = bridge._THREADS[name]
     work = Blocking(size)
     with lane(name):
@@ -87,7 +87,7 @@ async def service(tmp_path: Path) -> AsyncIterator[KnowledgeService]:
 
 
 async def test_reads_and_ingests_do_not_wait_for_searches(service: KnowledgeService) -> None:
-    """While all threads that search are busy, a search waits, and nothing else does."""
+    """While all search threads are busy, searches wait, but reads and ingests do not."""
     async with asyncio.timeout(60), blocked("search") as work:
         search = asyncio.create_task(service.query("docs", "alpha"))
         assert (await service.stats("docs")).chunks == 1
@@ -100,20 +100,20 @@ async def test_reads_and_ingests_do_not_wait_for_searches(service: KnowledgeServ
 
 
 async def test_searches_do_not_wait_for_reads_or_ingests(service: KnowledgeService) -> None:
-    """While all threads that read, write and embed passages are busy, searches go on."""
+    """While all threads for reads, ingests and embedding are busy, searches run."""
     async with asyncio.timeout(60), blocked("read"), blocked("ingest"), blocked("embed"):
         assert len(await service.query("docs", "alpha")) == 1
 
 
 async def test_lanes_are_bounded() -> None:
-    """However many functions come at once, a lane runs as many as it has threads."""
+    """A lane runs as many functions as it has threads, however many are submitted."""
     async with asyncio.timeout(60), blocked("search", more=200) as work:
         await asyncio.sleep(0.05)
         assert work.calls == bridge._THREADS["search"]
 
 
 async def test_a_cancelled_call_whose_turn_has_not_come() -> None:
-    """A function that waits for a thread is not begun any more when its caller is cancelled."""
+    """A function that waits for a thread is not started if its caller is cancelled."""
     called: list[int] = []
     async with asyncio.timeout(60), blocked("search"):
         with lane("search"):
@@ -121,7 +121,7 @@ async def test_a_cancelled_call_whose_turn_has_not_come() -> None:
         await asyncio.sleep(0.01)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await waiting  # while the threads are still busy
+            await waiting  # while all threads are still busy
     with lane("search"):
         await call(called.append, 2)
     assert called == [2]
@@ -129,11 +129,11 @@ async def test_a_cancelled_call_whose_turn_has_not_come() -> None:
 
 @pytest.mark.parametrize("name", LANES)
 async def test_functions_that_wait_for_their_own_lane(name: Lane) -> None:
-    """Functions in all threads of a lane may each wait for another function of the same lane."""
+    """Functions in all threads of a lane can each wait for another function of the same lane."""
     here = threading.Barrier(bridge._THREADS[name])
 
     def outer(number: int) -> int:
-        here.wait(60)  # all threads of the lane are in here now
+        here.wait(60)  # all threads of the lane have arrived here
         nested = finish(call(inner, number))
         return bridge.run(call(inner, nested))
 
@@ -147,7 +147,7 @@ async def test_functions_that_wait_for_their_own_lane(name: Lane) -> None:
 
 
 async def test_chunkers_that_wait_for_what_an_ingest_embeds() -> None:
-    """Chunkers in all threads wait for a text whose vector another ingest has yet to write."""
+    """Chunkers in all threads can wait for a vector that another ingest has yet to write."""
     embedder = CountingEmbedder()
     chunkers = bridge._THREADS["ingest"]
     embedding, release, ready = (
@@ -180,7 +180,7 @@ async def test_chunkers_that_wait_for_what_an_ingest_embeds() -> None:
 
 
 async def test_a_lane_ends_with_its_block() -> None:
-    """Tasks that begin in the block keep its lane; what comes after has the former one."""
+    """Tasks started in the block keep its lane; later code has the previous lane."""
 
     async def thread() -> str:
         return (await call(threading.current_thread)).name
@@ -208,7 +208,7 @@ def _output(program: str) -> str:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_lanes_after_a_fork() -> None:
-    """A child process whose parent's threads were all busy has threads of its own."""
+    """A child process whose parent's threads were all busy has its own threads."""
     printed = _output("""
 import asyncio, os, threading
 from lorebind_knowledge import bridge
@@ -236,7 +236,7 @@ print(os.waitstatus_to_exitcode(status), bridge.run(bridge.call(abs, -3)))
 
 
 def test_the_process_ends_after_a_call_that_was_left() -> None:
-    """The interpreter waits for a function that runs, not for threads that are idle."""
+    """The interpreter waits for a running function, not for idle threads."""
     printed = _output("""
 import asyncio, threading
 from lorebind_knowledge.bridge import call, lane

@@ -1,4 +1,4 @@
-"""The catalog: what it writes and when, how it fails, its ledger, its cache."""
+"""The catalog: its file, its failures, its ledger and its embedding cache."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_everything(catalog: Catalog) -> None:
 
 
 def test_reading_makes_nothing(path: Path) -> None:
-    """A catalog whose file is not there reads as empty, and leaves no trace."""
+    """A catalog without a file reads as empty, and creates nothing."""
     with contextlib.closing(Catalog(path)) as catalog:
         read_everything(catalog)
         assert not path.parent.exists()
@@ -68,7 +68,7 @@ def test_reading_makes_nothing(path: Path) -> None:
 
 
 def test_writing_makes_the_folder(path: Path) -> None:
-    """The folder is made at the first write, and kept out of version control."""
+    """The first write creates the folder and excludes it from version control."""
     with contextlib.closing(Catalog(path)) as catalog:
         start_run(catalog)
     assert (path.parent / ".gitignore").read_text() == "*\n"
@@ -76,7 +76,7 @@ def test_writing_makes_the_folder(path: Path) -> None:
 
 
 def test_a_folder_of_the_users_is_left_alone(tmp_path: Path) -> None:
-    """Only a folder made here gets a .gitignore."""
+    """Only a folder that the catalog has created gets a .gitignore."""
     (tmp_path / "mine").mkdir()
     for folder in ("mine", "made"):
         with contextlib.closing(Catalog(tmp_path / folder / "x.db")) as catalog:
@@ -85,17 +85,17 @@ def test_a_folder_of_the_users_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
-    """A folder that cannot be made is a StoreError with a way out."""
+    """A folder that cannot be created is a StoreError with a suggested fix."""
     (tmp_path / "file").write_text("in the way")
     with (
         contextlib.closing(Catalog(tmp_path / "file" / "x.db")) as catalog,
-        pytest.raises(StoreError, match=r"cannot make the folder .*file: "),
+        pytest.raises(StoreError, match=r"cannot create the folder .*file: "),
     ):
         start_run(catalog)
 
 
 def test_it_lasts(path: Path) -> None:
-    """What one catalog wrote another one reads, and a closed one opens again."""
+    """Another catalog reads what one has written, and a closed one opens again."""
     first = Catalog(path)
     created = create_index(first)
     first.close()
@@ -107,7 +107,7 @@ def test_it_lasts(path: Path) -> None:
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
-    """A file of a newer version is left alone, and the advice is to upgrade."""
+    """A file of a newer version is not changed, and the error suggests an upgrade."""
     with contextlib.closing(Catalog(path)) as catalog:
         start_run(catalog)
     with contextlib.closing(sqlite3.connect(path)) as db, db:
@@ -120,7 +120,7 @@ def test_a_newer_schema_is_refused(path: Path) -> None:
 
 
 def test_not_a_database(path: Path) -> None:
-    """Another file under that name is refused with advice, and not changed."""
+    """A file that is no database is refused with a suggested fix, and not changed."""
     path.parent.mkdir()
     path.write_text("these are my notes, not a database " * 100)
     before = path.read_bytes()
@@ -133,7 +133,7 @@ def test_not_a_database(path: Path) -> None:
 
 
 def test_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that another process holds is an error that says so, once the wait is over."""
+    """A file that another process has locked is an error once the timeout is over."""
     with contextlib.closing(Catalog(path)) as catalog:
         start_run(catalog)
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
@@ -141,14 +141,14 @@ def test_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with contextlib.closing(holder), contextlib.closing(Catalog(path)) as catalog:
         holder.execute("begin immediate")
         assert catalog.ledger.last_runs(HERE, 1)
-        with pytest.raises(StoreError, match="locked; another process holds it"):
+        with pytest.raises(StoreError, match="locked; another process has locked it"):
             start_run(catalog)
         holder.execute("rollback")
         start_run(catalog)
 
 
 def test_threads(catalog: Catalog) -> None:
-    """Many threads write and read at once, and nothing is lost."""
+    """Many threads write and read at the same time, and nothing is lost."""
     with catalog.lease(HERE) as lease:
         key = catalog.ledger.create_index(lease, MANIFEST).key
 
@@ -174,7 +174,7 @@ def lease(catalog: Catalog) -> Iterator[Lease]:
 
 
 def test_states_of_indexes(catalog: Catalog, lease: Lease) -> None:
-    """An index is building, then in use; its successor retires it; dropping it forgets it."""
+    """An index is building, then active; its successor retires it; dropping it deletes it."""
     ledger = catalog.ledger
     first = ledger.create_index(lease, MANIFEST)
     assert ledger.index(HERE, "active") is None
@@ -197,7 +197,7 @@ def test_states_of_indexes(catalog: Catalog, lease: Lease) -> None:
 
 
 def test_retiring_a_successor(catalog: Catalog, lease: Lease) -> None:
-    """One that is given up is no successor any more, and waits to be dropped like an old index."""
+    """A retired successor is no successor any longer, and waits to be dropped."""
     ledger = catalog.ledger
     first = ledger.create_index(lease, MANIFEST)
     ledger.activate_index(lease, first.key)
@@ -209,7 +209,7 @@ def test_retiring_a_successor(catalog: Catalog, lease: Lease) -> None:
 
 
 def test_births(catalog: Catalog, lease: Lease) -> None:
-    """An index that gets the number of one that was dropped is another one all the same."""
+    """A new index that reuses the number of a dropped one is another index."""
     first = catalog.ledger.create_index(lease, MANIFEST)
     with catalog.writing(lease) as sql:
         catalog.ledger.drop_index(sql, first.key)
@@ -220,7 +220,7 @@ def test_births(catalog: Catalog, lease: Lease) -> None:
 
 
 def test_manifest(catalog: Catalog, lease: Lease) -> None:
-    """A manifest can be written anew."""
+    """A manifest can be replaced."""
     index = catalog.ledger.create_index(lease, MANIFEST)
     changed = replace(MANIFEST, chunker="chunker 2")
     catalog.ledger.set_manifest(lease, index.key, changed)
@@ -228,7 +228,7 @@ def test_manifest(catalog: Catalog, lease: Lease) -> None:
 
 
 def test_documents(catalog: Catalog, lease: Lease) -> None:
-    """A document's row comes back as it was written, and as it was written last."""
+    """A document's row is returned as it was last written."""
     ledger = catalog.ledger
     key = ledger.create_index(lease, MANIFEST).key
     entry = DocumentEntry("ä.md", "source", "Title", "failed", "why", 3, "sig", 4, 5)
@@ -245,7 +245,7 @@ def test_documents(catalog: Catalog, lease: Lease) -> None:
 
 @pytest.mark.parametrize("field", ["tenant", "project", "scope", "kb"])
 def test_namespaces_do_not_touch(catalog: Catalog, field: str) -> None:
-    """Nothing that is done in one namespace is seen or changed in another."""
+    """Changes in one namespace neither appear in another nor change it."""
     ledger, other = catalog.ledger, replace(HERE, **{field: "other"})
     with catalog.lease(HERE) as ours, catalog.lease(other) as theirs:
         here, there = (ledger.create_index(lease, MANIFEST).key for lease in (ours, theirs))
@@ -264,7 +264,7 @@ def test_namespaces_do_not_touch(catalog: Catalog, field: str) -> None:
 
 
 def test_runs(catalog: Catalog) -> None:
-    """Runs are listed from the latest; one that never ended is failed when the next one starts."""
+    """Runs are listed latest first; an unfinished run has failed once the next one starts."""
     ledger = catalog.ledger
     first = start_run(catalog)
     with catalog.lease(HERE) as lease:
@@ -282,7 +282,7 @@ def test_runs(catalog: Catalog) -> None:
 
 
 async def test_a_text_is_embedded_once(catalog: Catalog, embedder: CountingEmbedder) -> None:
-    """Vectors come from the cache the second time, equal to the bit and in the order asked."""
+    """The second call gets identical vectors from the cache, in the requested order."""
     first = await catalog.embeddings.embed(embedder, ["a", "b"])
     second = await catalog.embeddings.embed(embedder, ["b", "c", "a"])
     assert embedder.batches == [["a", "b"], ["c"]]
@@ -293,7 +293,7 @@ async def test_a_text_is_embedded_once(catalog: Catalog, embedder: CountingEmbed
 
 
 async def test_duplicates_in_one_call(catalog: Catalog, embedder: CountingEmbedder) -> None:
-    """Equal texts of one call are embedded once, and each gets its vector."""
+    """Equal texts in one call are embedded once, and each gets the vector."""
     result = await catalog.embeddings.embed(embedder, ["a", "b", "a", "a"])
     assert embedder.batches == [["a", "b"]]
     assert (result.texts_embedded, result.cache_hits) == (2, 2)
@@ -301,7 +301,7 @@ async def test_duplicates_in_one_call(catalog: Catalog, embedder: CountingEmbedd
 
 
 async def test_embedders_do_not_share(catalog: Catalog) -> None:
-    """Each embedder has its own vectors; two objects of one fingerprint are one embedder."""
+    """Embedders have separate vectors; two objects with one fingerprint are one embedder."""
     one, other, same = (CountingEmbedder(revision=revision) for revision in "121")
     for embedder in (one, other, same):
         await catalog.embeddings.embed(embedder, ["a"])
@@ -310,7 +310,7 @@ async def test_embedders_do_not_share(catalog: Catalog) -> None:
 
 
 async def test_many_texts(catalog: Catalog, embedder: CountingEmbedder) -> None:
-    """More texts than one query takes are found all the same."""
+    """More texts than fit into one query are found too."""
     texts = [f"text {number}" for number in range(1_300)]
     await catalog.embeddings.embed(embedder, texts)
     assert len(catalog.embeddings.missing(embedder, [*texts, "new"])) == 1
@@ -318,7 +318,7 @@ async def test_many_texts(catalog: Catalog, embedder: CountingEmbedder) -> None:
 
 
 async def test_a_failure_stores_nothing(catalog: Catalog, embedder: CountingEmbedder) -> None:
-    """A batch whose embedder fails is not in the cache."""
+    """A batch whose embedder fails is not cached."""
 
     def fail(_: int) -> None:
         raise RuntimeError("overloaded")
@@ -330,14 +330,14 @@ async def test_a_failure_stores_nothing(catalog: Catalog, embedder: CountingEmbe
 
 
 async def test_what_was_embedded_is_kept_at_once(path: Path, embedder: CountingEmbedder) -> None:
-    """Once vectors have been returned, another process finds them: a crash costs nothing."""
+    """Another process finds vectors as soon as they have been returned: a crash loses none."""
     with contextlib.closing(Catalog(path)) as first, contextlib.closing(Catalog(path)) as second:
         await first.embeddings.embed(embedder, ["a"])
         assert second.embeddings.missing(embedder, ["a"]) == {}
 
 
 async def test_a_model_that_changed_its_size(catalog: Catalog) -> None:
-    """Vectors of another size under the same name are an EmbedderError, and are not kept."""
+    """Vectors of another dimension under the same name are an EmbedderError, and not stored."""
 
     class Unsteady(CountingEmbedder):
         @property
@@ -345,13 +345,13 @@ async def test_a_model_that_changed_its_size(catalog: Catalog) -> None:
             return replace(super().fingerprint, dimension=None)
 
     await catalog.embeddings.embed(Unsteady(dimension=64), ["a"])
-    with pytest.raises(EmbedderError, match="of dimension 32, and earlier ones of dimension 64"):
+    with pytest.raises(EmbedderError, match="of dimension 32, but earlier ones have dimension 64"):
         await catalog.embeddings.embed(Unsteady(dimension=32), ["a", "b"])
     assert len(catalog.embeddings.missing(Unsteady(), ["b"])) == 1
 
 
 def test_a_file_that_was_replaced(path: Path) -> None:
-    """A catalog whose file was removed under it is an empty one, not what it remembers."""
+    """A catalog whose file was removed is empty, and returns no remembered data."""
     catalog = Catalog(path)
     create_index(catalog)
     for left in path.parent.glob(f"{path.name}*"):
@@ -362,14 +362,14 @@ def test_a_file_that_was_replaced(path: Path) -> None:
     catalog.close()
 
 
-# What chunks are.
+# Queries about chunks.
 
 
 class TestMetadataKeys(OnEveryCatalog):
-    """Which keys a filter can ask for, in every database that can hold a catalog."""
+    """The keys that a filter can use, in every database that can hold a catalog."""
 
     def test_those_that_can_be_found(self, make_catalog: Callable[[], Catalog]) -> None:
-        """Keys of live chunks of the index, whatever their values; not those of staged ones."""
+        """Keys of live chunks are found, whatever their values; keys of staged ones are not."""
         with contextlib.closing(Index(PlainStore(), make_catalog())) as index:
             with index.catalog.lease(HERE) as lease:
                 entry = index.catalog.ledger.create_index(lease, replace(MANIFEST, dimension=2))

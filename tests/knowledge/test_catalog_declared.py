@@ -1,4 +1,4 @@
-"""Catalogs that are declared beside vector databases of other people: SQLite or PostgreSQL."""
+"""Catalogs declared for vector databases without one of their own: in SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def declared(*vector_dbs: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def make_service(tmp_path: Path, dsn: str) -> Callable[..., KnowledgeService]:
-    """Services of one project, with its documents on disk."""
+    """Return a function that makes services of one project, with its documents on disk."""
     (tmp_path / "docs").mkdir()
     for name in ("keys", "snow"):
         (tmp_path / "docs" / f"{name}.md").write_text(f"# {name}\n\nAll of {name}.\n")
@@ -66,7 +66,7 @@ def make_service(tmp_path: Path, dsn: str) -> Callable[..., KnowledgeService]:
 
 @pytest.fixture
 def name() -> str:
-    """An id that no other test has, for a schema of its own."""
+    """Return an id that no other test uses, for a schema of its own."""
     return f"db-{uuid4().hex[:8]}"
 
 
@@ -83,7 +83,7 @@ def tables(dsn: str, of: str) -> set[str]:
 async def test_qdrant_with_its_catalog_in_postgresql(
     make_service: Callable[..., KnowledgeService], tmp_path: Path, dsn: str, name: str
 ) -> None:
-    """Ingest, ask and ingest again; the ledger outlasts the process, and no file is made for it."""
+    """The ledger in PostgreSQL outlives the process, and no file is created for it."""
     database = {**QDRANT, "id": name, "catalog": {"dsn": DSN}}
     made = make_service(database)
     report = await made.ingest("docs")
@@ -107,7 +107,7 @@ async def test_qdrant_with_its_catalog_in_postgresql(
 async def test_a_sqlite_file_elsewhere(
     make_service: Callable[..., KnowledgeService], tmp_path: Path
 ) -> None:
-    """A path is taken from the project's folder; the default file is not made."""
+    """A path is relative to the project's folder; the default file is not created."""
     made = make_service({**QDRANT, "id": "q", "catalog": {"path": "kept/ledger.db"}})
     await made.ingest("docs")
     await made.close()
@@ -118,7 +118,7 @@ async def test_a_sqlite_file_elsewhere(
 async def test_langchain_with_its_catalog_in_postgresql(
     make_service: Callable[..., KnowledgeService], dsn: str, name: str
 ) -> None:
-    """A class of LangChain has its ledger there too; what is kept in memory has none but there."""
+    """A LangChain class may have its catalog in PostgreSQL, unless its vectors are in memory."""
     made = make_service({**LANGCHAIN, "id": name, "persistent": True, "catalog": {"dsn": DSN}})
     await made.ingest("docs")
     assert (await made.query("docs", "keys")).matches[0].metadata["uri"] == "docs/keys.md"
@@ -132,7 +132,7 @@ async def test_langchain_with_its_catalog_in_postgresql(
 async def test_two_databases_in_one_catalog_server(
     make_service: Callable[..., KnowledgeService], name: str
 ) -> None:
-    """A knowledge base that moves to another vector database is ingested anew: nothing is mixed."""
+    """A knowledge base that moves to another vector database is ingested again, without mixing."""
     first: dict[str, Any] = {**QDRANT, "id": name, "catalog": {"dsn": DSN}}
     made = make_service(first)
     await made.ingest("docs")
@@ -146,7 +146,7 @@ async def test_two_databases_in_one_catalog_server(
 
 
 def test_ids_longer_than_names(dsn: str, make_service: Callable[..., KnowledgeService]) -> None:
-    """Ids that PostgreSQL would cut to one name have two schemas."""
+    """Two ids that PostgreSQL would cut to the same name have separate schemas."""
     ids = [f"{'long-' * 14}{letter}{uuid4().hex[:4]}" for letter in "ab"]
     catalog = {"dsn": DSN}
     made = make_service(*({**QDRANT, "id": one, "catalog": catalog} for one in ids))
@@ -164,7 +164,10 @@ def test_ids_longer_than_names(dsn: str, make_service: Callable[..., KnowledgeSe
 @pytest.mark.parametrize(
     ("catalog", "message"),
     [
-        ({}, r"vector_dbs\[0\]\.catalog: the catalog names no place; write either 'path' or 'dsn'"),
+        (
+            {},
+            r"vector_dbs\[0\]\.catalog: the catalog has no location; write either 'path' or 'dsn'",
+        ),
         ({"path": "a.db", "dsn": DSN}, r"catalog\.dsn: path and dsn are both given"),
         ({"path": "a.db", "schema": "s"}, r"catalog\.schema: a SQLite file has no schemas"),
         ({"dsn": "postgresql://me:hush@host/db"}, r"catalog\.dsn: dsn holds a literal value"),
@@ -173,7 +176,7 @@ def test_ids_longer_than_names(dsn: str, make_service: Callable[..., KnowledgeSe
     ],
 )
 def test_declarations_that_cannot_be(tmp_path: Path, catalog: dict[str, Any], message: str) -> None:
-    """Each is refused where it stands, and a literal secret is not repeated."""
+    """Each invalid declaration is refused at its location, without repeating a literal secret."""
     data = declared({**QDRANT, "id": "q", "catalog": catalog})
     with pytest.raises(ConfigurationError, match=message) as raised:
         build_project(data, root=tmp_path, environ={"CATALOG_DSN": "x"})
@@ -188,9 +191,9 @@ def test_declarations_that_cannot_be(tmp_path: Path, catalog: dict[str, Any], me
     ],
 )
 def test_vectors_in_memory(tmp_path: Path, database: dict[str, Any]) -> None:
-    """A catalog that outlives its vectors would say that they are there."""
+    """A catalog that would outlive vectors in memory is refused."""
     data = declared({**database, "id": "q", "catalog": {"path": "a.db"}})
-    with pytest.raises(ConfigurationError, match="gone when the process ends"):
+    with pytest.raises(ConfigurationError, match="lost when the process ends"):
         build_project(data, root=tmp_path, environ={})
 
 
@@ -204,7 +207,7 @@ def test_vectors_in_memory(tmp_path: Path, database: dict[str, Any]) -> None:
 def test_two_catalogs_in_one_place(
     tmp_path: Path, first: dict[str, Any], second: dict[str, Any]
 ) -> None:
-    """The second is refused, and told whose place it is."""
+    """The second catalog at a location is refused; the error names the first."""
     data = declared(
         {**QDRANT, "id": "one", "catalog": first}, {**QDRANT, "id": "two", "catalog": second}
     )
@@ -213,7 +216,7 @@ def test_two_catalogs_in_one_place(
 
 
 def test_in_the_file_of_a_sqlite_database(tmp_path: Path) -> None:
-    """That file holds a catalog already; other places are fine."""
+    """A catalog cannot be in the file of a SQLite database, which has one; others are allowed."""
     sqlite = {"id": "file", "type": "sqlite", "config": {"path": "x.db"}}
     for path, refused in (("x.db", True), ("y.db", False)):
         data = declared(sqlite, {**QDRANT, "id": "q", "catalog": {"path": path}})
@@ -245,12 +248,12 @@ def make_catalog(dsn: str, name: str) -> Iterator[Callable[..., Catalog]]:
 
 
 def test_reading_makes_no_schema(make_catalog: Callable[..., Catalog], dsn: str, name: str) -> None:
-    """Only writing makes it; where it may not be made, the error says how to."""
+    """Only a write creates the schema; if that is not allowed, the error shows the SQL."""
     refusing = make_catalog(ensure_schema=False)
     read_everything(refusing)
     with pytest.raises(StoreError, match="ensure_schema is false") as raised:
         create_index(refusing)
-    script = str(raised.value).partition("make them with:\n")[2]
+    script = str(raised.value).partition("create them with:\n")[2]
     assert tables(dsn, name) == set()
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute(script.encode())
@@ -260,7 +263,7 @@ def test_reading_makes_no_schema(make_catalog: Callable[..., Catalog], dsn: str,
 
 
 def test_locks_of_two_schemas(make_catalog: Callable[..., Catalog], name: str) -> None:
-    """A lock holds within a schema, from before it is made."""
+    """Each schema has its own lock, even before the schema is created."""
     with make_catalog().lease(HERE):
         with make_catalog(f"{name}-other").lease(HERE):
             pass
@@ -270,7 +273,7 @@ def test_locks_of_two_schemas(make_catalog: Callable[..., Catalog], name: str) -
 
 
 def test_migrations_in_a_schema(make_catalog: Callable[..., Catalog], dsn: str, name: str) -> None:
-    """Tables of an earlier Lorebind are brought up to date there, and only there."""
+    """Tables of an earlier version are migrated in their schema only."""
     catalog = make_catalog()
     create_index(catalog)
     with psycopg.connect(dsn, autocommit=True) as db:

@@ -1,4 +1,4 @@
-"""The bound of the embedding cache: what goes, when, and what that must not disturb."""
+"""The size limit of the embedding cache: what is evicted, when, and without which effects."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
 
 VECTOR = 64 * 4
-"""Bytes of one vector of the embedder here."""
+"""Size of one vector of the embedder in these tests, in bytes."""
 DAY = 86_400.0
 
 
 class Clock:
-    """Days that pass when told to."""
+    """A clock whose days are set by the test."""
 
     now = 1000 * DAY
 
@@ -70,7 +70,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
 
 
 def kept(cache: EmbeddingCache, texts: Sequence[str]) -> list[str]:
-    """Those of the texts that are in the cache."""
+    """Return the texts that are in the cache."""
     missing = set(cache.missing(CountingEmbedder(), texts).values())
     return [text for text in texts if text not in missing]
 
@@ -81,7 +81,7 @@ async def embed_each(cache: EmbeddingCache, *texts: str) -> None:
 
 
 async def test_what_fits_stays(database: Database, clock: Clock) -> None:
-    """Up to the bound itself nothing goes, and without one nothing ever does."""
+    """Nothing is evicted up to the limit itself, and nothing ever is without one."""
     for bound in (3 * VECTOR, None):
         cache = EmbeddingCache(database, bound, clock)
         await embed_each(cache, "a", "b", "c")
@@ -90,7 +90,7 @@ async def test_what_fits_stays(database: Database, clock: Clock) -> None:
 
 
 async def test_the_least_recently_used_go(database: Database, clock: Clock) -> None:
-    """Of those used on the same day the older ones, and a day's use saves what is old."""
+    """The least recently used go first; among those of one day, the oldest go first."""
     cache = EmbeddingCache(database, 2 * VECTOR, clock)
     await embed_each(cache, "a", "b", "c", "d")
     assert await cache.trim() == 2
@@ -102,7 +102,7 @@ async def test_the_least_recently_used_go(database: Database, clock: Clock) -> N
 
 
 async def test_a_damaged_size(tmp_path: Path, clock: Clock) -> None:
-    """A row whose size is none goes in its turn, and nothing fails."""
+    """A row with a damaged size is evicted in its turn, without an error."""
     database = EmbeddedDatabase(tmp_path / "x.db", CATALOG)
     cache = EmbeddingCache(database, VECTOR, clock)
     await embed_each(cache, "a", "b", "c")
@@ -114,7 +114,7 @@ async def test_a_damaged_size(tmp_path: Path, clock: Clock) -> None:
 
 
 async def test_asking_is_no_use(database: Database, clock: Clock) -> None:
-    """A plan that finds a vector in the cache does not keep it there."""
+    """A plan that finds a vector in the cache does not protect it from eviction."""
     cache = EmbeddingCache(database, VECTOR, clock)
     await embed_each(cache, "a", "b")
     clock.sleep()
@@ -124,7 +124,7 @@ async def test_asking_is_no_use(database: Database, clock: Clock) -> None:
 
 
 async def test_a_part_of_a_vector_too_many(database: Database, clock: Clock) -> None:
-    """Whole vectors go until all fit, down to none; the sizes are those of each embedder."""
+    """Whole vectors are evicted until the rest fits, even all; sizes depend on the embedder."""
     cache = EmbeddingCache(database, 2 * VECTOR - 1, clock)
     await cache.embed(CountingEmbedder(dimension=128), ["large"])
     await embed_each(cache, "a")
@@ -136,7 +136,7 @@ async def test_a_part_of_a_vector_too_many(database: Database, clock: Clock) -> 
 
 
 async def test_many_go(database: Database, clock: Clock) -> None:
-    """More than one transaction takes."""
+    """More vectors than fit into one transaction are evicted."""
     texts = [f"text {number}" for number in range(1_300)]
     cache = EmbeddingCache(database, 10 * VECTOR, clock)
     await cache.embed(CountingEmbedder(), texts)
@@ -159,7 +159,7 @@ class Watched(EmbeddedDatabase):
 
 
 async def test_reading_seldom_writes(clock: Clock) -> None:
-    """The first reads of a day are written some thousand at a time, later ones not at all."""
+    """The first reads of a day are written in thousands at a time, later ones not at all."""
     database = Watched(None, CATALOG)
     cache = EmbeddingCache(database, 10**9, clock)
     embedder = CountingEmbedder()
@@ -185,11 +185,11 @@ async def test_reading_seldom_writes(clock: Clock) -> None:
     database.close()
 
 
-# While others are at it.
+# Concurrent callers.
 
 
 async def test_vectors_that_were_handed_out(database: Database) -> None:
-    """A call that found a vector has it, even if its row goes while the others are embedded."""
+    """A call that has found a vector keeps it, even if it is evicted before the call returns."""
     cache, embedder = EmbeddingCache(database, 0), CountingEmbedder()
     expected = (await cache.embed(embedder, ["a", "b"])).vectors
     await cache.trim()
@@ -201,7 +201,7 @@ async def test_vectors_that_were_handed_out(database: Database) -> None:
 
 
 async def test_a_text_that_goes_while_it_is_waited_for(database: Database) -> None:
-    """Who waits for another call's vector, which then goes at once, has the text embedded."""
+    """If another call's vector is evicted immediately, a waiting call has the text embedded."""
     embedder = CountingEmbedder()
 
     class Hasty(EmbeddingCache):
@@ -218,8 +218,8 @@ async def test_a_text_that_goes_while_it_is_waited_for(database: Database) -> No
 
 @pytest.mark.parametrize("kind", ["file", "postgres"])
 def test_many_trim_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """Catalogs of one database that note, write and evict at the same time neither wait for each
-    other for ever, nor let more go than they have to."""
+    """Catalogs of one database that note, write and evict at the same time do not deadlock, and do
+    not evict more than necessary."""
 
     def opened() -> Database:
         if kind == "file":
@@ -244,7 +244,7 @@ def test_many_trim_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: 
     with ThreadPoolExecutor(4) as threads:
         gone = sum(threads.map(work, range(4)))
     cache = EmbeddingCache(databases[0], 50 * VECTOR)
-    # What one of them let go, another may have found missing and stored again.
+    # A vector that one has evicted may have been missed and stored again by another.
     assert gone >= 150
     assert len(kept(cache, texts)) == 50
     for database in databases:
@@ -252,7 +252,7 @@ def test_many_trim_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: 
 
 
 def test_one_evicts_at_a_time(dsn: str) -> None:
-    """In PostgreSQL too: a second one waits, so that two never lock rows crosswise."""
+    """In PostgreSQL, a second eviction waits, so that two never deadlock on rows."""
     first = PostgresDatabase(PostgresAddress(dsn), CATALOG)
     impatient = PostgresDatabase(PostgresAddress(f"{dsn}%20-clock_timeout%3D50"), CATALOG)
     turn = Recency(first)._alone
@@ -297,15 +297,15 @@ for day, at in enumerate(map(int, sys.argv[3:]), 20_000):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills by a signal of POSIX")
 def test_killed_anywhere(tmp_path: Path) -> None:
-    """Processes that are killed at any step leave a cache that is right and can be trimmed.
+    """Processes that are killed at any step leave a correct cache that can be trimmed.
 
-    Half of them are killed while they evict, at a step that is counted from there.
+    Half of them are killed during an eviction, at a step counted from its start.
     """
     path = tmp_path / "x.db"
     chance = random.Random(5)
     points = [chance.randint(1, 40_000) for _ in range(8)]
     points += [-chance.randint(1, 600) for _ in range(8)]
-    points += [1, 10**9]  # how many steps there are depends on the machine; these are and are not
+    points += [1, 10**9]  # on any machine, one is killed first and one never
     chance.shuffle(points)
     command = [sys.executable, "-c", KILLED, str(Path(__file__).parents[2]), str(path)]
     done = subprocess.run(
@@ -345,7 +345,7 @@ def bounded(tmp_path: Path) -> Iterator[Callable[[int], Bench]]:
 
 
 async def test_an_ingest_trims_when_it_is_done(bounded: Callable[[int], Bench]) -> None:
-    """The index is whole however little is kept; what was kept is not embedded again."""
+    """The index is complete for any limit; texts of cached vectors are not embedded again."""
     bench = bounded(5)
     fill(bench)
     await bench.ingest()
@@ -359,7 +359,7 @@ async def test_an_ingest_trims_when_it_is_done(bounded: Callable[[int], Bench]) 
 async def test_an_ingest_that_fails_keeps_what_it_paid_for(
     bounded: Callable[[int], Bench],
 ) -> None:
-    """Nothing goes before the end: a rerun embeds only what is missing."""
+    """A failed ingest evicts nothing: a rerun embeds only the missing texts."""
     bench = bounded(1)
     fill(bench)
 
@@ -379,7 +379,7 @@ async def test_an_ingest_that_fails_keeps_what_it_paid_for(
 async def test_the_bound_is_declared(
     tmp_path: Path, kind: str, bound: int | None, again: int
 ) -> None:
-    """`embedding_cache.max_bytes` of a vector database is the bound of its cache."""
+    """`embedding_cache.max_bytes` of a vector database limits its cache."""
     declared = {} if bound is None else {"embedding_cache": {"max_bytes": bound}}
     data = {
         "name": "small",

@@ -1,4 +1,4 @@
-"""Leases: one writer of a knowledge base at a time, and what becomes of one that was cut off."""
+"""Leases: a knowledge base has one writer at a time, and an interrupted one is replaced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def test_one_ingest_at_a_time(catalog: Catalog) -> None:
-    """A second holder is refused, other knowledge bases are not, and the lease is given back."""
+    """A second holder is refused, other knowledge bases are not, and the lease is released."""
     with catalog.lease(HERE) as first:
         with pytest.raises(IngestRefusedError, match="'docs' is under way"), catalog.lease(HERE):
             pass
@@ -36,7 +36,7 @@ def test_one_ingest_at_a_time(catalog: Catalog) -> None:
 
 
 def test_a_lock_that_cannot_be(path: Path) -> None:
-    """Where the lock's file cannot be made the error names it."""
+    """If the lock file cannot be created, the error names it."""
     (path.parent / f"{path.name}.{leases.lease_name(HERE)}.lock").mkdir(parents=True)
     with (
         contextlib.closing(Catalog(path)) as catalog,
@@ -46,12 +46,12 @@ def test_a_lock_that_cannot_be(path: Path) -> None:
         pass
 
 
-# One that was stopped or cut off.
+# A suspended or interrupted holder.
 
 
 @contextlib.contextmanager
 def stopped(catalog: Catalog) -> Iterator[Lease]:
-    """A lease whose holder has not renewed it for too long, and does not know yet."""
+    """Return an expired lease whose holder has not noticed yet."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leases, "SECONDS", 0.001)
         patch.setattr(leases, "_RENEWALS", 1e-6)
@@ -65,13 +65,13 @@ def stopped(catalog: Catalog) -> Iterator[Lease]:
 
 
 def test_stopped_and_not_missed(catalog: Catalog) -> None:
-    """Who was stopped goes on as before, if nobody has taken over meanwhile."""
+    """A suspended holder continues if no other process has taken over in the meantime."""
     with stopped(catalog) as lease:
         catalog.ledger.start_run(lease, "upsert")
 
 
 def test_only_runs_without_a_lease_have_failed(catalog: Catalog) -> None:
-    """A run that starts closes those that its knowledge base has left, and those alone."""
+    """A run that starts closes the unfinished runs of its knowledge base only."""
     ledger = catalog.ledger
 
     def statuses(namespace: Namespace = HERE) -> list[object]:

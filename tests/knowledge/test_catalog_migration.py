@@ -1,4 +1,4 @@
-"""Catalogs of earlier versions, brought up to date."""
+"""Migration of catalogs of earlier versions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ UNDONE = {
         "ALTER TABLE catalog_documents DROP COLUMN recipe",
     ),
 }
-"""What each version added, taken away again."""
+"""Statements that undo what each version has added."""
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -71,7 +71,7 @@ def make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[...
 
 
 def go_back(catalog: Catalog, version: int) -> None:
-    """Make the tables those of an earlier version; what they hold stays."""
+    """Turn the tables into those of an earlier version, with their contents."""
     with catalog._database.writing() as sql:
         for step in range(SCHEMA_VERSION, version, -1):
             for statement in UNDONE[step]:
@@ -81,7 +81,7 @@ def go_back(catalog: Catalog, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
 async def test_an_earlier_version(make_catalog: Callable[..., Catalog], version: int) -> None:
-    """Its tables become today's, and what they hold is there as before."""
+    """Tables of an earlier version become the current ones, with the same contents."""
     embedder = CountingEmbedder()
     with contextlib.closing(make_catalog()) as catalog:
         with catalog.lease(HERE) as lease:
@@ -95,7 +95,7 @@ async def test_an_earlier_version(make_catalog: Callable[..., Catalog], version:
         assert list(catalog.ledger.documents(key)) == ["a.md"]
         with catalog.reading() as sql:
             assert catalog.ledger.document_within(sql, key, document_id("a.md")) is not None
-        # Its store kept the texts: what cannot be brought along is not searched any more.
+        # The store of that version kept the texts: an index that cannot be migrated is retired.
         state = "active" if version >= NUMBERED else "retired"
         found = catalog.ledger.index(HERE, state)
         assert found is not None
@@ -109,7 +109,7 @@ async def test_an_earlier_version(make_catalog: Callable[..., Catalog], version:
 
 
 def shape(catalog: Catalog) -> set[tuple[str, ...]]:
-    """The catalog's tables with their columns, and its indexes."""
+    """Return the catalog's tables with their columns, and its database indexes."""
     with catalog._database.reading() as sql:
         if sql.is_postgres:
             columns = "select table_name, column_name from information_schema.columns where"
@@ -124,8 +124,8 @@ def shape(catalog: Catalog) -> set[tuple[str, ...]]:
 
 
 async def test_without_leave_to_change_tables(dsn: str) -> None:
-    """With `ensure_schema: false` tables of an earlier version stay as they are, and the error has
-    the SQL that changes them and keeps what they hold."""
+    """With `ensure_schema: false`, tables of an earlier version do not change, and the error shows
+    SQL that migrates them with their contents."""
     address = PostgresAddress(dsn)
     with contextlib.closing(Catalog(postgres=PostgresDatabase(address, CATALOG))) as catalog:
         await catalog.embeddings.embed(CountingEmbedder(), ["a"])

@@ -1,4 +1,4 @@
-"""How PostgreSQL looks things up right after an ingest, when it has not yet counted the tables."""
+"""PostgreSQL's query plans right after an ingest, before it has statistics of the tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FILLER = "and so on " * 40
 
 
 class Explained(Sql):
-    """Explains each statement instead of returning its rows."""
+    """Returns the plan of each statement instead of its rows."""
 
     plan = ""
 
@@ -40,12 +40,12 @@ class Explained(Sql):
 
 @pytest.fixture
 def index(dsn: str) -> Iterator[Index]:
-    """One index of 5,000 passages among which 20 words come again and again."""
+    """Yield an index of 5,000 passages in which 20 words are frequent."""
     index = Index(MemoryStore(), in_postgres(dsn))
     with closing(index), index.catalog.lease(HERE) as lease:
         entry = index.catalog.ledger.create_index(lease, Manifest("tests", "tests-1", 2, "whole"))
         with index.catalog.writing(lease) as sql:
-            # Or the server might count it meanwhile, by itself.
+            # Otherwise the server might collect statistics in the meantime.
             sql.run("alter table catalog_chunks set (autovacuum_enabled = false)")
         for start in range(0, DOCUMENTS, 100):
             uris = [f"{number}.md" for number in range(start, start + 100)]
@@ -69,7 +69,7 @@ def index(dsn: str) -> Iterator[Index]:
 
 
 def test_chunks_are_looked_up_by_their_numbers(index: Index) -> None:
-    """It does not begin with all versions, and read the chunks of each."""
+    """Chunks are looked up by number, instead of reading the chunks of all versions."""
     entry = index.catalog.ledger.index(HERE, "active")
     assert entry is not None
     with index.catalog.reading() as sql:
@@ -81,7 +81,7 @@ def test_chunks_are_looked_up_by_their_numbers(index: Index) -> None:
 
 
 def test_counted_at_the_end(index: Index) -> None:
-    """At the end of an ingest that wrote much, the server is told to count the tables."""
+    """At the end of a large ingest, the server collects statistics."""
     entry = index.catalog.ledger.index(HERE, "active")
     assert entry is not None
     counted = "select reltuples from pg_class where oid = to_regclass('catalog_chunks')"
@@ -100,7 +100,7 @@ def test_counted_at_the_end(index: Index) -> None:
 
 
 def test_passages_are_found_by_their_words(index: Index) -> None:
-    """The words of an index are not read through for one of them."""
+    """Looking up one word does not read all words of the index."""
     entry = index.catalog.ledger.index(HERE, "active")
     assert entry is not None
     index.finish_load(entry)

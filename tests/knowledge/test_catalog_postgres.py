@@ -1,4 +1,4 @@
-"""The catalog in PostgreSQL: what it makes and when, how it fails, its lock."""
+"""The catalog in PostgreSQL: its tables, its failures and its lock."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tables(dsn: str) -> list[str]:
 
 
 def test_reading_makes_nothing(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
-    """A catalog whose tables are not there reads as empty, and makes none."""
+    """A catalog without tables reads as empty, and creates none."""
     catalog = make_catalog(dsn)
     read_everything(catalog)
     assert tables(dsn) == []
@@ -62,7 +62,7 @@ def test_reading_makes_nothing(dsn: str, make_catalog: Callable[..., Catalog]) -
 
 
 def test_it_lasts(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
-    """What one catalog wrote another one reads, and a closed one opens again."""
+    """Another catalog reads what one has written, and a closed one opens again."""
     first = make_catalog(dsn)
     created = create_index(first)
     first.close()
@@ -71,7 +71,7 @@ def test_it_lasts(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
 
 
 def test_many_make_the_tables_at_once(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
-    """Catalogs that are first written at the same moment make one set of tables."""
+    """Catalogs whose first writes are concurrent create one set of tables."""
     catalogs = [make_catalog(dsn) for _ in range(6)]
     for catalog in catalogs:
         read_everything(catalog)
@@ -86,7 +86,7 @@ def test_many_make_the_tables_at_once(dsn: str, make_catalog: Callable[..., Cata
 
 
 def test_without_leave_to_make_tables(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
-    """With `ensure_schema: false` nothing is made, and the error has the SQL that does."""
+    """With `ensure_schema: false`, nothing is created, and the error shows the SQL."""
     catalog = make_catalog(dsn, ensure_schema=False)
     with pytest.raises(StoreError, match="ensure_schema is false") as caught:
         start_run(catalog)
@@ -98,7 +98,7 @@ def test_without_leave_to_make_tables(dsn: str, make_catalog: Callable[..., Cata
 
 
 def test_a_newer_schema_is_refused(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
-    """Tables of a newer version are left alone, and the advice is to upgrade."""
+    """Tables of a newer version are not changed, and the error suggests an upgrade."""
     start_run(make_catalog(dsn))
     with psycopg.connect(dsn) as db:
         db.execute("update catalog_version set version = 99")
@@ -109,7 +109,7 @@ def test_a_newer_schema_is_refused(dsn: str, make_catalog: Callable[..., Catalog
 
 
 def test_any_text_is_kept(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
-    """Titles and reasons come back as they were, with NUL and what stands for it."""
+    """Titles and reasons are returned unchanged, with NUL and the characters that stand for it."""
     catalog = make_catalog(dsn)
     ledger = catalog.ledger
     entry = DocumentEntry("a\0.md", "s\x01", "T\0\x01\x02itle", reason="\0")
@@ -125,7 +125,7 @@ def test_any_text_is_kept(dsn: str, make_catalog: Callable[..., Catalog]) -> Non
 
 
 def test_documents_are_in_order(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
-    """By code points, as in the embedded catalog, whatever the database's language."""
+    """Documents are sorted by code points, as in SQLite, whatever the database's language."""
     catalog = make_catalog(dsn)
     ledger = catalog.ledger
     entries = [DocumentEntry(uri, "s") for uri in ("b", "B", "ä", "a/b", "a-b", "a")]
@@ -138,7 +138,7 @@ def test_documents_are_in_order(dsn: str, make_catalog: Callable[..., Catalog]) 
 def test_a_server_that_stops_and_comes_back(
     own_postgres: Server, make_catalog: Callable[..., Catalog]
 ) -> None:
-    """An outage is an error that names the database, and the same catalog goes on afterwards."""
+    """An outage is an error that names the database; the same catalog works afterwards."""
     catalog = make_catalog(own_postgres.dsn())
     start_run(catalog)
     own_postgres.stop()
@@ -173,7 +173,7 @@ with catalog.lease(Namespace("acme", "support", "project", "docs")):
 def test_the_lock_of_another_process(
     new_dsn: Callable[[], str], make_catalog: Callable[..., Catalog]
 ) -> None:
-    """Another process holds the lock until it is killed; another schema has locks of its own."""
+    """Another process holds the lock until it is killed; another schema has its own locks."""
     dsn = new_dsn()
     catalog = make_catalog(dsn)
     with subprocess.Popen(
@@ -192,7 +192,7 @@ def test_the_lock_of_another_process(
             pass
         holder.send_signal(signal.SIGKILL)
         holder.wait(10)
-    # The server notices when it next looks at the connection.
+    # The server notices it when it next checks the connection.
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -204,7 +204,7 @@ def test_the_lock_of_another_process(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_after_a_fork(dsn: str) -> None:
-    """Parent and child both go on, each with connections of its own."""
+    """After a fork, parent and child both work, each with its own connections."""
     script = """
 import os, sys
 from lorebind_knowledge.catalog.catalog import Catalog

@@ -1,4 +1,4 @@
-"""Words are kept alike in SQLite and PostgreSQL, and have the figures that FTS5 gives them."""
+"""SQLite and PostgreSQL store words alike, with the same BM25 as FTS5."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAID = ["Running", "runs", "naïve", "NAIVE", "x", "the", "max", "don't", "漢�
 
 @pytest.fixture
 def postgres_db(dsn: str) -> Iterator[psycopg.Connection]:
-    """A transaction in which the tables are made."""
+    """Yield a transaction in which the tables exist."""
     with closing(PostgresAddress(dsn).connect(autocommit=False)) as db:
         for statement in postgres_words.SQL:
             db.execute(statement)
@@ -52,7 +52,7 @@ def passages(count: int, *, first: int = 1, seed: int = 5) -> list[Passage]:
 def held(
     module: ModuleType, db: Any, question: str, space: int = SPACE
 ) -> dict[str, dict[int, int]]:
-    """Of each word of a question, which passages hold it how often."""
+    """Return for each word of a question the passages that contain it, with counts."""
     found = {word: module.postings(db, space, word) for word in wanted_words(question, ["en"])}
     return {
         word: dict(zip(one.numbers.tolist(), one.times.tolist(), strict=True))
@@ -62,7 +62,7 @@ def held(
 
 
 def figures_of_fts5(db: sqlite3.Connection, question: str) -> dict[int, float]:
-    """What SQLite itself makes of a question."""
+    """Return SQLite's own BM25 for a question."""
     table = words._table(SPACE)
     asked = " OR ".join(f'"{word}"' for word in wanted_words(question, ["en"]).elements())
     if not asked:
@@ -72,7 +72,7 @@ def figures_of_fts5(db: sqlite3.Connection, question: str) -> dict[int, float]:
 
 
 def figures(module: ModuleType, db: Any, question: str) -> dict[int, float]:
-    """The BM25 of passages."""
+    """Return the BM25 of passages."""
     passages, length = module.totals(db, SPACE)
     found: dict[int, float] = {}
     for word, times in held(module, db, question).items():
@@ -87,7 +87,7 @@ def figures(module: ModuleType, db: Any, question: str) -> dict[int, float]:
 def agree(
     postgres_db: psycopg.Connection, sqlite_db: sqlite3.Connection, question: str
 ) -> dict[int, float]:
-    """The figures of both, which are those of FTS5."""
+    """Return the BM25 of passages, after checking that both databases and FTS5 agree."""
     assert held(postgres_words, postgres_db, question) == held(words, sqlite_db, question)
     theirs = pytest.approx(figures_of_fts5(sqlite_db, question), rel=1e-9)
     assert figures(words, sqlite_db, question) == theirs
@@ -103,7 +103,7 @@ def agree(
 def test_the_figures_are_those_of_fts5(
     postgres_db: psycopg.Connection, sqlite_db: sqlite3.Connection, question: str
 ) -> None:
-    """Each passage has FTS5's BM25, whatever else is kept, comes and goes."""
+    """Each passage has FTS5's BM25, whatever is added and removed."""
     first, more = passages(200), passages(100, first=201, seed=6)
     gone = [*first[:50], *more[10:30]]
     both = ((postgres_words, postgres_db), (words, sqlite_db))
@@ -119,21 +119,21 @@ def test_the_figures_are_those_of_fts5(
 
 
 def test_a_long_question(postgres_db: psycopg.Connection, sqlite_db: sqlite3.Connection) -> None:
-    """A question may have any number of words; one that is said more often counts more."""
+    """A question may have any number of words; repeated words count more."""
     for module, db in ((postgres_words, postgres_db), (words, sqlite_db)):
         module.add(db, SPACE, passages(200))
     agree(postgres_db, sqlite_db, " ".join(f"run word{number}" for number in range(200)))
 
 
 def test_an_identifier_is_looked_for_by_its_words(postgres_db: psycopg.Connection) -> None:
-    """A passage that has any of them is found."""
+    """An identifier finds passages with any of its words."""
     postgres_words.add(postgres_db, SPACE, said("max_tokens", "token", "none"))
     found = held(postgres_words, postgres_db, "max_tokens")
     assert found == {"max": {1: 1}, "token": {1: 1, 2: 1}}
 
 
 def test_nothing_to_find(postgres_db: psycopg.Connection, sqlite_db: sqlite3.Connection) -> None:
-    """Passages without words count as passages, and are found by none."""
+    """Passages without words are counted, and no question finds them."""
     for module, db in ((postgres_words, postgres_db), (words, sqlite_db)):
         module.add(db, SPACE, said("keys"))
         module.remove(db, SPACE, said("keys"))
@@ -158,7 +158,7 @@ def test_dropping(postgres_db: psycopg.Connection) -> None:
 
 
 def test_words_are_of_the_callers_transaction(dsn: str, postgres_db: psycopg.Connection) -> None:
-    """What is rolled back does not count; what is committed counts for everybody."""
+    """Words count for others once they are committed; rolled back ones never count."""
     postgres_db.commit()
     postgres_words.add(postgres_db, SPACE, said("keys"))
     postgres_db.rollback()

@@ -88,7 +88,7 @@ lorebind.yaml:14:17: vector database 'pg' wants to run yaml:Dumper, from an inst
 lorebind.yaml:14:57: vector database 'pg' wants to run hooks:f, in hooks.py
 lorebind.yaml:15:16: vector database 'pg' wants to run hooks:g, in hooks.py
 lorebind.yaml:15:46: vector database 'pg' wants to read the variable URL
-lorebind.yaml:16:41: vector database 'away' wants to write a file outside of the project folder
+lorebind.yaml:16:41: vector database 'away' wants to write a file outside the project folder
 lorebind.yaml:17:40: vector database 'far' wants to reach a server of Qdrant
 lorebind.yaml:23:29: source wants to read the variable HEADER
 lorebind.yaml:23:55: source wants to reach addresses of private networks
@@ -104,7 +104,7 @@ lorebind.yaml:33:40: tool wants to run package.own:Tools.find, in package/own.py
 lorebind.yaml:35:12: wrapper wants to run hooks:around, in hooks.py
 lorebind.yaml:37:25: extension wants to run hooks:Audit, in hooks.py
 lorebind.yaml:39:41: extension wants to reach other machines, which can read the metrics
-lorebind.yaml:39:59: extension wants to write a file outside of the project folder
+lorebind.yaml:39:59: extension wants to write a file outside the project folder
 workflows/w.yaml:2:9: workflow 'w' wants to read the variable NAME
 workflows/w.yaml:4:45: source wants to run hooks:Loader, in hooks.py
 workflows/w.yaml:6:14: task 't' wants to read the variable TOLD
@@ -114,7 +114,7 @@ workflows/w.yaml:12:63: task 'v' wants to read the variable KEY
 workflows/w.yaml:13:68: task 'x' wants to run yaml:load, from an installed package
 workflows/w.yaml:14:32: channel wants to run hooks:first, in hooks.py
 workflows/w.yaml:14:47: channel wants to run yaml:scan, from an installed package
-workflows/w.yaml:15:31: checkpointer wants to write a file outside of the project folder
+workflows/w.yaml:15:31: checkpointer wants to write a file outside the project folder
 """
 
 

@@ -571,11 +571,11 @@ def test_a_checkpointer_knows_variables_only(tmp_path: Path) -> None:
         ("[]", "2:1: tasks is empty; write at least one"),
         (
             "[{ id: a, type: collection, items: [1] }]",
-            "2:9: missing key 'task'; write what runs for each item",
+            "2:9: missing key 'task'; write the task that runs for each item",
         ),
         (
             "[{ id: a, type: collection, items: [1], tasks: [] }]",
-            "2:9: missing key 'task'; write what runs for each item",
+            "2:9: missing key 'task'; write the task that runs for each item",
         ),
         (
             "[{ id: a, type: parallel, branches: [] }]",

@@ -146,7 +146,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "lorebind.yaml:20:22: YAML reads 012 as the number 10; write 10, or quote it to make it "
         'text: "012"',
         "lorebind.yaml:21:5: 'a/b' cannot be an id; an id starts with a letter or "
-        "digit and goes on with letters, digits, '_', '.', '-'",
+        "digit, followed by letters, digits, '_', '.' or '-'",
         "lorebind.yaml:22:5: knowledge base 'a/b' uses unknown embedder 'remoet'; did "
         "you mean 'remote'; known: remote, tests",
         "lorebind.yaml:24:24: top_k is 99; expected 1 to 50",

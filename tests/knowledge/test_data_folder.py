@@ -123,5 +123,5 @@ def test_a_name_that_sqlite_does_not_take(tmp_path: Path) -> None:
     """A name that is too long is refused with its length and a suggested fix."""
     folder = tmp_path.joinpath(*["long" * 40] * 4)
     folder.mkdir(parents=True)
-    with pytest.raises(StoreError, match=r"bytes, and SQLite opens .*; move the project"):
+    with pytest.raises(StoreError, match=r"bytes, but SQLite opens .*; move the project"):
         connect(folder / "x.db", mode="rwc", timeout=1)

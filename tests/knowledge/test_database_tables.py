@@ -127,7 +127,7 @@ def test_an_administrator_makes_them(dsn: str) -> None:
     for tables in (FIRST, SECOND):
         with closing(PostgresDatabase(address, tables, ensure_schema=False)) as database:
             with (
-                pytest.raises(StoreError, match="ensure_schema is false; make them") as caught,
+                pytest.raises(StoreError, match="ensure_schema is false; create them") as caught,
                 database.writing(),
             ):
                 pass

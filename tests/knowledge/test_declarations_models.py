@@ -1,4 +1,4 @@
-"""The declarations: what is refused, in which words, and at which place."""
+"""The declarations: what is refused, with which message, and at which position."""
 
 import pytest
 from pydantic import ValidationError
@@ -96,27 +96,29 @@ def _problems(tmp_path, text):
         ),
         (
             f"knowledge_bases: [{{id: a, sources: [{{type: file_glob, path: '{'{a,b}' * 9}'}}]}}]",
-            "2:55: the braces of '{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}' stand for more "
-            "than 256 patterns; write '*' for what may be anything, or several patterns",
+            "2:55: the braces of '{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}' expand to more "
+            "than 256 patterns; write '*' for a part that can be anything, or write several "
+            "patterns",
         ),
         (
             "knowledge_bases: [{id: a, sources: [{type: cloud_storage, provider: memory, bucket: b,"
             " pattern: '{1..1000000}{{a,b},{c,d}}'}]}]",
-            "2:88: the braces of '{1..1000000}{{a,b},{c,d}}' stand for more than 256 patterns; "
-            "write '*' for what may be anything, or several patterns",
+            "2:88: the braces of '{1..1000000}{{a,b},{c,d}}' expand to more than 256 patterns; "
+            "write '*' for a part that can be anything, or write several patterns",
         ),
         (
             f"autoload: {{include: ['{'{a,' * 65}']}}",
-            f"2:22: '{'{a,' * 20}...' has more than 64 times '{{'; write several patterns",
+            f"2:22: '{'{a,' * 20}...' contains '{{' more than 64 times; write several patterns",
         ),
         (
             "autoload: {include: [a], exclude: ['**/a/**/b/**/c/**/d/*{*,x}/e']}",
-            "2:36: '**/a/**/b/**/c/**/d/*{*,x}/e' has more than 4 times '**'; "
-            "name the folders between, or write '*' for one",
+            "2:36: '**/a/**/b/**/c/**/d/*{*,x}/e' contains '**' more than 4 times; "
+            "name the folders, or write '*' for a single folder",
         ),
         (
             f"autoload: {{include: ['{'a' * 5000}']}}",
-            f"2:22: the pattern '{'a' * 60}...' is longer than 4096 characters; write several",
+            f"2:22: the pattern '{'a' * 60}...' is longer than 4096 characters; "
+            "write several patterns",
         ),
         (
             "autoload: {include: [/etc/*.yaml]}",
@@ -125,8 +127,8 @@ def _problems(tmp_path, text):
         ),
         (
             f"knowledge_bases: [{{id: a b, {SOURCES}}}]",
-            "2:20: 'a b' cannot be an id; an id starts with a letter or digit and goes on with "
-            "letters, digits, '_', '.', '-'",
+            "2:20: 'a b' cannot be an id; an id starts with a letter or digit, followed by "
+            "letters, digits, '_', '.' or '-'",
         ),
         (
             f"knowledge_bases:\n- id: a\n  {SOURCES}\n  retrieval: {{top_k: 0}}",
@@ -142,7 +144,7 @@ def _problems(tmp_path, text):
         ),
         (
             f"knowledge_bases:\n- id: a\n  {SOURCES}\n  metadata: {{x: {{y: 1}}}}",
-            "5:14: metadata holds texts, numbers, booleans, and lists of them",
+            "5:14: metadata values are text, numbers, booleans, or lists of these",
         ),
         (
             "models: [{id: m, provider: openai}]",
@@ -155,7 +157,7 @@ def _problems(tmp_path, text):
         (
             "knowledge: [{id_ref: a, top_k: 5, retrieval: {top_k: 5}}]\n"
             f"knowledge_bases: [{{id: a, {SOURCES}}}]",
-            "2:47: top_k is set twice: here and beside 'retrieval'; keep one of them",
+            "2:47: top_k is set twice: here and next to 'retrieval'; keep one of them",
         ),
         (
             "knowledge: [{id: a, filters: {n: {$above: 1}}}]\n"
@@ -174,8 +176,8 @@ def _problems(tmp_path, text):
         ),
         (
             "workflows: [{id: w, tasks: [{id: t, prompt: p}], input: {a b: {}}}]",
-            "2:58: 'a b' cannot be an id; an id starts with a letter or digit and goes on with "
-            "letters, digits, '_', '.', '-'",
+            "2:58: 'a b' cannot be an id; an id starts with a letter or digit, followed by "
+            "letters, digits, '_', '.' or '-'",
         ),
         (
             "workflows: [{id: w, tasks: [{id: t, prompt: p}], "
@@ -185,12 +187,12 @@ def _problems(tmp_path, text):
     ],
 )
 def test_what_is_refused(tmp_path, text, message):
-    """One fault, one message, at the key that is at fault."""
+    """One fault gives one message, at the faulty key."""
     assert _problems(tmp_path, text) == [message]
 
 
 def test_whole_numbers_are_numbers_and_words_are_not():
-    """Strictness lets an integer be a number, and lets nothing else be what it is not."""
+    """Strict validation accepts an integer as a number, but makes no other conversion."""
     assert RetrievalDeclaration(min_score=1).min_score == 1.0
     assert RetrievalDeclaration(min_score=0).min_score == 0.0
     for wrong in [{"top_k": "5"}, {"top_k": True}, {"min_score": True}, {"top_k": 5.0}]:
@@ -199,7 +201,7 @@ def test_whole_numbers_are_numbers_and_words_are_not():
 
 
 def test_the_overlap_fits_a_size_that_is_given_alone():
-    """It is 120 characters, or an eighth of a size that has no room for them."""
+    """The default overlap is 120 characters, or an eighth of a size that is too small for it."""
     assert ChunkingDeclaration().overlap == 120
     assert ChunkingDeclaration(size=121).overlap == 120
     assert ChunkingDeclaration(size=120).overlap == 15
@@ -207,7 +209,7 @@ def test_the_overlap_fits_a_size_that_is_given_alone():
 
 
 def test_a_binding_overrides_every_field_of_retrieval():
-    """The fields are those of `retrieval`, and each may be null."""
+    """A binding has the fields of `retrieval`, and each can be null."""
     for name in RetrievalDeclaration.model_fields:
         binding = BindingDeclaration.model_validate({"id": "a", name: None})
         assert binding.overrides() == {name: None}
@@ -216,7 +218,7 @@ def test_a_binding_overrides_every_field_of_retrieval():
 
 
 def test_overrides_are_what_was_written_and_know_where(tmp_path):
-    """Flat and nested fields come together, each with its own place."""
+    """Direct and nested overrides are merged, each with its own position."""
     (tmp_path / "lorebind.yaml").write_text(
         f"name: demo\nknowledge_bases: [{{id: a, {SOURCES}}}]\n"
         "knowledge:\n  - id_ref: a\n    min_score: null\n    retrieval:\n      top_k: 3\n"
@@ -231,7 +233,7 @@ def test_overrides_are_what_was_written_and_know_where(tmp_path):
 
 
 def test_a_declaration_from_python_has_no_place():
-    """It says so, and equals the same declaration from a file."""
+    """A declaration from Python has no position, and equals the same declaration from a file."""
     task = BasicTask(id="t", prompt="p")
 
     assert str(task.position("prompt")) == "<python>:0:0"
@@ -239,13 +241,13 @@ def test_a_declaration_from_python_has_no_place():
 
 
 def test_declarations_do_not_change():
-    """They are frozen."""
+    """Declarations are frozen."""
     with pytest.raises(ValidationError):
         ChunkingDeclaration().size = 100  # type: ignore[misc]  # that it is refused is the point
 
 
 def test_pydantic_does_not_repeat_a_secret():
-    """A literal given in Python is refused without being shown."""
+    """A literal secret given in Python is refused without being shown."""
     with pytest.raises(ValidationError) as caught:
         ModelDeclaration(id="m", provider="openai", model="x", api_key="sk-hidden")
     assert "sk-hidden" not in str(caught.value)
@@ -264,12 +266,12 @@ def test_pydantic_does_not_repeat_a_secret():
     ],
 )
 def test_inputs_accept_their_json_type(kind, value, accepted):
-    """A boolean is no number, and an integer is one."""
+    """A boolean is not a number, and an integer is one."""
     assert InputDeclaration(type=kind).accepts(value) is accepted
 
 
 def test_every_field_is_described():
-    """The schema and the reference page are made from the descriptions."""
+    """Every field has a description, for the schema and the reference page."""
     models = [getattr(declarations, name) for name in declarations.__all__]
     for model in models:
         if isinstance(model, type) and issubclass(model, Declaration):

@@ -1,4 +1,4 @@
-"""What makes a VectorStore of LangChain, and arguments that are objects, as they are declared."""
+"""Declared factories of LangChain vector stores, and arguments that are objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def declared(config: dict[str, Any]) -> LangChainVectorDB:
 
 
 def test_which_arguments_are_made() -> None:
-    """A mapping with one of the two keys, and no other than `config`; it is written as it was."""
+    """Mappings with `class` or `factory`, and at most `config`, are created and stay as written."""
     config = {
         "engine": {"factory": "a.b:C.d", "config": {"pool": {"class": "e:F"}, "size": 5}},
         "client": {"class": "e:F"},
@@ -59,12 +59,12 @@ def test_which_arguments_are_made() -> None:
         (
             "    class: a:B\n    config:\n      x: { factory: 5 }",
             7,
-            "x cannot be made; write { factory: 'package.module:Name', config: { … } }",
+            "x cannot be created; write { factory: 'package.module:Name', config: { … } }",
         ),
         (
             "    class: a:B\n    config:\n      x: { factory: a:b, config: [1] }",
             7,
-            "x cannot be made; write { factory: 'package.module:Name', config: { … } }",
+            "x cannot be created; write { factory: 'package.module:Name', config: { … } }",
         ),
         (
             "    class: a:B\n    config:\n      x: { class: a:B, config: { y: { class: ab } } }",
@@ -84,7 +84,7 @@ def test_which_arguments_are_made() -> None:
     ],
 )
 def test_what_is_refused(tmp_path: Path, rest: str, line: int, says: str) -> None:
-    """Each with its place."""
+    """Each fault is refused at its position."""
     (tmp_path / "lorebind.yaml").write_text(HEAD + rest, encoding="utf-8")
     with pytest.raises(ConfigurationError) as caught:
         load_project(tmp_path, environ={"A": "a"})

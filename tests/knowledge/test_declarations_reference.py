@@ -1,4 +1,4 @@
-"""The reference page says what the declarations say."""
+"""The reference page matches the declarations."""
 
 import re
 

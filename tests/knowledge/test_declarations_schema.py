@@ -1,4 +1,4 @@
-"""The JSON Schemas: an independent validator refuses by them what loading refuses."""
+"""The JSON Schemas: with them, an independent validator refuses what loading refuses."""
 
 import copy
 import datetime
@@ -115,7 +115,7 @@ GONE = object()
 
 
 def changed(path, value):
-    """The full project with the value at a dotted path replaced, added, or gone."""
+    """Return the full project with the value at a dotted path replaced, added or removed."""
     data = copy.deepcopy(FULL)
     *steps, last = [int(step) if step.isdecimal() else step for step in path.split("/")]
     place = data
@@ -131,7 +131,7 @@ def changed(path, value):
 
 
 def loads(data, root):
-    """Whether the loader has no complaint."""
+    """Check whether the project loads without problems."""
     try:
         build_project(data, root=root, environ=ENVIRON)
     except ConfigurationError:
@@ -140,7 +140,7 @@ def loads(data, root):
 
 
 def is_valid(data, kind="project"):
-    """Whether the schema has no complaint."""
+    """Check whether the data is valid by the schema."""
     return VALIDATORS[kind].is_valid(data)
 
 
@@ -293,30 +293,30 @@ INVALID = [
 ]
 
 ONLY_LOADING = [
-    ("agents/1", {"id": "librarian"}),  # an id that is used twice
-    (f"{BINDING}/id", "dcs"),  # references that lead nowhere
+    ("agents/1", {"id": "librarian"}),  # a duplicate id
+    (f"{BINDING}/id", "dcs"),  # unknown references
     (f"{KB}/embedder", "other_one"),
     ("agents/0/tools/1/knowledge", "dcs"),
     ("agents/0/tools/2", "package.module:name"),  # the same tool twice
-    ("agents/0/output_schema", {"type": "objct"}),  # a schema that is none
+    ("agents/0/output_schema", {"type": "objct"}),  # an invalid schema
     (f"{TASK}/agent", "nobody"),
-    (f"{KB}/chunking/overlap", 200),  # one number against another
-    (f"{KB}/retrieval/top_k", 5.0),  # JSON Schema counts it as an integer
+    (f"{KB}/chunking/overlap", 200),  # a number that does not fit another one
+    (f"{KB}/retrieval/top_k", 5.0),  # an integer for JSON Schema
     (f"{TASK}/prompt", "{{ .input.quest }}"),  # templates
     (f"{TASK}/prompt", "{{ question }}"),
     (f"{EMBEDDER}/api_key", "{{ .env.NOT_SET }}"),
     ("agents/0/instructions", "{{ .input.question }}"),
-    ("autoload/include", ["agents/librarian.yaml"]),  # a file that is not there
+    ("autoload/include", ["agents/librarian.yaml"]),  # a missing file
     (f"{EMBEDDER}/config/depth", {"token": "literal"}),  # secrets in free settings
     (f"{EMBEDDER}/config/authToken", "literal"),
     ("workflows/0/vars/day", datetime.date(2024, 1, 1)),  # values that JSON does not have
 ]
-"""What the schemas leave to loading, see `json_schema`."""
+"""The problems that only loading finds, see `json_schema`."""
 
 
 @pytest.mark.parametrize("kind", FILES)
 def test_the_schemas_are_schemas(kind):
-    """Each is valid by the meta-schema of draft 2020-12, which it names, and says what it is."""
+    """Each schema names draft 2020-12, is valid by its meta-schema, and has a title."""
     schema = json_schema(kind)
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -327,7 +327,7 @@ def test_the_schemas_are_schemas(kind):
 
 @pytest.mark.parametrize("kind", FILES)
 def test_every_key_is_described(kind):
-    """Editors have a sentence to show for every key, and for every declaration."""
+    """Every key and every declaration has a description, which editors show."""
     schema = json_schema(kind)
     for definition in [schema, *schema["$defs"].values()]:
         assert definition["description"].endswith(".")
@@ -336,7 +336,7 @@ def test_every_key_is_described(kind):
 
 
 def test_defaults_are_told():
-    """A default stands in the schema, lists and mappings too; null says only that there is none."""
+    """The schema contains defaults, including lists and mappings; null means no default."""
     definitions = json_schema("project")["$defs"]
     assert definitions["RetrievalDeclaration"]["properties"]["top_k"]["default"] == 5
     assert definitions["AutoloadDeclaration"]["properties"]["include"]["default"] == []
@@ -350,7 +350,7 @@ EXAMPLES = [
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_examples_are_valid(path):
-    """Every file of the examples is valid by the schema of what it declares."""
+    """Every file of the examples is valid by its schema."""
     kinds = {"agents": "agent", "workflows": "workflow"}
     kind = "project" if path.name == PROJECT_FILE else kinds.get(path.parent.name, "project")
     VALIDATORS[kind].validate(yaml.safe_load(path.read_text()))
@@ -358,7 +358,7 @@ def test_the_examples_are_valid(path):
 
 @pytest.mark.parametrize("page", ["README.md", "docs/reference/yaml.md"])
 def test_the_yaml_of_the_pages_is_valid(page):
-    """Every project that a page shows is valid by the schema."""
+    """Every project that a documentation page shows is valid by the schema."""
     shown = [block.text for block in blocks(ROOT / page) if block.language == "yaml"]
     assert shown
     for text in shown:
@@ -366,7 +366,7 @@ def test_the_yaml_of_the_pages_is_valid(page):
 
 
 def test_the_broken_example_is_refused():
-    """The schema finds all five mistakes of the broken example, at the keys that hold them."""
+    """The schema finds all five mistakes of the broken example, at the keys that contain them."""
     data = yaml.safe_load((ROOT / "examples/broken/lorebind.yaml").read_text())
     places = [error.json_path for error in VALIDATORS["project"].iter_errors(data)]
     kb = "$.knowledge_bases[0]"
@@ -381,41 +381,41 @@ def test_the_broken_example_is_refused():
 
 
 def test_the_full_project_is_valid(tmp_path):
-    """The project that the tests below change is valid by both."""
+    """The project that the tests below change is valid by the loader and the schema."""
     assert loads(FULL, tmp_path)
     assert is_valid(FULL)
 
 
 @pytest.mark.parametrize(("path", "value"), VALID)
 def test_valid_by_both(tmp_path, path, value):
-    """What loading accepts, the schema accepts."""
+    """The schema accepts what loading accepts."""
     data = changed(path, value)
     assert (loads(data, tmp_path), is_valid(data)) == (True, True)
 
 
 @pytest.mark.parametrize(("path", "value"), INVALID)
 def test_refused_by_both(tmp_path, path, value):
-    """What loading refuses, the schema refuses."""
+    """The schema refuses what loading refuses."""
     data = changed(path, value)
     assert (loads(data, tmp_path), is_valid(data)) == (False, False)
 
 
 @pytest.mark.parametrize(("path", "value"), ONLY_LOADING)
 def test_refused_by_loading_only(tmp_path, path, value):
-    """What JSON Schema cannot say is left to loading, and is all in this list."""
+    """This list contains everything that only loading refuses."""
     data = changed(path, value)
     assert (loads(data, tmp_path), is_valid(data)) == (False, True)
 
 
 def test_the_schema_knows_one_name_of_a_key(tmp_path):
-    """Loading also takes a field by its name in Python; the schema offers the name in YAML."""
+    """Loading also accepts a field by its Python name; the schema has the YAML name only."""
     data = changed(f"{EMBEDDER}/class_path", FULL["embedders"][2]["class"])
     del data["embedders"][2]["class"]
     assert (loads(data, tmp_path), is_valid(data)) == (True, False)
 
 
 def test_files_of_their_own():
-    """A workflow and an agent are valid alone, by schemas of their own, and not as each other."""
+    """A workflow and an agent are valid by their own schemas, and not by each other's."""
     workflow, agent = FULL["workflows"][0], FULL["agents"][0]
     assert is_valid(workflow, "workflow")
     assert is_valid(agent, "agent")
@@ -424,7 +424,7 @@ def test_files_of_their_own():
 
 
 def paths(data, path=""):
-    """The paths of all values within the data."""
+    """Yield the paths of all values in the data."""
     items = data.items() if isinstance(data, dict) else enumerate(data)
     for key, value in items if isinstance(data, dict | list) else ():
         yield f"{path}{key}"
@@ -459,7 +459,7 @@ MAPPINGS = [path for path in PLACES if isinstance(value_at(path), dict)]
     )
 )
 def test_any_change_is_judged_alike(change):
-    """Whatever is put anywhere: the schema accepts it exactly if the declarations do."""
+    """The schema accepts a changed project exactly if the declarations do."""
     assume(not re.search(r"/config/.*(token|api_key)$", change[0]))  # see ONLY_LOADING
     data = changed(*change)
     try:

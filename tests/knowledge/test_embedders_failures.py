@@ -1,4 +1,4 @@
-"""What exceptions of providers mean, whichever library raises them."""
+"""The classification of providers' exceptions, whichever library raises them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOW = 1_700_000_000.0
 
 
 class StatusError(Exception):
-    """An exception as OpenAI's and Anthropic's clients raise it."""
+    """An exception in the form of OpenAI's and Anthropic's clients."""
 
     def __init__(self, status: int, message: str = "", headers: Any = None) -> None:
         super().__init__(message)
@@ -33,11 +33,11 @@ class StatusError(Exception):
 
 
 class APIConnectionError(Exception):
-    """As OpenAI's client names it; it derives from nothing that Python knows."""
+    """An exception named like that of OpenAI's client; it derives from no known class."""
 
 
 class ReadTimeoutError(Exception):
-    """As botocore and urllib3 name it."""
+    """An exception named like those of botocore and urllib3."""
 
 
 def _raised(error: Exception, cause: Exception | None) -> Exception:
@@ -73,7 +73,7 @@ def _with(**attributes: Any) -> Exception:
     ],
 )
 def test_statuses(status: int, kind: str, advice: str) -> None:
-    """What may pass is tried again; what will not is final, with what mends it."""
+    """Transient failures are retried; others are final, with a suggested fix."""
     failure = classify(StatusError(status), NOW)
     assert failure.kind == kind
     assert advice in failure.advice
@@ -93,7 +93,7 @@ def test_statuses(status: int, kind: str, advice: str) -> None:
     ],
 )
 def test_batches_that_are_too_large(status: int, message: str) -> None:
-    """Refusals of several providers that concern the size of a batch ask for a smaller one."""
+    """When a provider refuses the size of a batch, a smaller one is sent."""
     assert classify(StatusError(status, message), NOW).kind == "smaller"
 
 
@@ -108,7 +108,7 @@ def test_batches_that_are_too_large(status: int, message: str) -> None:
     ],
 )
 def test_words(status: int, message: str, kind: str, advice: str | None) -> None:
-    """One text too long, a limit that passes and a spent account are told apart by their words."""
+    """Messages distinguish an over-long text, a temporary limit and a spent account."""
     failure = classify(StatusError(status, message), NOW)
     assert failure.kind == kind
     assert advice is None or advice in failure.advice
@@ -140,7 +140,7 @@ def test_words(status: int, message: str, kind: str, advice: str | None) -> None
     ids=repr,
 )
 def test_what_passes(error: Exception) -> None:
-    """Limits, timeouts and lost connections are known in whichever form they come."""
+    """Limits, timeouts and lost connections are recognized in all their forms."""
     assert classify(error, NOW).kind == "again"
 
 
@@ -161,12 +161,12 @@ def test_what_passes(error: Exception) -> None:
     ids=repr,
 )
 def test_what_does_not_pass(error: Exception) -> None:
-    """What carries no status and lost no connection is final."""
+    """An exception that has no status and is not a lost connection is final."""
     assert classify(error, NOW).kind == "final"
 
 
 def test_what_was_being_handled_counts() -> None:
-    """An exception without a cause is judged by the one that it was raised in the face of."""
+    """An exception without a cause is judged by the exception that was being handled."""
     error = ValueError("no vectors")
     error.__context__ = StatusError(503)
     assert classify(error, NOW).kind == "again"
@@ -175,7 +175,7 @@ def test_what_was_being_handled_counts() -> None:
 
 
 def test_errors_that_go_round_in_circles() -> None:
-    """A chain of exceptions that ends where it began is looked at once."""
+    """A circular chain of exceptions is inspected only once."""
     error, other = ValueError("a"), ValueError("b")
     error.__cause__, other.__cause__ = other, error
     assert classify(error, NOW).kind == "final"
@@ -201,13 +201,13 @@ def test_errors_that_go_round_in_circles() -> None:
     ],
 )
 def test_retry_after(headers: dict[str, str] | None, seconds: float | None) -> None:
-    """Seconds and dates are understood, in any mapping; nonsense is as good as nothing."""
+    """Seconds and dates are understood in any mapping; nonsense is ignored."""
     assert retry_after(headers, NOW) == seconds
     assert retry_after(httpx.Headers(headers), NOW) == seconds
 
 
 def test_the_wait_is_found_on_either_object() -> None:
-    """Headers are read from the response that an exception carries, or from itself."""
+    """Headers are read from the exception's response or from the exception itself."""
     assert classify(StatusError(429, headers={"Retry-After": "7"}), NOW).wait == 7
     assert classify(_with(status=503, headers={"Retry-After": "7"}), NOW).wait == 7
     metadata = {"HTTPStatusCode": 503, "HTTPHeaders": {"retry-after": "7"}}
@@ -216,6 +216,6 @@ def test_the_wait_is_found_on_either_object() -> None:
 
 @given(st.text())
 def test_any_header_is_harmless(value: str) -> None:
-    """Whatever a header holds, the wait is a finite number of seconds or none."""
+    """For any header value, the wait is a finite number of seconds or None."""
     seconds = retry_after({"retry-after": value}, NOW)
     assert seconds is None or 0 <= seconds < float("inf")

@@ -1,4 +1,4 @@
-"""OpenAI's client against a server on this machine that answers, refuses, hangs and babbles."""
+"""OpenAI's client against a local server that answers, refuses, hangs and sends nonsense."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
 NOW = {"backoff_ms": 0, "max_backoff_ms": 0}
-"""Tries without waits."""
+"""Retries without waits."""
 
 
 @pytest.fixture
@@ -62,18 +62,18 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddingServer]:
 def declared(
     root: Path, server: EmbeddingServer | None, environ: dict[str, str] | None = None, **given: Any
 ) -> Embedder:
-    """An embedder as YAML makes it; `config` is added to."""
+    """Return an embedder as YAML declares it, with additions to its `config`."""
     config = {"retry": NOW} | ({"base_url": server.url} if server else {})
     given = {"id": "e", "provider": "openai", "config": config | given.pop("config", {})} | given
     declaration = OpenAIEmbedderDeclaration.model_validate(given)
     return make_embedder(declaration, Environment(root, environ or {"OPENAI_API_KEY": KEY}))
 
 
-# What is sent, and what comes back.
+# Requests and responses.
 
 
 async def test_vectors(tmp_path: Path, server: EmbeddingServer) -> None:
-    """Texts go out in one request with the key, and their vectors come back in order."""
+    """Texts are sent in one request with the key, and their vectors return in order."""
     embedder = declared(tmp_path, server, model="small")
     texts = ["one", "two", "three"]
     matrix = await embed_documents(embedder, texts)
@@ -88,7 +88,7 @@ async def test_vectors(tmp_path: Path, server: EmbeddingServer) -> None:
 
 
 async def test_answers_as_plain_numbers(server: EmbeddingServer) -> None:
-    """Servers that do not know the base64 that the client asks for are understood too."""
+    """Servers that do not support the requested base64 encoding are understood too."""
     server.replies.append(Reply(body=embeddings([[1.0, 2.0], [3.0, 4.0]], "float")))
     matrix = await embed_documents(openai_embedder(server), ["a", "b"])
     assert matrix.tolist() == [[1, 2], [3, 4]]
@@ -108,7 +108,7 @@ async def test_answers_as_plain_numbers(server: EmbeddingServer) -> None:
 async def test_dimension(
     server: EmbeddingServer, model: str, dimension: int | None, sent: int | None, stated: int | None
 ) -> None:
-    """It is sent where it differs from the model's own, and stated wherever it is known."""
+    """The dimension is sent if it differs from the model's own, and reported if it is known."""
     embedder = openai_embedder(server, model=model, dimension=dimension)
     server.replies.append(Reply(body=embeddings([[1.0] * (stated or 5)])))
     await embed_query(embedder, "a")
@@ -117,13 +117,13 @@ async def test_dimension(
 
 
 async def test_what_no_model_reads_is_changed(server: EmbeddingServer) -> None:
-    """An empty text is sent as a blank: OpenAI refuses a whole batch for one of them."""
+    """An empty text is sent as a space, since OpenAI refuses a batch with an empty one."""
     await embed_documents(openai_embedder(server), ["", "a\r\nb\nc", "half \ud83d"])
     assert server.bodies[0]["input"] == [" ", "a\r\nb\nc", "half ?"]
 
 
 async def test_strip_newlines(server: EmbeddingServer) -> None:
-    """Where it is asked for, line breaks are sent as spaces; that makes another embedder."""
+    """If configured, line breaks are sent as spaces; that means another embedder."""
     embedder = openai_embedder(server, strip_newlines=True)
     await embed_documents(embedder, ["a\r\nb\nc\rd", "\n"])
     assert server.bodies[0]["input"] == ["a b c d", " "]
@@ -131,7 +131,7 @@ async def test_strip_newlines(server: EmbeddingServer) -> None:
 
 
 async def test_long_texts_are_cut(tmp_path: Path, server: EmbeddingServer) -> None:
-    """What OpenAI's models do not read is not sent, and is counted."""
+    """Text beyond the limit of OpenAI's models is not sent, and is counted."""
     embedder = declared(tmp_path, server, config={"dimension": 8})
     texts = [" word" * MAX_TOKENS, " word" * (MAX_TOKENS + 50), "short", "é" * 5000]
     await embed_documents(embedder, texts)
@@ -143,7 +143,7 @@ async def test_long_texts_are_cut(tmp_path: Path, server: EmbeddingServer) -> No
 
 
 async def test_long_texts_of_other_models_are_not_cut(server: EmbeddingServer) -> None:
-    """What another model reads is not known: its server decides."""
+    """The limits of other models are unknown, so their server decides."""
     embedder = openai_embedder(server)
     text = "word " * 9000
     await embed_query(embedder, text)
@@ -154,7 +154,7 @@ async def test_long_texts_of_other_models_are_not_cut(server: EmbeddingServer) -
 @settings(max_examples=examples(15), deadline=None)
 @given(st.integers())
 def test_cutting(seed: int) -> None:
-    """A cut text is a start of the text, in whole characters, as long as the model reads."""
+    """A truncated text is the start of the text, in whole characters, as long as the limit."""
     dice = random.Random(seed)
     alphabet = [chr(dice.randrange(1, 0x2FFFF)) for _ in range(40)] + [
         "a",
@@ -173,18 +173,18 @@ def test_cutting(seed: int) -> None:
 
 
 async def test_no_tokenizer_and_no_network_are_needed(server: EmbeddingServer) -> None:
-    """Texts of usual length are sent without any encoding being made."""
+    """Texts of usual length are sent without loading any encoding."""
     known = openai_embedder(server, model="text-embedding-3-small", dimension=8)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "tiktoken_ext.openai_public", None)
         await embed_documents(known, ["usual"])
 
 
-# Who it is.
+# The fingerprint.
 
 
 def test_fingerprint(server: EmbeddingServer, tmp_path: Path) -> None:
-    """Model, dimension and server make the identity; the key and how it is called do not."""
+    """Model, dimension and server determine the fingerprint; the key and call settings do not."""
     plain = declared(tmp_path, None).fingerprint
     assert str(plain) == "openai/text-embedding-3-small"
     assert (plain.revision, plain.dimension) == ("", 1536)
@@ -200,7 +200,7 @@ def test_fingerprint(server: EmbeddingServer, tmp_path: Path) -> None:
 
 
 def test_another_address_is_no_other_embedder(tmp_path: Path) -> None:
-    """It used to be one: an index of those days is known by the address, as it was written."""
+    """An index from a version that included the written address is still recognized."""
     environ = {"OPENAI_API_KEY": KEY, "HOST": "internal.example"}
     plain = declared(tmp_path, None).fingerprint
     for more in ({}, {"strip_newlines": True}):
@@ -218,7 +218,7 @@ def test_another_address_is_no_other_embedder(tmp_path: Path) -> None:
 async def test_an_address_by_a_variable_is_not_told(
     tmp_path: Path, server: EmbeddingServer
 ) -> None:
-    """An outage at an address that a variable names shows the variable at most."""
+    """An outage at an address from a variable shows at most the variable's name."""
     environ = {"OPENAI_API_KEY": KEY, "PLACE": f"{server.url}/hidden"}
     config = {"base_url": "{{ .env.PLACE }}", "retry": {"attempts": 1}}
     embedder = declared(tmp_path, None, environ, config=config)
@@ -232,7 +232,7 @@ async def test_an_address_by_a_variable_is_not_told(
 
 
 async def test_a_key_of_ones_own(tmp_path: Path, server: EmbeddingServer) -> None:
-    """The declared template is where the key comes from."""
+    """The key comes from the declared template."""
     environ = {"TEAM_KEY": "sk-team", "OPENAI_API_KEY": KEY}
     embedder = declared(tmp_path, server, environ, api_key="{{ .env.TEAM_KEY }}")
     server.replies.append(Reply(body=embeddings([[1.0] * 1536])))
@@ -241,7 +241,7 @@ async def test_a_key_of_ones_own(tmp_path: Path, server: EmbeddingServer) -> Non
 
 
 async def test_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a key the error names the variable and `.env`, when the key is needed."""
+    """Without a key, the first call raises an error that names the variable and `.env`."""
     monkeypatch.setenv("OPENAI_API_KEY", "of the process, which the project does not see")
     embedder = declared(tmp_path, None, {"OTHER": "x"})
     assert embedder.fingerprint.dimension == 1536
@@ -250,15 +250,15 @@ async def test_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_server_that_wants_no_key(tmp_path: Path, server: EmbeddingServer) -> None:
-    """With an address of one's own a key may be missing."""
+    """With a custom address, the key can be omitted."""
     embedder = declared(tmp_path, server, {"OTHER": "x"}, model="small")
     assert (await embed_query(embedder, "a")).shape == (DIMENSION,)
 
 
 @pytest.mark.parametrize("key", ["", "sk-abc\n", "sk abc", "sk-ä", "sk\0"])
 async def test_a_key_that_cannot_be(server: EmbeddingServer, key: str) -> None:
-    """A key that cannot be sent is an error that does not show it, and nothing is sent."""
-    with pytest.raises(EmbedderError, match="the API key is empty or holds") as caught:
+    """An invalid key raises an error that does not show it, and nothing is sent."""
+    with pytest.raises(EmbedderError, match="the API key is empty or contains") as caught:
         await embed_query(openai_embedder(server, api_key=lambda: key), "a")
     assert not key or key not in str(caught.value)
     assert server.bodies == []
@@ -267,7 +267,7 @@ async def test_a_key_that_cannot_be(server: EmbeddingServer, key: str) -> None:
 async def test_what_the_process_is_set_to_changes_nothing(
     server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Variables that the client's libraries read send texts nowhere else."""
+    """Environment variables of the client's libraries do not redirect texts."""
     for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
         monkeypatch.setenv(name, "http://127.0.0.1:9/v1")
     monkeypatch.setenv("OPENAI_API_TYPE", "azure")
@@ -278,13 +278,13 @@ async def test_what_the_process_is_set_to_changes_nothing(
 
 
 async def test_without_the_extra(server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the client is not installed, the error names the extra."""
+    """If the client is not installed, the error names the extra."""
     monkeypatch.setitem(sys.modules, "langchain_openai", None)
     with pytest.raises(MissingDependencyError, match=r"openai/small needs .*lorebind\[openai\]"):
         await embed_query(openai_embedder(server), "a")
 
 
-# What goes wrong.
+# Failures.
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ async def test_without_the_extra(server: EmbeddingServer, monkeypatch: pytest.Mo
     ],
 )
 async def test_refusals(server: EmbeddingServer, reply: Reply, message: str) -> None:
-    """A refusal or a wrong answer is raised at once, says what to do and shows no key."""
+    """A refusal or a wrong answer is raised immediately, suggests a fix and shows no key."""
     server.replies.append(reply)
     embedder = SteadyEmbedder(openai_embedder(server, dimension=8))
     with pytest.raises(EmbedderError, match=message) as caught:
@@ -312,19 +312,19 @@ async def test_refusals(server: EmbeddingServer, reply: Reply, message: str) -> 
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (refusal(429, "slow down", Retry_After="3"), "429 - slow down; gave up after 2 tries"),
+        (refusal(429, "slow down", Retry_After="3"), "429 - slow down; gave up after 2 attempts"),
         (refusal(500, "oops"), "500"),
         (Reply(503, "<html>" + "x" * 9000, {"Content-Type": "text/html"}), "503"),
-        (Reply(body="{not json"), "the answer holds no embeddings"),
-        (Reply(body="<html>", headers={"Content-Type": "text/html"}), "holds no embeddings"),
-        (Reply(body={"object": "list", "data": []}), "holds no embeddings"),
-        (Reply(body={"data": [{"embedding": "AAA="}]}), "holds no embeddings"),
-        (Reply(body=[1]), "holds no embeddings"),
+        (Reply(body="{not json"), "the answer contains no embeddings"),
+        (Reply(body="<html>", headers={"Content-Type": "text/html"}), "contains no embeddings"),
+        (Reply(body={"object": "list", "data": []}), "contains no embeddings"),
+        (Reply(body={"data": [{"embedding": "AAA="}]}), "contains no embeddings"),
+        (Reply(body=[1]), "contains no embeddings"),
         (Reply(drop=True), "Connection error"),
     ],
 )
 async def test_what_passes(server: EmbeddingServer, reply: Reply, message: str) -> None:
-    """A failure that may pass is tried again, and named if it did not pass."""
+    """A transient failure is retried, and named if it persists."""
     embedder = SteadyEmbedder(openai_embedder(server), retry=RetryConfig(attempts=2, **NOW))
     server.replies.append(reply)
     assert (await embed_query(embedder, "a")).tolist() == vector_of("a", DIMENSION)
@@ -337,7 +337,7 @@ async def test_what_passes(server: EmbeddingServer, reply: Reply, message: str) 
 
 
 async def test_a_server_that_hangs(server: EmbeddingServer) -> None:
-    """A call ends after its time, and is made again; the time is named if that ends it."""
+    """A call is retried after its timeout; the final error names the timeout."""
     server.replies.append(Reply(hang=True))
     inner = openai_embedder(server, timeout=1)
     assert (await embed_query(SteadyEmbedder(inner), "a")).shape == (DIMENSION,)
@@ -348,7 +348,7 @@ async def test_a_server_that_hangs(server: EmbeddingServer) -> None:
 
 
 async def test_the_wait_that_the_server_asks_for(server: EmbeddingServer) -> None:
-    """`Retry-After` reaches the wait through the client's own exceptions."""
+    """`Retry-After` determines the wait, although the client wraps it in its own exceptions."""
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -362,7 +362,7 @@ async def test_the_wait_that_the_server_asks_for(server: EmbeddingServer) -> Non
 
 
 async def test_nobody_listens(server: EmbeddingServer) -> None:
-    """An address where nothing is says so, with the system's own reason."""
+    """An address without a server is reported with the system's own reason."""
     embedder = openai_embedder(server, base_url="http://127.0.0.1:9/v1")
     with pytest.raises(EmbedderError, match=r"Connection error.*Connect call failed"):
         await embed_query(embedder, "a")
@@ -370,7 +370,7 @@ async def test_nobody_listens(server: EmbeddingServer) -> None:
 
 @pytest.mark.parametrize("status", [413, 400])
 async def test_batches_shrink(tmp_path: Path, server: EmbeddingServer, status: int) -> None:
-    """A batch that is refused for its size is sent in parts, and the next ones are smaller."""
+    """A batch that is refused because of its size is sent in parts, and later ones are smaller."""
     embedder = declared(tmp_path, server, model="small", config={"batch_size": 12})
     texts = [f"text {number}" for number in range(12)]
     if status == 413:
@@ -388,7 +388,7 @@ async def test_batches_shrink(tmp_path: Path, server: EmbeddingServer, status: i
 
 
 async def test_calls_at_a_time(tmp_path: Path, server: EmbeddingServer) -> None:
-    """The server never sees more calls at a time than allowed, and sees as many."""
+    """The server receives as many concurrent calls as allowed, and never more."""
     embedder = declared(tmp_path, server, model="small", config={"max_concurrent": 5})
     server.gate = lambda: barrier.wait(20)
     barrier = threading.Barrier(5)
@@ -398,7 +398,7 @@ async def test_calls_at_a_time(tmp_path: Path, server: EmbeddingServer) -> None:
 
 
 async def test_a_call_can_be_cancelled(server: EmbeddingServer) -> None:
-    """Who is cancelled does not wait for the server."""
+    """A cancelled call does not wait for the server."""
     arrived = threading.Event()
     server.gate = arrived.set
     server.replies.append(Reply(hang=True))
@@ -412,7 +412,7 @@ async def test_a_call_can_be_cancelled(server: EmbeddingServer) -> None:
 
 
 def test_one_loop_after_another(server: EmbeddingServer) -> None:
-    """Blocking calls, and event loops that come and go, can share an embedder."""
+    """Sync callers and successive event loops can share an embedder."""
     embedder = openai_embedder(server)
     for _ in range(3):
         asyncio.run(embed_documents(embedder, ["a"]))
@@ -420,13 +420,13 @@ def test_one_loop_after_another(server: EmbeddingServer) -> None:
         run(embed_documents(embedder, ["a"]))
     asyncio.run(embed_documents(embedder, ["a"]))
     assert len(server.bodies) == 6
-    assert len(embedder._clients) == 2  # of the blocking calls' loop, and of the last one
+    assert len(embedder._clients) == 2  # for the loop of sync callers, and for the last one
 
 
 async def test_the_log_holds_no_secrets(
     server: EmbeddingServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """At the most talkative level, neither our own code nor the client writes the key down."""
+    """Even at the most verbose level, neither Lorebind nor the client logs the key."""
     caplog.set_level(logging.DEBUG)
     server.replies.append(refusal(500, f"cannot serve {KEY}"))
     retry = RetryConfig(attempts=2, **NOW)
@@ -434,11 +434,11 @@ async def test_the_log_holds_no_secrets(
     assert KEY not in caplog.text
 
 
-# What a declaration tells by itself.
+# The declaration itself.
 
 
 async def test_declared_limits(tmp_path: Path, server: EmbeddingServer) -> None:
-    """Tries and calls in a minute are those that are declared."""
+    """Attempts and calls per minute are limited as declared."""
     config = {"retry": {"attempts": 5, **NOW}, "requests_per_minute": 60_000}
     embedder = declared(tmp_path, server, model="small", config=config)
     server.replies.extend([refusal(500, "oops")] * 4)
@@ -458,7 +458,7 @@ async def test_declared_limits(tmp_path: Path, server: EmbeddingServer) -> None:
     ],
 )
 def test_known_dimension(kind: Any, given: dict[str, Any], dimension: int | None) -> None:
-    """The length of the vectors is told before anything is loaded, where it can be."""
+    """The length of the vectors is known before anything is loaded, if possible."""
     assert kind.model_validate({"id": "e"} | given).known_dimension == dimension
 
 
@@ -467,12 +467,12 @@ def test_known_dimension(kind: Any, given: dict[str, Any], dimension: int | None
     [
         ("text-embedding-3-small", {"dimension": 1537}, "expected at most 1536"),
         ("text-embedding-ada-002", {"dimension": 512}, "expected 1536"),
-        ("own", {"base_url": "127.0.0.1/v1"}, "not an address on the web"),
+        ("own", {"base_url": "127.0.0.1/v1"}, "is not a web address"),
         ("own", {"retry": {"backoff_ms": 9, "max_backoff_ms": 8}}, "at most max_backoff_ms, 8"),
     ],
 )
 def test_declarations_that_cannot_be(model: str, config: dict[str, Any], message: str) -> None:
-    """What no model or server could do is refused when it is read."""
+    """Settings that no model or server supports are refused when they are read."""
     with pytest.raises(ValidationError, match=message):
         OpenAIEmbedderDeclaration.model_validate(
             {"id": "e", "provider": "openai", "model": model, "config": config}

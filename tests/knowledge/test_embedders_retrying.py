@@ -1,4 +1,4 @@
-"""Retries, pauses, limits and halved batches, on a clock that the tests move."""
+"""Retries, waits, limits and halved batches, on a clock that the tests control."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Time that passes only where somebody sleeps."""
+    """Time that only passes during a sleep."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -41,7 +41,7 @@ class Clock:
 
 
 class ProviderError(Exception):
-    """As clients raise it: with a status and a response that has headers."""
+    """An exception in the form of clients: with a status and a response with headers."""
 
     def __init__(self, status: int, message: str = "", **headers: str) -> None:
         super().__init__(message or f"status {status}")
@@ -50,7 +50,7 @@ class ProviderError(Exception):
 
 
 class Provider(Embedder):
-    """Fails as often as it is told to, then answers with the lengths of the texts."""
+    """Fails as often as requested, then answers with the lengths of the texts."""
 
     batch_size = 8
     hit_score = 0.4
@@ -90,11 +90,11 @@ def steady(provider: Provider, clock: Clock | None = None, **settings: Any) -> S
     return SteadyEmbedder(provider, **(given | settings))
 
 
-# What is tried again.
+# Retries.
 
 
 async def test_it_is_the_embedder_it_wraps() -> None:
-    """Identity, sizes and counts are those of what it wraps."""
+    """Fingerprint, sizes and counts are those of the inner embedder."""
     provider = Provider()
     wrapped = steady(provider)
     assert wrapped.fingerprint == provider.fingerprint
@@ -103,7 +103,7 @@ async def test_it_is_the_embedder_it_wraps() -> None:
 
 
 async def test_what_passes_is_tried_again() -> None:
-    """Two failures that pass cost two waits, the second twice the first."""
+    """Two transient failures cost two waits, the second twice as long as the first."""
     clock = Clock()
     provider = Provider(ProviderError(500), ProviderError(429))
     vectors = await embed_documents(steady(provider, clock), ["a", "bcd"])
@@ -113,16 +113,16 @@ async def test_what_passes_is_tried_again() -> None:
 
 
 async def test_questions_are_tried_again_too() -> None:
-    """A question goes the same way."""
+    """A question is retried in the same way."""
     provider = Provider(ProviderError(503), ConnectionResetError())
     assert (await embed_query(steady(provider), "abc")).tolist() == [3, 1]
 
 
 async def test_tries_are_bounded() -> None:
-    """After the last try the error says how many there were, and keeps the provider's own."""
+    """The final error gives the number of attempts, and keeps the provider's own error."""
     failures = [ProviderError(503, f"down {number}") for number in range(9)]
     provider = Provider(*failures)
-    with pytest.raises(EmbedderError, match=r"down 3; gave up after 4 tries; .*later") as caught:
+    with pytest.raises(EmbedderError, match=r"down 3; gave up after 4 attempts; .*later") as caught:
         await embed_documents(steady(provider, retry=RetryConfig(attempts=4)), ["a"])
     assert len(provider.calls) == 4
     assert caught.value.__cause__ is failures[3]
@@ -131,7 +131,7 @@ async def test_tries_are_bounded() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
 async def test_what_will_not_pass_is_raised_at_once(status: int) -> None:
-    """A refusal is raised without a second try."""
+    """A refusal is raised without a retry."""
     clock = Clock()
     provider = Provider(ProviderError(status))
     with pytest.raises(EmbedderError, match=f"status {status}; [a-z]"):
@@ -140,7 +140,7 @@ async def test_what_will_not_pass_is_raised_at_once(status: int) -> None:
 
 
 async def test_errors_of_ours_pass() -> None:
-    """A missing extra is neither tried again nor renamed."""
+    """A missing extra is neither retried nor renamed."""
     provider = Provider(MissingDependencyError("install it"))
     with pytest.raises(MissingDependencyError, match=r"^install it$"):
         await embed_query(steady(provider), "a")
@@ -148,7 +148,7 @@ async def test_errors_of_ours_pass() -> None:
 
 
 async def test_a_wrong_answer_is_not_asked_for_again() -> None:
-    """Vectors of the wrong shape are an error at once, in each part of the texts by itself."""
+    """Vectors of the wrong shape raise an error immediately, for each part of the texts."""
 
     class Wrong(Provider):
         async def embed_documents(self, texts: Sequence[str]) -> Any:
@@ -162,7 +162,7 @@ async def test_a_wrong_answer_is_not_asked_for_again() -> None:
 
 
 async def test_retry_after_is_honoured() -> None:
-    """The wait that a provider asks for is kept, with the jitter on top of it."""
+    """The wait that a provider asks for is respected, with the jitter added to it."""
     clock = Clock()
     provider = Provider(ProviderError(429, Retry_After="7"))
     await embed_query(steady(provider, clock, random=lambda: 0.5), "a")
@@ -170,7 +170,7 @@ async def test_retry_after_is_honoured() -> None:
 
 
 async def test_retry_after_is_bounded() -> None:
-    """A provider that asks for an hour waits no longer than allowed; the error tells of it."""
+    """If a provider asks for an hour, the wait is the allowed maximum; the error mentions it."""
     clock = Clock()
     provider = Provider(*[ProviderError(429, Retry_After="3600")] * 3)
     retry = RetryConfig(attempts=3, max_backoff_ms=2000)
@@ -182,7 +182,7 @@ async def test_retry_after_is_bounded() -> None:
 
 
 async def test_who_waits_keeps_the_place() -> None:
-    """While a call waits for its next try, no other is made in its place."""
+    """While a call waits for its retry, no other call takes its slot."""
     made: list[int] = []
 
     async def sleep(seconds: float) -> None:
@@ -198,7 +198,7 @@ async def test_who_waits_keeps_the_place() -> None:
 
 
 async def test_waiting_can_be_cancelled() -> None:
-    """Who is cancelled between two tries stops there, and gives the place free."""
+    """A call that is cancelled between two attempts stops there, and frees its slot."""
     waiting = asyncio.Event()
 
     async def sleep(seconds: float) -> None:
@@ -224,7 +224,7 @@ async def test_waiting_can_be_cancelled() -> None:
     st.floats(0, 1, exclude_max=True),
 )
 def test_backoff(base: int, more: int, failures: int, asked: float | None, chance: float) -> None:
-    """It is never longer than allowed, nor shorter than what the provider asks for within that."""
+    """The wait is never above the maximum, nor below what the provider asks for within it."""
     longest = min(base + more, 600_000)
     retry = RetryConfig(backoff_ms=base, max_backoff_ms=max(base, longest))
     wait = backoff(retry, failures, asked, chance)
@@ -237,7 +237,7 @@ def test_backoff(base: int, more: int, failures: int, asked: float | None, chanc
 
 
 async def test_batches_are_halved() -> None:
-    """A batch that is too large is sent in parts; the rows stay in order and the size is kept."""
+    """A batch that is too large is sent in parts; rows stay in order and the new size is kept."""
     provider = Provider(most_texts=3)
     embedder = steady(provider)
     texts = ["x" * length for length in range(1, 9)]
@@ -250,7 +250,7 @@ async def test_batches_are_halved() -> None:
 
 @given(st.integers(0, 40), st.integers(1, 12))
 def test_any_number_of_texts_in_batches_of_any_size(count: int, most: int) -> None:
-    """Whatever a provider takes at once, each text comes back in its row."""
+    """Each text gets its row, however many texts the provider accepts per call."""
     provider = Provider(most_texts=most)
     texts = ["x" * number for number in range(count)]
     matrix = asyncio.run(embed_documents(steady(provider), texts))
@@ -258,10 +258,10 @@ def test_any_number_of_texts_in_batches_of_any_size(count: int, most: int) -> No
 
 
 async def test_one_text_that_is_too_large() -> None:
-    """It is named as the trouble, and later batches are as large as before."""
+    """The error names the text as the cause, and later batches are as large as before."""
     provider = Provider()
     embedder = steady(provider)
-    with pytest.raises(EmbedderError, match=r"make chunking\.size smaller"):
+    with pytest.raises(EmbedderError, match=r"lower chunking\.size"):
         await embed_documents(embedder, ["a", "b", "too long", "c"])
     assert embedder.batch_size == 8
     await embed_documents(embedder, ["x"] * 8)
@@ -269,7 +269,7 @@ async def test_one_text_that_is_too_large() -> None:
 
 
 async def test_more_texts_than_a_call_may_carry() -> None:
-    """They are sent in calls of `batch_size`."""
+    """They are sent in calls of `batch_size` texts."""
     provider = Provider()
     matrix = await steady(provider).embed_documents(["x"] * 20)
     assert matrix.shape == (20, 2)
@@ -277,11 +277,11 @@ async def test_more_texts_than_a_call_may_carry() -> None:
     assert list(map(len, provider.calls)) == [8, 8, 4]
 
 
-# Calls at a time.
+# Concurrent calls.
 
 
 class Busy(Provider):
-    """Counts how many calls are under way; each ends when `together` of them have come."""
+    """Counts concurrent calls; each ends when `together` of them have started."""
 
     def __init__(self, together: int) -> None:
         super().__init__()
@@ -300,7 +300,7 @@ class Busy(Provider):
 
 
 async def test_calls_at_a_time() -> None:
-    """Of many tasks, exactly as many as allowed are served at once."""
+    """Of many tasks, exactly as many as allowed run at the same time."""
     provider = Busy(together=4)
     embedder = SteadyEmbedder(provider, max_concurrent=4)
     await asyncio.gather(*(embed_documents(embedder, ["a"]) for _ in range(20)))
@@ -308,7 +308,7 @@ async def test_calls_at_a_time() -> None:
 
 
 def test_calls_at_a_time_over_event_loops() -> None:
-    """The bound holds for threads that each have an event loop of their own."""
+    """The limit holds across threads that each have their own event loop."""
     provider = Busy(together=3)
     embedder = SteadyEmbedder(provider, max_concurrent=3)
 
@@ -327,7 +327,7 @@ async def _holding(slots: Slots, order: list[int], number: int) -> None:
 
 
 async def test_first_come_first_served() -> None:
-    """Whoever waits longest is next."""
+    """The caller that has waited longest is next."""
     slots, order = Slots(1), list[int]()
     await asyncio.gather(*(_holding(slots, order, number) for number in range(6)))
     assert order == list(range(6))
@@ -335,7 +335,7 @@ async def test_first_come_first_served() -> None:
 
 @pytest.mark.parametrize("granted", [False, True])
 async def test_a_cancelled_waiter_loses_no_slot(granted: bool) -> None:
-    """Cancelled in the queue, or in the moment of its turn, it leaves the slot to the next."""
+    """A waiter that is cancelled in the queue, or as it gets its slot, leaves it to the next."""
     slots, order = Slots(1), list[int]()
     await slots.__aenter__()
     waiter = asyncio.create_task(_holding(slots, order, 1))
@@ -354,7 +354,7 @@ async def test_a_cancelled_waiter_loses_no_slot(granted: bool) -> None:
 
 
 async def test_a_child_process_has_all_the_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What held the slots before a fork does not hold them in the child."""
+    """Slots that were held before a fork are free in the child."""
     slots, order = Slots(1), list[int]()
     await slots.__aenter__()
     monkeypatch.setattr(slots_module.os, "getpid", lambda: -1)
@@ -362,11 +362,11 @@ async def test_a_child_process_has_all_the_slots(monkeypatch: pytest.MonkeyPatch
     assert order == [1]
 
 
-# Calls in a minute.
+# Calls per minute.
 
 
 async def test_calls_in_a_minute() -> None:
-    """Calls are spread over the minute, tries included."""
+    """Calls are spread over the minute, retries included."""
     clock = Clock()
     provider = Provider(ProviderError(500))
     embedder = steady(provider, clock, requests_per_minute=6, random=lambda: 0.0)
@@ -376,7 +376,7 @@ async def test_calls_in_a_minute() -> None:
 
 
 async def test_calls_in_a_minute_over_tasks() -> None:
-    """Tasks that come at once are let through one after the other."""
+    """Tasks that start at the same time are let through one after the other."""
     clock = Clock()
     provider = Provider()
     embedder = steady(provider, clock, requests_per_minute=60, max_concurrent=8)
@@ -387,7 +387,7 @@ async def test_calls_in_a_minute_over_tasks() -> None:
 
 @given(st.integers(1, 600), st.lists(st.floats(0, 30), max_size=120))
 def test_bucket(per_minute: int, pauses: list[float]) -> None:
-    """However callers come: none waits for ever, and no minute has more calls than promised."""
+    """For any arrival of callers, none waits forever, and no minute has too many calls."""
     now, at = 1e6, list[float]()
     bucket = TokenBucket(per_minute, now)
     for pause in pauses:
@@ -406,7 +406,7 @@ def test_bucket(per_minute: int, pauses: list[float]) -> None:
 
 
 def test_bucket_and_a_clock_that_goes_back() -> None:
-    """Time that seems to go back neither gives tokens nor takes them."""
+    """A clock that goes back neither adds nor removes tokens."""
     bucket = TokenBucket(60, 100.0)
     assert bucket.take(100.0) == 0
     assert bucket.take(50.0) == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""How many tokens embedders say that texts have, before anything is sent."""
+"""Token counts of embedders before anything is sent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def openai(model: str, **settings: Any) -> OpenAIEmbedder:
 
 
 def test_without_a_tokenizer_it_is_an_estimate() -> None:
-    """A token for every four characters of each text, rounded up, and said to be estimated."""
+    """The count is one token per four characters of each text, rounded up, marked as estimated."""
     for embedder in (HashingEmbedder(), openai("own-model")):
         assert embedder.count_tokens(["", "a", "abcd", "abcde"][1:]) == TokenCount(
             4, "len/4", False
@@ -41,7 +41,7 @@ def test_without_a_tokenizer_it_is_an_estimate() -> None:
     "model", ["text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002"]
 )
 def test_openai_is_exact(model: str) -> None:
-    """By the model's own encoding, as tiktoken names it, of what is sent."""
+    """The sent texts are counted with the model's own encoding, as tiktoken names it."""
     count = openai(model).count_tokens(["Rotate the keys.", "<|endoftext|> is text"])
     assert (count.tokenizer, count.exact) == (tiktoken.encoding_name_for_model(model), True)
     expected = [
@@ -51,8 +51,8 @@ def test_openai_is_exact(model: str) -> None:
 
 
 def test_openai_counts_what_is_sent() -> None:
-    """Cut to what the model reads, without line breaks where that is configured, empty ones as the
-    blank that stands for them."""
+    """Texts are counted as sent: truncated to the limit, without line breaks if configured, and
+    with a space for each empty text."""
     embedder = openai("text-embedding-3-small")
     assert embedder.count_tokens(["word " * 20_000]).tokens == MAX_TOKENS
     assert embedder.count_tokens([""]).tokens == 1
@@ -62,7 +62,7 @@ def test_openai_counts_what_is_sent() -> None:
 
 
 def test_langchain_counts_by_the_model() -> None:
-    """OpenAI's models are counted exactly by whichever class they are called, others estimated."""
+    """OpenAI's models are counted exactly with any class; other models are estimated."""
     inner = DeterministicFakeEmbedding(size=8)
     exact = openai("text-embedding-3-small").count_tokens(TEXTS[:1])
     named = LangChainEmbedder(inner, model="text-embedding-3-small")
@@ -74,7 +74,7 @@ def test_langchain_counts_by_the_model() -> None:
 
 
 def test_wrapped_it_counts_the_same() -> None:
-    """An embedder that is asked again when it fails counts as the one within."""
+    """An embedder with retries counts the same as the inner one."""
     inner = openai("text-embedding-3-small")
     assert SteadyEmbedder(inner).count_tokens(TEXTS) == inner.count_tokens(TEXTS)
 
@@ -92,7 +92,7 @@ def test_wrapped_it_counts_the_same() -> None:
     ids=["openai", "langchain"],
 )
 def test_the_price_is_declared(declared: dict[str, Any], tmp_path: Any) -> None:
-    """A positive number beside the model; it is no part of the embedder's identity."""
+    """The price is a positive number, and is not part of the fingerprint."""
 
     def loaded(**more: Any) -> Any:
         data = {"name": "shop", "embedders": [{"id": "paid", **declared, **more}]}
@@ -109,7 +109,7 @@ def test_the_price_is_declared(declared: dict[str, Any], tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("provider", ["local", "hashing"])
 def test_what_runs_here_has_no_price(provider: str, tmp_path: Any) -> None:
-    """The key is not known to embedders that nobody charges for."""
+    """Local embedders do not have the key for a price."""
     declared = {"id": "free", "provider": provider}
     data = {"name": "shop", "embedders": [declared]}
     assert build_project(data, root=tmp_path).embedder().token_price is None

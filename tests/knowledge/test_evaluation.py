@@ -1,4 +1,4 @@
-"""Evaluating a knowledge base: the figures of a tiny collection, tuning, and the picture."""
+"""Evaluation of a knowledge base: the scores of a tiny collection, tuning, and the plot."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LEXICAL = RetrievalDeclaration(strategy="lexical")
 
 
 def dataset(relevant: dict[str, str], name: Callable[[str], str] = "docs/{}.md".format) -> Dataset:
-    """Each word asks for itself; relevant are the documents of the words given for it."""
+    """Return questions of one word each, with the documents of the given words as relevant."""
     judged = {word: frozenset(name(one) for one in said.split()) for word, said in relevant.items()}
     return Dataset({word: word for word in WORDS}, judged)
 
@@ -44,7 +44,7 @@ async def filled(bench: Bench) -> Bench:
 
 
 async def test_figures_by_hand(bench: Bench) -> None:
-    """Averages over the questions; documents score by their best chunk, and count once."""
+    """Scores are averaged over questions; documents score by their best chunk, and count once."""
     await filled(bench)
     data = dataset({"alpha": "alpha", "beta": "beta nothing", "gamma": "nothing"})
     steps: list[int] = []
@@ -61,7 +61,7 @@ async def test_figures_by_hand(bench: Bench) -> None:
 
 
 async def test_what_comes_after_others(bench: Bench) -> None:
-    """A relevant document behind others counts by its place."""
+    """A relevant document after other documents counts by its rank."""
     await filled(bench)
     bench.change(dedupe=False)
     result = await bench.ask("alpha", strategy="similarity", top_k=12)
@@ -75,7 +75,7 @@ async def test_what_comes_after_others(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", ["docs/{}.md", "docs/{}", "{}"])
 async def test_three_ways_to_name_a_document(bench: Bench, name: str) -> None:
-    """By its uri, without the ending, or by the file's name alone."""
+    """Judgements name documents by uri, without the extension, or by the file name alone."""
     await filled(bench)
     data = dataset({"alpha": "alpha", "beta": "beta"}, name.format)
     (scores,) = await evaluate(bench.kb, data, {"s": SIMILARITY})
@@ -93,13 +93,13 @@ async def test_three_ways_to_name_a_document(bench: Bench, name: str) -> None:
     ],
 )
 def test_names(uri: str, names: tuple[str, str, str]) -> None:
-    """An ending belongs to the last part, and an address stays an address."""
+    """Only the last part of a path has an extension, and an address stays an address."""
     ways = (evaluation._as_it_is, evaluation._without_ending, evaluation._file_name)
     assert tuple(way(uri) for way in ways) == names
 
 
 async def test_judgements_of_other_documents(bench: Bench) -> None:
-    """Where no judged document is there, the message shows how both sides call them."""
+    """If no judged document is indexed, the message shows the names on both sides."""
     await filled(bench)
     with pytest.raises(UsageError, match=r"'elsewhere'.*'docs'.*'docs/alpha\.md'"):
         await evaluate(bench.kb, dataset({"alpha": "elsewhere"}, str), {"s": SIMILARITY})
@@ -117,8 +117,8 @@ async def test_not_ingested(bench: Bench) -> None:
 async def test_tuning_asks_no_question_with_a_weight_it_chose(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The figures are those of weights that were chosen by other questions."""
-    # Each of the first five questions does well with one weight, and all others with 0.7.
+    """Each question is scored with a weight that other questions chose."""
+    # Each of the first five questions scores well with one weight, and all others with 0.7.
     alone = dict(enumerate((0.1, 0.2, 0.3, 0.4, 0.6)))
 
     async def evaluated(*arguments: Any) -> list[StrategyScores]:
@@ -139,7 +139,7 @@ async def test_tuning_asks_no_question_with_a_weight_it_chose(
 
 
 def test_the_interval_of_a_difference() -> None:
-    """It holds the true mean as often as it says, is the same each time, and knows certainty."""
+    """The interval contains the true mean as often as stated, and is the same each time."""
     draw = np.random.default_rng(1)
     inside = 0
     for _ in range(200):
@@ -155,7 +155,7 @@ def test_the_interval_of_a_difference() -> None:
 
 
 async def test_the_better_weight_is_chosen(bench: Bench) -> None:
-    """Where only words find what is asked for, they get the weight, ties going to the middle."""
+    """If only words find the answers, they get the weight; ties go to the middle."""
     for number in range(4):
         bench.write(
             f"right{number}.md", f"rare{number} " + " ".join(f"f{n}{number}" for n in range(9))
@@ -182,13 +182,13 @@ async def test_the_better_weight_is_chosen(bench: Bench) -> None:
 
 
 async def test_too_few_to_tune(bench: Bench) -> None:
-    """Three questions cannot be tuned on."""
+    """Tuning refuses three questions."""
     await filled(bench)
-    with pytest.raises(UsageError, match="at least 4 questions with judgements, not 3"):
+    with pytest.raises(UsageError, match="at least 4 questions with judgements, got 3"):
         await tune(bench.kb, dataset({word: word for word in WORDS[:3]}), SIMILARITY)
 
 
-# The picture.
+# The plot.
 
 SCORES = [
     StrategyScores("hybrid", 0.5, 0.6, 0.9, 0.4, 12.3, 20.0, 7),
@@ -198,13 +198,13 @@ SCORES = [
 
 @pytest.mark.parametrize(("ending", "begins"), [("png", b"\x89PNG"), ("PDF", b"%PDF")])
 def test_a_picture(tmp_path: Path, ending: str, begins: bytes) -> None:
-    """The ending says what is written, in capitals too."""
+    """The file extension selects the format, also in capitals."""
     plot_scores(SCORES, "docs, 7 questions", tmp_path / f"plot.{ending}")
     assert (tmp_path / f"plot.{ending}").read_bytes().startswith(begins)
 
 
 def test_what_the_picture_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bar for each measure of each strategy, with its figure, and how long a question took."""
+    """The plot has a labeled bar per measure and strategy, and the time per question."""
     import matplotlib
 
     monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
@@ -217,13 +217,13 @@ def test_what_the_picture_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("name", ["plot.gif", "plot", "png"])
 def test_another_ending(tmp_path: Path, name: str) -> None:
-    """What cannot be written is refused with what can."""
-    with pytest.raises(UsageError, match=rf"{name}: a plot is written as \.png, \.svg, \.pdf"):
+    """An unsupported extension is refused with the supported ones."""
+    with pytest.raises(UsageError, match=rf"{name}: expected a file name with \.png, \.svg, \.pdf"):
         plot_scores(SCORES, "docs", tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_place_that_is_not_there(tmp_path: Path) -> None:
-    """A folder that does not exist is named."""
+    """The error names a folder that does not exist."""
     with pytest.raises(UsageError, match="cannot be written: No such file"):
         plot_scores(SCORES, "docs", tmp_path / "none" / "plot.png")

@@ -1,4 +1,4 @@
-"""Reading questions and judgements, and saying where they cannot be read."""
+"""Reading questions and judgements, and the locations of errors in them."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def read(folder: Path, queries: str | bytes, qrels: str | bytes) -> Dataset:
     ],
 )
 def test_judgements(tmp_path: Path, qrels: str | bytes) -> None:
-    """Tabs or blanks, three columns or TREC's four, with names of columns or without; what is not
-    above 0 is not relevant, and questions that nobody asks are passed over."""
+    """Judgements may have tabs or spaces, three columns or TREC's four, with or without column
+    names. Documents judged 0 or less are not relevant, and unknown questions are skipped."""
     data = read(tmp_path, QUERIES, qrels)
     assert data.relevant == {"1": frozenset("ab")}
     assert data.queries == {"1": "first", "2": "second"}
 
 
 def test_names_with_blanks(tmp_path: Path) -> None:
-    """Between tabs a document's name may hold blanks."""
+    """Between tabs, a document's name may contain spaces."""
     data = read(tmp_path, QUERIES, "1\tmy notes/a b.md\t1\n")
     assert data.relevant == {"1": frozenset(["my notes/a b.md"])}
 
 
 def test_queries(tmp_path: Path) -> None:
-    """Ids may be numbers, the fields may have BEIR's names; only a line break ends a line."""
+    """Ids may be numbers, fields may have BEIR's names, and only a line break ends a line."""
     queries = '{"_id": 1, "query": "first\u2028line \x85"}\r\n\r\n{"id": 0, "text": "zero", "x": 1}'
     data = read(tmp_path, queries, "1 a 1\n0 b 1")
     assert data.queries == {"1": "first\u2028line \x85", "0": "zero"}
@@ -67,7 +67,7 @@ def test_queries(tmp_path: Path) -> None:
     ],
 )
 def test_queries_that_cannot_be_read(tmp_path: Path, queries: str, line: int) -> None:
-    """File and line are named, and what was expected."""
+    """The error names the file, the line and the expected form."""
     with pytest.raises(UsageError, match=rf'q\.jsonl:{line}: expected {{"id"'):
         read(tmp_path, queries, "1 a 1")
 
@@ -83,20 +83,20 @@ def test_queries_that_cannot_be_read(tmp_path: Path, queries: str, line: int) ->
     ],
 )
 def test_judgements_that_cannot_be_read(tmp_path: Path, qrels: str, line: int) -> None:
-    """File and line are named, and what was expected."""
+    """The error names the file, the line and the expected form."""
     with pytest.raises(UsageError, match=rf"r\.tsv:{line}: expected query, document"):
         read(tmp_path, QUERIES, qrels)
 
 
 @pytest.mark.parametrize("qrels", ["", "9 a 1", "1 a 0", "query doc rel\n"])
 def test_nothing_to_ask(tmp_path: Path, qrels: str) -> None:
-    """Questions and judgements that have nothing in common are a mistake, and both are named."""
+    """Questions and judgements without common ids raise an error that names both files."""
     with pytest.raises(UsageError, match=r"no query of .*q\.jsonl has a .* in .*r\.tsv"):
         read(tmp_path, QUERIES, qrels)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    """A missing file, a folder, and what is not UTF-8 are named."""
+    """The error names a missing file, a folder, or a file that is not UTF-8."""
     with pytest.raises(UsageError, match=r"q\.jsonl cannot be read"):
         read_dataset(tmp_path / "q.jsonl", tmp_path / "r.tsv")
     with pytest.raises(UsageError, match="cannot be read"):

@@ -1,4 +1,4 @@
-"""The measures, against values worked out by hand."""
+"""The measures, compared with values worked out by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ judgements = st.sets(st.sampled_from("abcdefghxy"))
     ],
 )
 def test_ndcg(ranked: str, relevant: str, k: int, expected: float) -> None:
-    """Each relevant document counts 1 / log2(place + 1), as a share of the best order's sum."""
+    """A relevant document counts 1 / log2(rank + 1), as a share of the best order's sum."""
     assert ndcg(list(ranked), set(relevant), k) == pytest.approx(expected, abs=1e-12)
 
 
@@ -38,7 +38,7 @@ def test_ndcg(ranked: str, relevant: str, k: int, expected: float) -> None:
     [("abc", "ac", 1, 0.5), ("abc", "ac", 3, 1), ("abc", "axyz", 3, 0.25), ("abc", "", 3, 0)],
 )
 def test_recall(ranked: str, relevant: str, k: int, expected: float) -> None:
-    """The share of the relevant documents among the first k."""
+    """Recall is the share of the relevant documents among the first k."""
     assert recall(list(ranked), set(relevant), k) == expected
 
 
@@ -47,13 +47,13 @@ def test_recall(ranked: str, relevant: str, k: int, expected: float) -> None:
     [("abc", "a", 1), ("abc", "c", 1 / 3), ("abc", "bc", 0.5), ("abc", "x", 0), ("", "x", 0)],
 )
 def test_reciprocal_rank(ranked: str, relevant: str, expected: float) -> None:
-    """One over the place of the first relevant document."""
+    """The measure is one over the rank of the first relevant document."""
     assert reciprocal_rank(list(ranked), set(relevant)) == expected
 
 
 @given(rankings, judgements, st.integers(1, 9))
 def test_all_measures(ranked: list[str], relevant: set[str], k: int) -> None:
-    """They lie in 0 to 1, and the relevant ones first, if all are there, make 1."""
+    """All measures are in 0 to 1, and 1 if all relevant documents come first."""
     figures = [ndcg(ranked, relevant, k), recall(ranked, relevant, k)]
     assert all(0 <= figure <= 1 for figure in [*figures, reciprocal_rank(ranked, relevant)])
     if relevant:

@@ -1,4 +1,4 @@
-"""Events: who hears them, in which order, and what a listener can break."""
+"""Events: which extensions receive them, in which order, and what a failing one can break."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Broken(Extension):
 
 
 def test_order_of_registration() -> None:
-    """Extensions hear an event in the order in which they were registered."""
+    """Extensions receive an event in the order of their registration."""
     heard: list[str] = []
     events = Events([_Listener("first", heard), _Listener("second", heard)])
     events.subscribe(_Listener("third", heard))
@@ -35,7 +35,7 @@ def test_order_of_registration() -> None:
 
 
 def test_one_that_raises_is_logged_and_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """The extensions after one that raises are called, and the log names the one that did."""
+    """If an extension raises, the others are still called, and the log names it."""
     heard: list[str] = []
     Events([_Broken(), _Listener("after", heard)]).emit("ingest_started", Event("docs"))
     assert heard == ["after docs"]
@@ -45,7 +45,7 @@ def test_one_that_raises_is_logged_and_breaks_nothing(caplog: pytest.LogCaptureF
 
 
 def test_hooks_are_optional() -> None:
-    """An extension that implements nothing hears everything and does nothing."""
+    """An extension without methods receives every event and does nothing."""
     hooks = [name for name, method in vars(Extension).items() if isfunction(method)]
     assert len(hooks) == 16
     for hook in hooks:
@@ -53,7 +53,7 @@ def test_hooks_are_optional() -> None:
 
 
 def test_leaving_while_being_called() -> None:
-    """An extension may unsubscribe during an event; the others are still called, and it is not."""
+    """An extension can unsubscribe during an event; the others are called, and it is not."""
     heard: list[str] = []
     events = Events()
 

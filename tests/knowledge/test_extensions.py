@@ -1,4 +1,4 @@
-"""Extensions that a project declares: made with the project, told of what happens."""
+"""Declared extensions are created with the project and receive its events."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _audit(**config: str) -> dict[str, Any]:
 
 
 async def test_hooks_of_the_project_are_called_in_order(tmp_path: Path) -> None:
-    """Two of one class, each with its configuration, from a module of the project folder."""
+    """Two extensions of one class in the project folder each have their own configuration."""
     service = _service(tmp_path, _audit(name="one"), _audit(name="two"))
     await service.ingest("docs")
     assert import_of_project("hooks:SEEN", tmp_path) == [("one", "docs"), ("two", "docs")]
@@ -62,7 +62,7 @@ async def test_hooks_of_the_project_are_called_in_order(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_made_is_named(tmp_path: Path) -> None:
-    """A class that is none, one that refuses its configuration, and no class at all."""
+    """Errors name a class that is no extension, refuses its configuration, or is missing."""
     with pytest.raises(
         UsageError, match="extension: hooks:NoExtension is the class NoExtension; expected a class"
     ):

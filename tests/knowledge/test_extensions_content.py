@@ -1,4 +1,4 @@
-"""What events say: whose knowledge base it is, and texts only to an extension that asks."""
+"""Events name their knowledge base, and contain texts only for extensions that ask for them."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Asking(Diary):
 
 
 async def test_texts_for_those_who_ask(tmp_path: Path) -> None:
-    """One of two extensions asks for texts and is given them; the other sees the same events
-    without them, wherever it stands."""
+    """An extension that asks for texts receives them; another one receives the same events without
+    texts, in any order of declaration."""
     before, asking, after = Diary(), Asking(), Diary()
     cache = [{"type": "cache"}]
     extensions = [before, asking, after]
     service = small_project(tmp_path, extensions=extensions, wrappers=cache)
     await service.ingest("docs")
-    for _ in range(2):  # the second time from the cache
+    for _ in range(2):  # the second time is served from the cache
         (first, *_) = await service.query("docs", QUESTION)
     await service.close()
 
@@ -68,7 +68,7 @@ async def test_texts_for_those_who_ask(tmp_path: Path) -> None:
 
 
 def test_nothing_is_made_for_nobody() -> None:
-    """Where no extension asks for texts, they are not even put together."""
+    """If no extension asks for texts, they are not collected."""
 
     def texts() -> dict[str, Any]:
         raise AssertionError
@@ -80,7 +80,7 @@ def test_nothing_is_made_for_nobody() -> None:
 
 
 async def test_the_yaml_decides(tmp_path: Path) -> None:
-    """`content:` of a declared extension overrides what its class says."""
+    """`content:` of a declared extension overrides its class."""
     (tmp_path / "hooks.py").write_text(HOOKS, encoding="utf-8")
     declared = [
         {"provider": "python", "class": f"hooks:{name}", **content}
@@ -96,7 +96,7 @@ async def test_the_yaml_decides(tmp_path: Path) -> None:
 
 
 async def test_events_say_whose(tmp_path: Path) -> None:
-    """Two tenants and a workflow have knowledge bases of one id, which their events tell apart."""
+    """Events of two tenants and a workflow differ even when their knowledge bases share an id."""
     own = [{"id": "docs", "sources": [{"type": "inline", "documents": [{"id": "a", "text": "b"}]}]}]
     task = {"id": "answer", "prompt": "Answer."}
     listener = Diary()
@@ -130,7 +130,7 @@ async def test_events_say_whose(tmp_path: Path) -> None:
 
 
 async def test_failures_have_a_kind(bench: Bench) -> None:
-    """An ingest, a document and a reindex that fail tell the class of the error."""
+    """Events of a failed ingest, document or reindex contain the class of the error."""
     bench.write("a.md", "alpha")
     bench.write_bytes("b.md", b"\xff\xfe\xfa")
     await bench.ingest()

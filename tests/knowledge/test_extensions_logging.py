@@ -1,4 +1,4 @@
-"""The extension `logging`: a record for each event, and where records go."""
+"""The extension `logging`: a record for each event, and the handlers that records go to."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 
 def test_every_hook_is_logged() -> None:
-    """No hook is missing among the records."""
+    """Every hook has a record."""
     hooks = {name for name, method in vars(Extension).items() if isfunction(method)}
     assert set(_RECORDS) == hooks
 
 
 async def test_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each line is an object that says when, what, whose and how much."""
+    """Each line is an object with the time, the event, its namespace and its counts."""
     root = list(logging.getLogger().handlers), logging.getLogger().level
     service = small_project(tmp_path, _logging(format="json"))
     with tenant("acme"):
@@ -76,7 +76,7 @@ async def test_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 async def test_levels(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """A failure is an error, a document that failed and an ingest without it are warnings."""
+    """Failures are errors; failed documents, and ingests that contain them, are warnings."""
     caplog.set_level(logging.DEBUG, "lorebind")
     bench.change(events=Events([EventLog()]))
     bench.write("a.md", "alpha")
@@ -95,12 +95,12 @@ async def test_levels(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         ("ERROR", "retrieval_failed", "NotIngestedError"),
         ("WARNING", "ingest_chunked", "SourceError"),
         ("WARNING", "ingest_completed", ""),
-        ("ERROR", "ingest_completed", ""),  # none of its sources could be read
+        ("ERROR", "ingest_completed", ""),  # no source could be read
     ]
 
 
 async def test_text_and_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`text` is a line for people; `level` lets more or less through."""
+    """`text` writes a line for people; `level` lets more or fewer records through."""
     service = small_project(tmp_path, _logging(format="text", level="debug"))
     await service.ingest("docs")
     lines = capsys.readouterr().err.splitlines()
@@ -116,7 +116,7 @@ async def test_text_and_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 async def test_two_projects_have_one_handler(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Loaded twice, each event is still one line, in the format that was said last."""
+    """If a project is loaded twice, each event is still one line, in the latest format."""
     before = len(LOGGER.handlers)
     services = [small_project(tmp_path, _logging(format=form)) for form in ("text", "json")]
     assert len(LOGGER.handlers) == before + 1
@@ -129,7 +129,7 @@ async def test_two_projects_have_one_handler(
 async def test_a_program_that_logs_itself(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without `format`, the program's own handlers get the records, and nothing is set up."""
+    """Without `format`, only the program's own handlers get the records."""
     before = list(LOGGER.handlers), LOGGER.level
     caplog.set_level(logging.INFO)
     service = small_project(tmp_path, _logging())
@@ -146,7 +146,7 @@ async def test_a_program_that_logs_itself(
 async def test_texts_only_if_asked(
     tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No question, no document and no words of an error, but where `content` says so."""
+    """Questions, documents and error messages are logged only with `content`."""
     for content in (False, True):
         asked = {"content": True} if content else {}
         service = small_project(tmp_path, _logging(format=form, level="debug", **asked))
@@ -178,7 +178,7 @@ async def test_other_records(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_importing_sets_nothing_up() -> None:
-    """Neither handlers nor levels, of no logger."""
+    """Importing sets no handler and no level on any logger."""
     code = (
         "import logging, lorebind_knowledge.service, lorebind_knowledge.extensions.logging\n"
         "names = ['', *(name for name in logging.root.manager.loggerDict if 'lore' in name)]\n"

@@ -1,4 +1,4 @@
-"""The extension `prometheus`: what is counted, under which labels, and where it can be read."""
+"""The extension `prometheus`: its metrics, their labels, and where they can be read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def value(registry: CollectorRegistry, name: str, kb_id: str = "docs", **labels:
 
 
 def check_names(exposed: str) -> set[str]:
-    """Every metric of ours has its unit or `_total`, a help text, and bounded labels only."""
+    """Check that each metric has a unit or `_total`, a help text, and bounded labels only."""
     families = [one for one in text_string_to_metric_families(exposed) if one.samples]
     ours = [one for one in families if one.name.startswith("knowledge_")]
     for family in ours:
@@ -50,7 +50,7 @@ def check_names(exposed: str) -> set[str]:
 
 
 async def test_what_is_counted(tmp_path: Path, registry: CollectorRegistry) -> None:
-    """An ingest, searches, one of them from the cache, and a second ingest that finds nothing."""
+    """Ingests, searches and cached searches are counted, also for an ingest without changes."""
     extensions = [Prometheus(registry)]
     cache = [{"type": "cache"}]
     service = small_project(tmp_path, extensions=extensions, wrappers=cache)
@@ -85,7 +85,7 @@ async def test_what_is_counted(tmp_path: Path, registry: CollectorRegistry) -> N
 
 
 async def test_failures_by_kind(bench: Bench, registry: CollectorRegistry) -> None:
-    """A search of nothing, a document that cannot be read, and an embedder that is gone."""
+    """Searches without an index, unreadable documents and embedder outages are counted by kind."""
     bench.change(events=Events([Prometheus(registry)]))
     with pytest.raises(NotIngestedError):
         await bench.ask("alpha")
@@ -130,13 +130,13 @@ async def test_calls_of_the_embedder_that_fail(tmp_path: Path, registry: Collect
         await service.ingest("docs")
     await service.close()
     calls = value(registry, "embedder_calls_total", operation="embed_query")
-    assert calls == 1  # which was to tell the dimension
+    assert calls == 1  # the call that measures the dimension
     assert value(registry, "failures_total", operation="embedder", kind="EmbedderError") == 1
     assert value(registry, "failures_total", operation="ingest", kind="EmbedderError") == 1
 
 
 def test_what_is_cancelled_is_no_failure(registry: CollectorRegistry) -> None:
-    """An ingest that somebody stops has an outcome of its own."""
+    """A cancelled ingest has its own outcome."""
     data = {"reason": "cancelled", "kind": "cancelled"}
     Events([Prometheus(registry)]).emit("ingest_failed", Event("docs", data=data))
     assert value(registry, "ingests_total", outcome="cancelled") == 1
@@ -144,7 +144,7 @@ def test_what_is_cancelled_is_no_failure(registry: CollectorRegistry) -> None:
 
 
 async def test_sources_that_fail(tmp_path: Path, registry: CollectorRegistry) -> None:
-    """An ingest of which no source could be read has failed, and says so."""
+    """An ingest that can read none of its sources counts as failed."""
     bases = [{"id": "docs", "sources": [{"type": "markdown_glob", "path": "none/*.md"}]}]
     service = small_project(tmp_path, extensions=[Prometheus(registry)], knowledge_bases=bases)
     report = await service.ingest("docs")
@@ -155,7 +155,7 @@ async def test_sources_that_fail(tmp_path: Path, registry: CollectorRegistry) ->
 
 
 async def test_tenants_and_texts_are_no_labels(tmp_path: Path, registry: CollectorRegistry) -> None:
-    """The figures of two tenants are added up; neither they nor any text can be read."""
+    """Values of two tenants are summed; neither tenants nor texts are visible."""
     extension = Prometheus(registry)
     extension.content = True
     service = small_project(tmp_path, extensions=[extension])
@@ -184,15 +184,15 @@ async def test_projects_of_one_process(tmp_path: Path) -> None:
 
 
 def test_names_that_are_taken(registry: CollectorRegistry) -> None:
-    """A registry that has a metric of one of these names refuses, and says which."""
+    """A registry that has another metric with such a name raises an error that names it."""
     Counter("knowledge_chunks", "of another program", registry=registry)
     with pytest.raises(ValueError, match="knowledge_chunks"):
         Prometheus(registry)
 
 
 async def test_the_textfile(tmp_path: Path) -> None:
-    """It is written when a project that has ingested is closed, and not by one that only searches;
-    it says nothing about the process itself."""
+    """The file is written when a project that has ingested is closed, not by one that only
+    searches, and it contains no metrics of the process."""
     declared = {"provider": "prometheus", "textfile": "metrics/lore.prom"}
     file = tmp_path / "metrics" / "lore.prom"
     on_disk = [{"id": "main", "type": "sqlite"}]
@@ -213,7 +213,7 @@ async def test_the_textfile(tmp_path: Path) -> None:
 
 
 async def test_an_ingest_that_fails_is_in_the_textfile(tmp_path: Path) -> None:
-    """So that a cron job which fails can be seen."""
+    """A failed ingest is written to the file, so that a failing cron job is visible."""
     extension = Prometheus(textfile=tmp_path / "lore.prom")
     failed = Event("docs", data={"reason": "gone", "kind": "EmbedderError"})
     events = Events([extension])
@@ -226,7 +226,7 @@ async def test_an_ingest_that_fails_is_in_the_textfile(tmp_path: Path) -> None:
 @pytest.mark.enable_socket
 async def test_the_port(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Metrics are served on loopback until the project is closed. A second project that finds the
-    port taken works all the same, and says so."""
+    port taken still works, and logs a warning."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

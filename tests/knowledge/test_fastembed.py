@@ -1,4 +1,4 @@
-"""Embedders and rerankers that fastembed runs, on small graphs from a hub on this machine."""
+"""Embedders and rerankers that fastembed runs, with small graphs from a local hub."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
 
 
 def embedder(root: Path, model: str = EMBEDDER, **settings: Any) -> Embedder:
-    """As it would be after a restart; its models are in the folder `models`."""
+    """Return an embedder as after a restart; its models are in the folder `models`."""
     written = {"id": "e", "provider": "fastembed", "model": model, "cache_dir": "models"}
     declared = PLACES["embedders"].read(written | settings)
     return make_embedder(declared, Environment(root, {}))
@@ -86,17 +86,17 @@ asyncio.run(embedder(Path(sys.argv[2])).embed_query("keys"))
 
 
 def embedding_process(root: Path) -> subprocess.Popen[bytes]:
-    """Embeds a question in a process of its own."""
+    """Embed a question in a separate process."""
     tests = __file__.rpartition("/tests/")[0]
     command = [sys.executable, "-c", EMBED, tests, str(root)]
     return subprocess.Popen(command, stderr=subprocess.PIPE)
 
 
-# What is embedded.
+# Embedding.
 
 
 async def test_only_what_fastembed_reads_is_downloaded(hub: HubServer, tmp_path: Path) -> None:
-    """Making it downloads nothing; the first use downloads five files, the second none."""
+    """Nothing is downloaded at creation, five files at the first use, none at the second."""
     made = embedder(tmp_path)
     assert not hub.requests
     await embed_query(made, "keys")
@@ -108,7 +108,7 @@ async def test_only_what_fastembed_reads_is_downloaded(hub: HubServer, tmp_path:
 
 
 async def test_words_before_questions_and_passages(hub: HubServer, tmp_path: Path) -> None:
-    """They are those of the model's training; others can be declared, and none."""
+    """Prefixes are those of the model's training unless others, or none, are declared."""
     usual = embedder(tmp_path, MULTILINGUAL)
     plain = embedder(tmp_path, MULTILINGUAL, query_prefix="", document_prefix="")
     other = embedder(tmp_path, MULTILINGUAL, query_prefix="passage: ")
@@ -129,7 +129,7 @@ async def test_words_before_questions_and_passages(hub: HubServer, tmp_path: Pat
 
 
 def test_every_model_that_needs_such_words_has_some() -> None:
-    """Fastembed's list says of each model whether they are necessary."""
+    """Every model for which fastembed's list says that prefixes are necessary has some."""
     from fastembed import TextEmbedding
 
     needy = {
@@ -138,19 +138,19 @@ def test_every_model_that_needs_such_words_has_some() -> None:
         if "documents: not" not in one["description"] and "Prefixes" in one["description"]
     }
     assert [name for name in sorted(needy) if not any(prefixes_of(name))] == [
-        "Qdrant/stella-en-400M-v5-doc-onnx"  # for documents only, says its description
+        "Qdrant/stella-en-400M-v5-doc-onnx"  # for documents only, according to its description
     ]
 
 
 async def test_a_model_of_ones_own(hub: HubServer, tmp_path: Path) -> None:
-    """Any repository: the file and the pooling are declared, and the dimension is measured."""
+    """Any repository can be used with a declared file and pooling; its dimension is measured."""
     mean = embedder(tmp_path, OWN, file="deep/model.onnx")
     first = embedder(tmp_path, OWN, file="deep/model.onnx", pooling="cls")
     assert mean.fingerprint.dimension is None
     (found,) = await embed_documents(mean, ["keys snow"])
     assert found.shape == (24,)
     assert np.linalg.norm(found) == pytest.approx(1)
-    # The first token is the same marker in all texts.
+    # The first token is the same marker in every text.
     one, other = await embed_documents(first, ["keys", "snow"])
     np.testing.assert_allclose(one, other)
     assert first.fingerprint.key != mean.fingerprint.key
@@ -159,7 +159,7 @@ async def test_a_model_of_ones_own(hub: HubServer, tmp_path: Path) -> None:
 
 
 async def test_what_is_cut(hub: HubServer, tmp_path: Path) -> None:
-    """Texts longer than the model reads are counted, with the words before them."""
+    """Texts that exceed the model's limit, including their prefixes, are counted."""
     made = embedder(tmp_path, document_prefix="query query ")
     texts = ["keys " * 60, "keys " * 61, "half a character \ud800"]
     assert await call(made.count_truncated, texts) == 1
@@ -168,7 +168,7 @@ async def test_what_is_cut(hub: HubServer, tmp_path: Path) -> None:
 
 
 async def test_the_loop_stays_free(hub: HubServer, tmp_path: Path) -> None:
-    """Neither a download nor the model keeps other tasks from running."""
+    """Neither a download nor the model blocks other tasks."""
     waiting, go = threading.Event(), threading.Event()
     hub.gate = lambda path: (waiting.set(), go.wait(10)) if GRAPH in path else None
     task = asyncio.create_task(embed_query(embedder(tmp_path), "keys"))
@@ -181,7 +181,7 @@ async def test_the_loop_stays_free(hub: HubServer, tmp_path: Path) -> None:
 
 
 async def test_figures_are_the_models(hub: HubServer, tmp_path: Path) -> None:
-    """A logit goes through the logistic function, in the order of the passages."""
+    """Scores are the logistic function of the logits, in the order of the passages."""
     weights = onnx_models.WEIGHTS
     texts = ["snow", "rotate keys", "", "filler " * 20, "keys \ud800"]
     logits = [weights["snow"], weights["rotate"] + weights["keys"], 0, 0, weights["keys"]]
@@ -192,22 +192,22 @@ async def test_figures_are_the_models(hub: HubServer, tmp_path: Path) -> None:
 
 
 async def test_a_cross_encoder_of_ones_own(hub: HubServer, tmp_path: Path) -> None:
-    """With `file`; a graph of two classes is refused, since fastembed reads the first of them."""
+    """A custom graph is used with `file`; one with two classes is refused."""
     words = onnx_models.tokenizer()
     files = onnx_models.hub_files("good.onnx", onnx_models.cross_encoder(), words)
     two = onnx_models.cross_encoder(classes=2, sizes=("batch", 2))
     hub.publish("acme/judge", files | {"two.onnx": two})
     (figure,) = await rerank_texts(reranker(tmp_path, "acme/judge", file="good.onnx"), "q", ["a"])
     assert figure == pytest.approx(0.5)
-    with pytest.raises(RerankerError, match="gives 2 figures for a pair; expected 1"):
+    with pytest.raises(RerankerError, match="returns 2 scores per pair; expected 1"):
         await rerank_texts(reranker(tmp_path, "acme/judge", file="two.onnx"), "q", ["a"])
 
 
-# Which commit.
+# Commits.
 
 
 async def test_a_model_stays_what_it_is(hub: HubServer, tmp_path: Path) -> None:
-    """The branch moves on the hub; here it is the commit of the first use, until it is set."""
+    """When the branch moves on the hub, this machine uses the first commit until it is changed."""
     first = embedder(tmp_path)
     before = await embed_query(first, "keys")
     old = hub.branches[EMBEDDER_REPOSITORY, "main"]
@@ -221,13 +221,13 @@ async def test_a_model_stays_what_it_is(hub: HubServer, tmp_path: Path) -> None:
     moved = embedder(tmp_path, revision=new)
     assert moved.fingerprint.key != first.fingerprint.key
     assert np.abs(await embed_query(moved, "keys") - before).max() > 0.01
-    # Elsewhere it is the commit that is current now.
+    # Another machine uses the commit that is current now.
     elsewhere = embedder(tmp_path, cache_dir="other")
     assert elsewhere.fingerprint == moved.fingerprint
 
 
 async def test_a_tag(hub: HubServer, tmp_path: Path) -> None:
-    """A branch or a tag is looked up once, too; one that is not there is named."""
+    """A branch or a tag is looked up only once; the error names one that does not exist."""
     tagged = hub.publish(EMBEDDER_REPOSITORY, embedder_files(seed=9), branch="v2")
     made = embedder(tmp_path, revision="v2")
     assert tagged in made.fingerprint.revision
@@ -238,7 +238,7 @@ async def test_a_tag(hub: HubServer, tmp_path: Path) -> None:
 
 
 async def test_a_commit_known_and_no_file(hub: HubServer, tmp_path: Path) -> None:
-    """What was looked up is downloaded, even if the branch has moved on since."""
+    """The commit that was looked up is downloaded, even if the branch has moved since."""
     commit = embedder(tmp_path).fingerprint.revision
     hub.publish(EMBEDDER_REPOSITORY, embedder_files(seed=8))
     made = embedder(tmp_path)
@@ -261,7 +261,7 @@ def closed_port() -> int:
 async def test_offline(
     hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_port: int
 ) -> None:
-    """Where it looked, why it cannot be downloaded, and what to do; what is there works."""
+    """The error says where it looked, why the download failed and what to do."""
     await embed_query(embedder(tmp_path), "keys")
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{closed_port}")
     await embed_query(embedder(tmp_path), "keys")
@@ -275,7 +275,7 @@ async def test_offline(
     assert "HF_ENDPOINT" in said
     with pytest.raises(RerankerError, match=r"is not in .* cannot be downloaded"):
         await rerank_texts(reranker(tmp_path), "q", ["a"])
-    # The commit is known, but a file is gone.
+    # The commit is known, but a file is missing.
     for graph in tmp_path.glob(f"models/*/snapshots/*/{GRAPH}"):  # noqa: ASYNC240
         graph.unlink()
     with pytest.raises(EmbedderError, match="cannot be downloaded from"):
@@ -283,7 +283,7 @@ async def test_offline(
 
 
 async def test_the_command_that_messages_name(hub: HubServer, tmp_path: Path) -> None:
-    """What it downloads is enough to go on without a network."""
+    """The command downloads everything needed to work without a network."""
     made = embedder(tmp_path)
     with without_downloads(), pytest.raises(NotDownloadedError, match="about 67 MB") as refused:
         await embed_query(made, "keys")
@@ -304,7 +304,7 @@ async def test_the_command_that_messages_name(hub: HubServer, tmp_path: Path) ->
 
 
 async def test_a_connection_that_breaks(hub: HubServer, tmp_path: Path) -> None:
-    """It is tried again for some time; then it fails, and the next use begins again."""
+    """The download is retried for some time, then fails; the next use starts again."""
     hub.cuts = 7
     with pytest.raises(EmbedderError, match="peer closed connection"):
         await embed_query(embedder(tmp_path), "keys")
@@ -314,7 +314,7 @@ async def test_a_connection_that_breaks(hub: HubServer, tmp_path: Path) -> None:
 
 
 async def test_a_download_that_nobody_waits_for(hub: HubServer, tmp_path: Path) -> None:
-    """Cancelling does not wait for it. It goes on, and nothing half is taken for the model."""
+    """Cancelling does not wait for the download, and no partial file is used as the model."""
     waiting, go = threading.Event(), threading.Event()
     hub.gate = lambda path: (waiting.set(), go.wait(10)) if GRAPH in path else None
     made = embedder(tmp_path)
@@ -331,7 +331,7 @@ async def test_a_download_that_nobody_waits_for(hub: HubServer, tmp_path: Path) 
 
 
 async def test_a_process_that_is_killed(hub: HubServer, tmp_path: Path) -> None:
-    """What it left half done is no model; the next process removes it, and downloads it."""
+    """The next process removes a killed process's partial files, and downloads the model."""
     waiting, go = threading.Event(), threading.Event()
     hub.gate = lambda path: (waiting.set(), go.wait(10)) if GRAPH in path else None
     process = embedding_process(tmp_path)
@@ -347,12 +347,12 @@ async def test_a_process_that_is_killed(hub: HubServer, tmp_path: Path) -> None:
 
 
 async def test_remains_that_grow_are_kept(hub: HubServer, tmp_path: Path) -> None:
-    """What another process is downloading is not taken for what a killed one has left."""
+    """A running download of another process is not removed as the rest of a killed one."""
     waiting, go = threading.Event(), threading.Event()
     hub.gate = lambda path: (waiting.set(), go.wait(10)) if GRAPH in path else None
     task = asyncio.create_task(embed_query(embedder(tmp_path), "keys"))
     assert await asyncio.to_thread(waiting.wait, 10)
-    await rerank_texts(reranker(tmp_path), "q", ["a"])  # downloads too
+    await rerank_texts(reranker(tmp_path), "q", ["a"])  # also downloads
     assert len(incomplete(tmp_path)) == 1
     go.set()
     assert (await task).shape == (384,)
@@ -363,7 +363,7 @@ def incomplete(root: Path) -> list[Path]:
 
 
 async def test_two_tasks_download_once(hub: HubServer, tmp_path: Path) -> None:
-    """Whoever comes while it is downloaded waits for it."""
+    """Concurrent callers wait for the running download."""
     made = embedder(tmp_path)
     found = await asyncio.gather(*(embed_query(made, "keys") for _ in range(4)))
     assert all(np.allclose(one, found[0]) for one in found)
@@ -371,7 +371,7 @@ async def test_two_tasks_download_once(hub: HubServer, tmp_path: Path) -> None:
 
 
 async def test_two_processes_at_once(hub: HubServer, tmp_path: Path) -> None:
-    """Both get the model, and it is whole."""
+    """Both processes get the complete model."""
     for process in [embedding_process(tmp_path), embedding_process(tmp_path)]:
         _, errors = await asyncio.to_thread(process.communicate)
         assert process.returncode == 0, errors
@@ -382,7 +382,7 @@ async def test_two_processes_at_once(hub: HubServer, tmp_path: Path) -> None:
 async def test_what_is_shown(
     hub: HubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line beforehand, with the size and the folder, and no bar where there is no terminal."""
+    """One line with the size and the folder comes first; without a terminal there is no bar."""
     await embed_query(embedder(tmp_path), "keys")
     said = capsys.readouterr().err
     assert said.startswith(f"downloading the model {EMBEDDER}, ")
@@ -391,7 +391,7 @@ async def test_what_is_shown(
 
 
 def test_a_bar_on_a_terminal() -> None:
-    """It ends at the size that was told."""
+    """The bar ends at the announced size."""
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -405,12 +405,12 @@ def test_a_bar_on_a_terminal() -> None:
 
 
 def test_sizes() -> None:
-    """They are rounded as people say them."""
+    """Sizes are rounded for people."""
     assert [megabytes(one) for one in (67e6, 2.24e9, 312_000)] == ["67 MB", "2.24 GB", "312 kB"]
 
 
 def test_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's cache folder, or what is declared, relative to the project."""
+    """Models are in the user's cache folder, or in the declared one relative to the project."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     assert models_folder(None, tmp_path) == tmp_path / "caches" / "lorebind" / "fastembed"
@@ -420,11 +420,11 @@ def test_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert models_folder("models", tmp_path) == tmp_path / "models"
 
 
-# What cannot be.
+# Refusals.
 
 
 async def test_what_the_hub_does_not_have(hub: HubServer, tmp_path: Path) -> None:
-    """A repository, and a file, whose likeliest is named."""
+    """Errors name a missing repository, or a missing file and the most similar one."""
     with pytest.raises(EmbedderError, match=r"check the name; .*HF_TOKEN"):
         await embed_query(embedder(tmp_path, "acme/nothing", file="model.onnx"), "keys")
     with pytest.raises(EmbedderError, match="check the name"):
@@ -434,14 +434,14 @@ async def test_what_the_hub_does_not_have(hub: HubServer, tmp_path: Path) -> Non
 
 
 async def test_a_folder_that_cannot_be_made(hub: HubServer, tmp_path: Path) -> None:
-    """The advice is about the folder then."""
+    """If the folder cannot be created, the advice is about the folder."""
     (tmp_path / "models").write_text("a file")
     with pytest.raises(EmbedderError, match=r"NotADirectoryError.*make the folder writable"):
         await embed_query(embedder(tmp_path), "keys")
 
 
 async def test_a_graph_that_cannot_be_loaded(hub: HubServer, tmp_path: Path) -> None:
-    """What ONNX Runtime says is said of the embedder."""
+    """The error names the embedder and quotes ONNX Runtime."""
     files = onnx_models.hub_files("m.onnx", b"no graph", onnx_models.piece_tokenizer())
     hub.publish("acme/broken", files)
     with pytest.raises(EmbedderError, match=r"embedder fastembed/acme/broken.*failed"):
@@ -449,7 +449,7 @@ async def test_a_graph_that_cannot_be_loaded(hub: HubServer, tmp_path: Path) -> 
 
 
 def test_names_that_are_not_listed(tmp_path: Path) -> None:
-    """The nearest is named, and how another repository is used."""
+    """The error suggests the nearest name, and says how to use another repository."""
     with pytest.raises(EmbedderError, match=f"did you mean {EMBEDDER!r}.*file:"):
         embedder(tmp_path, "BAAI/bge-smal-en-v1.5")
     with pytest.raises(RerankerError, match=f"did you mean {RERANKER!r}"):
@@ -457,7 +457,7 @@ def test_names_that_are_not_listed(tmp_path: Path) -> None:
 
 
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command that installs it is said."""
+    """The error gives the command that installs the extra."""
     for module in ("fastembed", "fastembed.rerank.cross_encoder"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'lorebind\[fastembed\]'"):
@@ -479,7 +479,7 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_declarations_that_cannot_be(
     tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
-    """Each is refused where it stands."""
+    """Invalid declarations are refused with their location."""
     declared = {"id": "e", "provider": "fastembed"} | settings
     with pytest.raises(ConfigurationError, match=message):
         build_project({"name": "p", "embedders": [declared]}, root=tmp_path, environ={})

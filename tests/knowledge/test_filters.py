@@ -1,4 +1,4 @@
-"""Metadata filters: what the table of the module's docstring promises, and what is refused."""
+"""Metadata filters: the table in the module's docstring holds; malformed filters are refused."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ STORED = st.dictionaries(st.sampled_from("xyz"), SCALARS | st.lists(SCALARS, max
     ids=str,
 )
 def test_meaning(where: Any, metadata: dict[str, Any], expected: bool) -> None:
-    """Each row of the table holds, with its odd cases."""
+    """Each row of the table holds, including special cases."""
     assert compile_filter(where)(metadata) is expected
 
 
@@ -73,19 +73,19 @@ def test_meaning(where: Any, metadata: dict[str, Any], expected: bool) -> None:
     ("where", "says"),
     [
         (["x"], "a filter is a mapping"),
-        ({1: "x"}, "fields are texts"),
+        ({1: "x"}, "fields of a filter are strings"),
         ({"x": {"$gtee": 1}}, r"'\$gtee'; did you mean '\$gte'; known: \$and, \$eq"),
         ({"$nor": [{}]}, r"unknown operator '\$nor'"),
-        ({"$gt": 1}, r"\$gt stands under a field"),
-        ({"x": {"$or": [{}]}}, r"\$or joins whole filters"),
+        ({"$gt": 1}, r"\$gt applies to a field"),
+        ({"x": {"$or": [{}]}}, r"\$or combines whole filters"),
         ({"x": {}}, r"no operator; known operators: \$eq"),
         ({"x": {"y": 1}}, "looks into 'y'"),
         ({"x": {"$in": "abc"}}, r"\$in takes a list"),
         ({"x": {"$nin": 1}}, r"\$nin takes a list"),
-        ({"x": {"$eq": [1]}}, r"\$eq takes texts, numbers"),
-        ({"x": [[1]]}, r"\$in takes texts, numbers"),
-        ({"x": {"$gt": None}}, r"\$gt takes a number or a text"),
-        ({"x": {"$lt": True}}, r"\$lt takes a number or a text"),
+        ({"x": {"$eq": [1]}}, r"\$eq takes strings, numbers"),
+        ({"x": [[1]]}, r"\$in takes strings, numbers"),
+        ({"x": {"$gt": None}}, r"\$gt takes a number or a string"),
+        ({"x": {"$lt": True}}, r"\$lt takes a number or a string"),
         ({"x": {"$gte": [1]}}, r"\$gte takes"),
         ({"x": {"$exists": 1}}, r"\$exists takes true or false"),
         ({"x": float("nan")}, "not a number that can be stored"),
@@ -93,12 +93,12 @@ def test_meaning(where: Any, metadata: dict[str, Any], expected: bool) -> None:
         ({"$or": {"x": 1}}, r"\$or takes a list"),
         ({"$not": [{"x": 1}]}, "a filter is a mapping"),
         ({"$and": [{"x": {"$foo": 1}}]}, r"'\$foo'"),
-        ({"x": ...}, "takes texts, numbers"),
+        ({"x": ...}, "takes strings, numbers"),
     ],
     ids=str,
 )
 def test_malformed(where: Any, says: str) -> None:
-    """A filter that means nothing is refused before anything is searched, with what is known."""
+    """A malformed filter is refused before the search, with the known alternatives."""
     with pytest.raises(UsageError, match=says):
         compile_filter(where)
 
@@ -107,7 +107,7 @@ def test_malformed(where: Any, says: str) -> None:
 def test_operators_are_each_others_words(
     metadata: dict[str, Any], value: Any, values: list[Any]
 ) -> None:
-    """Every operator that can be said in terms of others means the same both ways."""
+    """Operators that can be expressed by other operators give the same result."""
 
     def holds(where: dict[str, Any]) -> bool:
         return compile_filter(where)(metadata)
@@ -142,5 +142,5 @@ def test_operators_are_each_others_words(
     ids=str,
 )
 def test_without_fields(where: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Whatever depends on a field is left out as a whole, so that no less is let through."""
+    """Entries that mention a field are removed whole, so that the filter matches no less."""
     assert without_fields(where, ["page"]) == expected

@@ -1,4 +1,4 @@
-"""Hashes that tell apart whatever differs."""
+"""Hashes that differ whenever their inputs differ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIELDS = st.lists(st.text(max_size=4), max_size=4)
 
 
 def test_fields_are_length_prefixed() -> None:
-    """Where one field ends and the next begins is part of the hash."""
+    """The boundaries between fields are part of the hash."""
     assert digest("a", "bc") != digest("ab", "c")
     assert digest("a", "") != digest("a")
     assert digest("", "a") != digest("a", "")
@@ -24,12 +24,12 @@ def test_fields_are_length_prefixed() -> None:
 
 @given(FIELDS, FIELDS)
 def test_only_equal_fields_have_equal_digests(one: list[str], other: list[str]) -> None:
-    """Two lists of fields have the same digest exactly when they are the same."""
+    """Two lists of fields have the same digest exactly if they are equal."""
     assert (digest(*one) == digest(*other)) == (one == other)
 
 
 def test_any_text_has_a_digest() -> None:
-    """A lone surrogate, which UTF-8 refuses, is hashed; bytes and their text are the same."""
+    """A lone surrogate, which UTF-8 refuses, has a digest; a text and its bytes have the same."""
     assert digest("\ud800") != digest("\ud801")
     assert digest("ä") == digest("ä".encode())
 
@@ -42,7 +42,7 @@ def test_a_chunk_belongs_to_its_namespace(field: str) -> None:
 
 
 def test_a_chunk_is_what_it_says_and_where() -> None:
-    """Uri, text and the ordinal among equal texts are part of a chunk's id, and nothing else is."""
+    """A chunk's id depends on URI, text and the ordinal among equal texts, and on nothing else."""
     ids = {
         chunk_id(HERE, "a.md", "text", 0),
         chunk_id(HERE, "b.md", "text", 0),

@@ -1,4 +1,4 @@
-"""Whatever is done to them, indexes over different stores give the answers that they should."""
+"""After any operations, indexes over different stores give the expected results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ wheres = st.sampled_from([{}, {"n": 1}, {"n": {"$gt": 1}}, {"$not": {"tags": "x"
 
 
 class Expected:
-    """What one knowledge base should hold."""
+    """The expected contents of one knowledge base."""
 
     def __init__(self) -> None:
         self.live: dict[str, tuple[int, dict[str, Record]]] = {}
@@ -82,7 +82,7 @@ class Indexes(RuleBasedStateMachine):
         self.expected[namespace] = Expected()
 
     def both(self, method: str, *args: Any, **options: Any) -> Any:
-        """What both indexes answer."""
+        """Return the results of both indexes."""
         first, second = (self.answer(to, method, *args, **options) for to in self.indexes)
         assert first == second
         return first

@@ -1,4 +1,4 @@
-"""Who may write an index: one at a time, and nobody whose lease has gone."""
+"""An index has one writer at a time, and none whose lease is gone."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def ledger_of(index: Index) -> Ledger:
 
 
 def everything(to: Driver) -> Any:
-    """All that a writer could change."""
+    """Return everything that a writer could change."""
     ledger = to.catalog.ledger
     state = to.index.read(HERE, lambda view: view.state)
     indexes = [ledger.index(HERE, name) for name in ("active", "building")]
@@ -73,9 +73,9 @@ def everything(to: Driver) -> Any:
 
 
 def stop_renewing(patch: pytest.MonkeyPatch) -> None:
-    """Let leases that are taken from now on expire at once, as those of a process that is stopped.
+    """Let new leases expire immediately, as if their process were suspended.
 
-    Their process is alive and holds its lock.
+    The process is alive and holds its lock.
     """
     patch.setattr(leases, "SECONDS", 0.0)
     patch.setattr(leases, "kept", lambda *_: nullcontext())
@@ -84,7 +84,7 @@ def stop_renewing(patch: pytest.MonkeyPatch) -> None:
 class TestLeases(OnEveryCatalog):
     @pytest.mark.parametrize("name", WRITES)
     def test_a_lease_that_has_gone(self, to: Driver, name: str) -> None:
-        """Its holder changes nothing, and is told so; the new holder's work is whole."""
+        """The holder of a lost lease gets an error and changes nothing of the new holder's work."""
         begin(to, HERE)
         entry, gone = to.entry(), to.lease()
         to.stage(record("z", generation=8))
@@ -103,7 +103,7 @@ class TestLeases(OnEveryCatalog):
         make_catalog: Callable[[], Catalog],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Stopped at any step and followed by a whole run, it harms nothing when it goes on."""
+        """A writer suspended at any step does no harm if it continues after a whole other run."""
         stop_renewing(monkeypatch)
         to, catalog = Driver(store, make_catalog()), make_catalog()
         undisturbed = replace(HERE, kb="undisturbed")
@@ -116,7 +116,7 @@ class TestLeases(OnEveryCatalog):
         def follow(step: str) -> None:
             """Let another writer do its work at one of the steps."""
             nonlocal left
-            # Within its transaction a writer holds the file, and the next one waits.
+            # A writer in a transaction locks the file, so the next one would wait.
             if step != "before a commit":
                 left -= 1
                 if left == 0:
@@ -166,7 +166,7 @@ class TestLeases(OnEveryCatalog):
     def test_an_expired_lease(
         self, make_catalog: Callable[[], Catalog], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It can be taken though its holder's process lives, and is then held as any other."""
+        """An expired lease can be taken while its holder's process lives, and is then held."""
         first, second, third = (make_catalog() for _ in range(3))
         with ExitStack() as stack:
             with monkeypatch.context() as patch:
@@ -202,7 +202,7 @@ with Catalog(pathlib.Path(sys.argv[1])).lease(HERE) as lease:
 
 
 def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
-    """Another process that has the lease."""
+    """Start another process that holds the lease."""
     command = [sys.executable, "-c", HOLDER, str(path), str(seconds)]
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
@@ -211,7 +211,7 @@ def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
 
 
 def test_a_killed_writer_is_followed_at_once(tmp_path: Path) -> None:
-    """The lease of a process that was killed need not expire before it is taken."""
+    """The lease of a killed process can be taken before it expires."""
     path = tmp_path / "catalog.db"
     with hold(path, 3600) as holder, closing(Driver(PlainStore(), Catalog(path))) as to:
         with pytest.raises(IngestRunningError):
@@ -224,7 +224,7 @@ def test_a_killed_writer_is_followed_at_once(tmp_path: Path) -> None:
 
 
 def test_a_stopped_writer_is_followed_when_its_lease_has_expired(tmp_path: Path) -> None:
-    """When it goes on it changes nothing, and says so."""
+    """A suspended writer that continues after its lease was taken changes nothing and fails."""
     path = tmp_path / "catalog.db"
     with hold(path, 1) as holder, closing(Driver(PlainStore(), Catalog(path))) as to:
         holder.send_signal(signal.SIGSTOP)

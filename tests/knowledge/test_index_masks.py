@@ -1,4 +1,4 @@
-"""Filters over a whole index."""
+"""Metadata filters over a whole index."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def stored(metadata: Sequence[dict[str, Any]], rows: Sequence[int]) -> Iterable[
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(METADATA, max_size=12), st.lists(FILTERS, min_size=1, max_size=4))
 def test_same_as_asking_each(metadata: list[dict[str, Any]], filters: list[dict[str, Any]]) -> None:
-    """What passes is what the filter says of each chunk, also after other filters on others."""
+    """The same chunks pass as when each is tested alone, even after other filters."""
     half = np.arange(0, len(metadata), 2)
     masks = Masks(half, half + 100)
     masks.allowed(filters[0], lambda rows: stored(metadata, rows))
@@ -62,7 +62,7 @@ def test_same_as_asking_each(metadata: list[dict[str, Any]], filters: list[dict[
 
 
 def test_only_new_rows_are_fetched() -> None:
-    """What is known of a row is not asked for again, in no version of the index."""
+    """The metadata of a row is fetched only once, in all versions of the index."""
     metadata = [{"n": n} for n in range(6)]
     asked: list[int] = []
 

@@ -1,4 +1,4 @@
-"""What a store nominates is a hint: an index finds what is live, once, in order, and all of it."""
+"""For any nominees of a store, an index finds exactly the live chunks, once, in order."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TestNominees(IndexTests):
     def test_vectors_that_nobody_knows(
         self, to: Driver, store: OddStore, count: int, change: Any
     ) -> None:
-        """What a writer without its lease has left in the store takes no passage's place."""
+        """Vectors that a writer without its lease has left do not displace any passage."""
         entry = to.open()
         store.change = change or store.change
         to.add(*(record(f"{at}", values, n=at) for at, values in enumerate(ramp(5))))
@@ -70,7 +70,7 @@ class TestNominees(IndexTests):
             to.search(NORTH)
 
     def test_dead_vectors(self, to: Driver, store: OddStore) -> None:
-        """Vectors that were deleted and come back, as from a replica that lags, are not found."""
+        """Deleted vectors that reappear, as from a lagging replica, are not found."""
         entry = to.open()
         to.add(record("old", NORTH))
         number = to.fetch("old")["old"].number
@@ -83,7 +83,7 @@ class TestNominees(IndexTests):
 
     @pytest.mark.parametrize("times", [2, 9])
     def test_nominees_that_come_twice(self, to: Driver, store: OddStore, times: int) -> None:
-        """A chunk is found once, however often it is nominated, and keeps no other one away."""
+        """A chunk that is nominated several times is found once, and displaces no other."""
         to.open()
         to.add(*(record(f"{at}", values, n=at) for at, values in enumerate(ramp(9))))
         before = {k: to.search(NORTH, k) for k in (1, 2, 3, 9, 99)}
@@ -100,7 +100,7 @@ class TestNominees(IndexTests):
 
     @pytest.mark.parametrize("change", [None, without_vectors])
     def test_nominees_of_another_space(self, to: Driver, store: OddStore, change: Any) -> None:
-        """Whatever a store mixes up, only passages of this index are found."""
+        """Only passages of this index are found, even if a store mixes up spaces."""
         foreign = to.open(replace(HERE, tenant="other"))
         texts = [record(f"f{at}", text="foreign", uri=f"{at}.md") for at in range(30)]
         to.add(*texts, namespace=foreign.key.namespace)
@@ -122,7 +122,7 @@ class TestNominees(IndexTests):
             assert {match.text for match in found} <= set("01234")
 
     def test_an_approximate_store_that_finds_little(self, to: Driver, store: OddStore) -> None:
-        """Its answers are in order, and no chunk stands behind one that is less near."""
+        """Results are sorted, and no chunk is ranked below a less near one."""
         to.open()
         to.add(*(record(f"{9 - at}", values) for at, values in enumerate(ramp(9))))
         store.is_exact = False
@@ -132,7 +132,7 @@ class TestNominees(IndexTests):
         assert found == sorted(found, key=lambda match: (-match.score, match.id))
 
     def test_a_filter_that_few_pass(self, to: Driver, store: OddStore) -> None:
-        """What passes is found without looking at everything else."""
+        """The few chunks that pass a filter are found without reading all others."""
         to.open()
         to.add(*(record(f"{at:03d}", values, n=at) for at, values in enumerate(ramp(300))))
         to.search(where={"n": 7})
@@ -152,7 +152,7 @@ class TestNominees(IndexTests):
         assert len(read) <= 3
 
     def test_a_filter_against_the_question(self, to: Driver) -> None:
-        """Chunks whose score is 0 pass a filter as others do, and go by id."""
+        """Chunks with the score 0 pass a filter like others, and are sorted by id."""
         to.open()
         vectors = {"c": EAST, "b": (-1.0, 0, 0, 0), "a": NORTH, "d": (-1.0, 1, 0, 0), "e": EAST}
         to.add(*(record(name, values, even=name in "bd") for name, values in vectors.items()))
@@ -161,7 +161,7 @@ class TestNominees(IndexTests):
         assert to.found(k=1, where={"even": True}) == ["b"]
 
     def test_a_filter_and_lost_vectors(self, to: Driver, store: OddStore) -> None:
-        """A loss is noticed by a search with a filter too."""
+        """A search with a filter detects lost vectors too."""
         entry = to.open()
         to.add(*(record(f"{at}", values, n=at) for at, values in enumerate(ramp(9))))
         store.delete(entry.space, [to.fetch("3")["3"].number])

@@ -1,4 +1,4 @@
-"""The numbers of vectors: given once, kept while nothing changes, deleted when they are dead."""
+"""Vector numbers are assigned once, kept while a chunk is unchanged, and deleted when dead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RecordingStore(PlainStore):
-    """A store that remembers what it was told to add and delete."""
+    """A store that records added and deleted numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class RecordingStore(PlainStore):
 
 
 class FilteringStore(RecordingStore):
-    """One that is told metadata, too."""
+    """A recording store that gets metadata too."""
 
     filters = True
 
@@ -56,11 +56,11 @@ class TestNumbers(OnEveryCatalog):
 
     @pytest.fixture(autouse=True)
     def no_sweeps(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Nothing is swept but by the test."""
+        """Disable automatic sweeps."""
         monkeypatch.setattr(index_module, "_SECONDS_BETWEEN_SWEEPS", 1e9)
 
     def test_a_chunk_keeps_its_number(self, to: Driver, store: RecordingStore) -> None:
-        """Where only its place in the document changes, the store is told nothing."""
+        """If only a chunk's position in the document changes, the store is not called."""
         to.open()
         to.add(record("aa", line_start=1), record("bb", line_start=2, context="Title"))
         before, words = numbers(to, "aa", "bb"), to.words("aa bb title")
@@ -83,7 +83,7 @@ class TestNumbers(OnEveryCatalog):
     def test_a_chunk_that_changes(
         self, to: Driver, store: RecordingStore, change: dict[str, Any]
     ) -> None:
-        """What is embedded otherwise has another vector, and so another number."""
+        """A chunk whose embedded text changes gets a new vector, and so a new number."""
         to.open()
         to.add(record("aa", context="Title"))
         (before,) = numbers(to, "aa").values()
@@ -95,7 +95,7 @@ class TestNumbers(OnEveryCatalog):
 
     @pytest.mark.parametrize("filters", [False, True])
     def test_metadata_that_changes(self, to: Driver, filters: bool) -> None:
-        """Only a store that filters is told metadata, without places, and told when they change."""
+        """Only a store that filters gets metadata, without positions, and gets its changes."""
         store = to.index.store = FilteringStore() if filters else RecordingStore()
         to.open()
         to.add(record("aa", lang="en", line_start=1))
@@ -105,7 +105,7 @@ class TestNumbers(OnEveryCatalog):
         assert store.told == ([{"lang": "en"}, {"lang": "de"}] if filters else [{}])
 
     def test_no_number_is_given_twice(self, to: Driver, store: RecordingStore) -> None:
-        """Whatever was staged, published, removed, swept or dropped, a number is a new one."""
+        """Every number is new, whatever was staged, published, removed, swept or dropped."""
         for _ in range(2):
             entry = to.open()
             for generation in range(1, 6):
@@ -124,7 +124,7 @@ class TestNumbers(OnEveryCatalog):
         assert len({birth for birth, _ in store.added}) == 2
 
     def test_exactly_what_is_dead_is_deleted(self, to: Driver, store: RecordingStore) -> None:
-        """Vectors of live and staged chunks stay, those of all others go, each once."""
+        """Vectors of live and staged chunks stay; all others are deleted once."""
         entry = to.open()
         to.add(record("aa"), record("bb"), record("cc", uri="c.md"), record("dd", uri="d.md"))
         first = numbers(to, "aa", "bb", "cc", "dd")
@@ -148,7 +148,7 @@ class TestNumbers(OnEveryCatalog):
     def test_publishing_sweeps_now_and_then(
         self, to: Driver, store: RecordingStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """So that a long run does not carry along all that has died."""
+        """Publishing sweeps at intervals, so that dead vectors of a long run do not accumulate."""
         monkeypatch.setattr(index_module, "_SECONDS_BETWEEN_SWEEPS", 0.0)
         to.open()
         for generation in range(1, 5):

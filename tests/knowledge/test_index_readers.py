@@ -1,4 +1,4 @@
-"""Reading an index while it is written: an answer is of one moment, or it is asked for again."""
+"""Reading an index during writes: a result belongs to one moment, or the read is repeated."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 ANSWERS = 2000 if DENSE else 700
 SECONDS = 4.0
-"""So many answers are looked at while the index is written, or all there are in that time."""
+"""Seconds after which the test ends, even with fewer than `ANSWERS` results."""
 SIZE = 4
-"""The chunks of a document."""
+"""Number of chunks of a document."""
 
 
 def state(view: View) -> str:
-    """The generation of the one document, which must be whole however one asks."""
+    """Return the generation of the only document, after checking it in every kind of query."""
     near = sorted(view.nearest(vector([1.0, 0.0, 0.0, 0.0]), 9).ids)
     worded = sorted(view.worded("passage", 9).ids)
     whole = [one.id for one in view.document("a.md")]
@@ -44,7 +44,7 @@ def state(view: View) -> str:
 
 
 def write(to: Driver, generation: int) -> None:
-    """Replace the document by another generation."""
+    """Replace the document with another generation."""
     to.add(
         *(
             record(f"{generation} {at}", text=f"passage {generation}", generation=generation)
@@ -60,7 +60,7 @@ class TestReaders(OnEveryCatalog):
             pytest.skip("a catalog in memory has one connection: nobody writes while it is read")
 
     def test_the_moment_of_a_view(self, to: Driver) -> None:
-        """What is published while a reader looks is not seen, and needs no second look."""
+        """A reader does not see publications during its read, and need not repeat it."""
         to.open()
         write(to, 1)
         to.sweep()
@@ -76,7 +76,7 @@ class TestReaders(OnEveryCatalog):
         assert to.index.read(HERE, state) == "2"
 
     def test_what_was_swept_while_it_was_read(self, to: Driver) -> None:
-        """A reader whose passages were deleted under its eyes begins again."""
+        """A reader whose passages were deleted during its read starts again."""
         to.open()
         write(to, 1)
         asked = []
@@ -92,7 +92,7 @@ class TestReaders(OnEveryCatalog):
         assert len(asked) == 2
 
     def test_an_index_that_was_dropped_while_it_was_read(self, to: Driver) -> None:
-        """A reader begins again, with the index that has taken its place."""
+        """A reader whose index was dropped starts again with the index that replaced it."""
         first = to.open()
         write(to, 1)
         asked = []
@@ -109,7 +109,7 @@ class TestReaders(OnEveryCatalog):
         assert asked == [1, 2]
 
     def test_an_index_that_never_rests(self, to: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A reader gives up at last, and says why."""
+        """A reader of an index that keeps changing finally fails with the reason."""
         monkeypatch.setattr("lorebind_knowledge.index.index._LONGEST_PAUSE", 0.0)
         to.open()
         write(to, 1)
@@ -120,14 +120,16 @@ class TestReaders(OnEveryCatalog):
             write(to, len(asked) + 1)
             to.sweep()
 
-        with pytest.raises(StoreError, match=r"'handbook' changed again and again"):
+        with pytest.raises(
+            StoreError, match=r"'handbook' kept changing while it was being searched"
+        ):
             to.index.read(HERE, ask)
         assert len(asked) == len(set(asked)) > 5
 
     def test_threads_that_read_while_one_writes(
         self, to: Driver, store: PlainStore, make_catalog: Callable[[], Catalog]
     ) -> None:
-        """However often the index is swept, whoever reads it finds a document whole."""
+        """Every reader finds a complete document, however often the index is swept."""
         to.open()
         write(to, 1)
         enough = threading.Event()

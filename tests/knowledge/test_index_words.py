@@ -1,4 +1,4 @@
-"""Searching an index by words: BM25 over what is live, and over nothing else."""
+"""Searching an index by words: BM25 over its live chunks only."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def books(uri: str = "a.md", generation: int = 1) -> list[Record]:
 
 
 def document_figures(to: Driver, question: str) -> dict[str, float]:
-    """The figures of all documents, by uri; all chunks of one have the same."""
+    """Return the BM25 of all documents by uri, after checking that their chunks agree."""
 
     def ask(view: View) -> dict[str, float]:
         _, numbers = view.rows()
@@ -60,7 +60,7 @@ def document_figures(to: Driver, question: str) -> dict[str, float]:
 
 
 def by_hand(live: dict[str, list[Record]], question: str) -> dict[str, float]:
-    """BM25 over documents, each all of its chunks, as its formula says it."""
+    """Return the BM25 of documents, computed from all their chunks by the formula."""
     words = {
         uri: Counter(
             word
@@ -89,13 +89,13 @@ class TestWords(OnEveryCatalog):
         to.add(*books())
 
     def test_any_word_is_enough(self, to: Driver) -> None:
-        """Chunks with one of the words are found, whatever their form, the best first."""
+        """Chunks with any form of any of the words are found, best first."""
         found = to.words("Which mechanic services an engine?")
         assert ids(found)[0] == "a"
         assert set(ids(found)) == {"a", "b"}
 
     def test_figures(self, to: Driver) -> None:
-        """BM25 is positive; matches come in the order of what they have of the best one's."""
+        """BM25 is positive; matches are sorted by their share of the best."""
         found = to.words("bread kitchen")
         assert ids(found)[0] == "d"
         assert found[0].score == 1.0
@@ -111,7 +111,7 @@ class TestWords(OnEveryCatalog):
 
     @pytest.mark.parametrize("question", ["", "  ", "the of a", "?!", "x", "__", '"'])
     def test_question_without_words(self, to: Driver, question: str) -> None:
-        """A question in which there is nothing to look for finds nothing."""
+        """A question without searchable words finds nothing."""
         assert to.words(question) == []
 
     @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ class TestWords(OnEveryCatalog):
         ],
     )
     def test_question_is_no_syntax(self, to: Driver, question: str) -> None:
-        """Operators and quotes of a search language are words or nothing, never an error."""
+        """Operators and quotes of a search language are words or ignored, and never an error."""
         assert set(ids(to.words(question))) == {"c", "d"}
 
     def test_long_question(self, to: Driver) -> None:
@@ -136,7 +136,7 @@ class TestWords(OnEveryCatalog):
         assert set(ids(to.words(question))) == {"c", "d"}
 
     def test_ties_and_prefix(self, to: Driver) -> None:
-        """Equal texts tie and go by id; fewer are a prefix of more."""
+        """Equal texts tie and are sorted by id; fewer results are a prefix of more."""
         names = ["m", "k", "z", "l"]
         to.add(*(record(name, uri="same.md", text="purple tickets") for name in names))
         everything = to.words("purple tickets")
@@ -145,13 +145,13 @@ class TestWords(OnEveryCatalog):
             assert to.words("purple tickets", k) == everything[:k]
 
     def test_contexts_are_searched(self, to: Driver) -> None:
-        """The words of what a chunk stands under are found, and not given as its text."""
+        """The words of a chunk's context are found, but are no part of its text."""
         to.add(record("n", uri="n.md", text="It is red.", context="Fire engines"))
         assert "n" in ids(to.words("fire"))
         assert to.words("fire")[0].text == "It is red."
 
     def test_only_what_is_live(self, to: Driver) -> None:
-        """Staged and superseded chunks are not found, and do not change the figures."""
+        """Staged and replaced chunks are not found, and do not change BM25."""
         before = to.words("bread kitchen")
         to.stage(record("n", generation=2, text="new bread"))
         assert to.words("bread kitchen") == before
@@ -163,7 +163,7 @@ class TestWords(OnEveryCatalog):
         assert to.words("bread") == []
 
     def test_filter(self, to: Driver) -> None:
-        """The metadata filter comes before the cut, and the best that passes has the score 1."""
+        """The filter applies before the limit, and the best chunk that passes has the score 1."""
         found = to.words("engines mechanic kitchen", k=1, where={"vowel": True})
         assert [match.score for match in found] == [1.0]
         assert found[0].id in "ae"
@@ -172,7 +172,7 @@ class TestWords(OnEveryCatalog):
         assert to.words("engines", where={"vowel": None}) == []
 
     def test_figures_of_others(self, to: Driver) -> None:
-        """Any chunk is given its figure where it is asked for: 0 if it has none of the words."""
+        """Any chunk's BM25 can be requested: it is 0 without any of the words."""
         question = "engines mechanic bread kitchen"
         numbers = np.array([*(one.number for one in to.fetch(*LIBRARY).values()), 10**6])
         figures = {match.id: match.figure for match in to.words(question)}
@@ -182,7 +182,7 @@ class TestWords(OnEveryCatalog):
         assert 0 < len(figures) < len(LIBRARY)
 
     def test_indexes_do_not_see_each_other(self, to: Driver) -> None:
-        """Words of another index are not found, and do not change the figures."""
+        """Words of another index are not found, and do not change BM25."""
         before = to.words("bread kitchen")
         neighbour = replace(HERE, kb="other")
         to.open(neighbour)
@@ -196,7 +196,7 @@ class TestWords(OnEveryCatalog):
         assert ids(to.words("bread")) == ["h"]
 
     def test_documents(self, to: Driver) -> None:
-        """A document has the words of all its chunks; how rare one is, is counted by documents."""
+        """A document has the words of all its chunks; rarity is counted over documents."""
         live = {
             "a.md": books(),
             "b.md": [record(f"b{n}", uri="b.md", text=f"bread {n}") for n in range(3)],
@@ -221,7 +221,7 @@ class TestWords(OnEveryCatalog):
             to.words("bread", k=0)
 
     def test_languages(self, to: Driver) -> None:
-        """Documents of several languages are found by forms of their words, each in its own."""
+        """Documents in several languages are found by word forms of their own language."""
         to.add(
             replace(record("de", uri="de.md", text="Die Häuser am Fluss"), language="de"),
             replace(record("fr", uri="fr.md", text="les chevaux du roi"), language="fr"),
@@ -242,7 +242,7 @@ class TestWords(OnEveryCatalog):
         assert to.words("Haus Häuser") == []
 
     def test_one_generation_has_one_language(self, to: Driver) -> None:
-        """Its words would be kept by one, and taken away by the other: that is refused."""
+        """A generation in two languages is refused: its words could not be removed again."""
         one = record("n", uri="n.md", text="Häuser")
         other = replace(record("o", uri="n.md", text="Häuser"), language="de")
         with pytest.raises(StoreError, match=r"'n.md': one generation .* 'en' and 'de'"):
@@ -254,7 +254,7 @@ class TestWords(OnEveryCatalog):
         assert ids(to.words("Häuser")) == ["n"]
 
     def test_without_any_words(self, to: Driver) -> None:
-        """An index without chunks, or all of whose texts are empty, finds nothing."""
+        """An index without chunks, or with empty texts only, finds nothing."""
         to.remove("a.md")
         assert document_figures(to, "bread") == {}
         neighbour = replace(HERE, kb="empty")
@@ -269,7 +269,7 @@ class TestWords(OnEveryCatalog):
     def test_an_index_of_an_earlier_version(
         self, to: Driver, make_catalog: Callable[[], Catalog]
     ) -> None:
-        """What split texts into other words: they are split again when it is opened."""
+        """Texts that an earlier version tokenized differently are tokenized again on opening."""
         german = "Der Weg zu den Häusern ist nicht weit, und er ist auch nicht steil."
         to.add(record("de", uri="de.md", text=german))
         assert to.words("Haus") == []
@@ -278,7 +278,7 @@ class TestWords(OnEveryCatalog):
             sql.run("update catalog_indexes set words = 0")
             sql.run("delete from catalog_words" if sql.is_postgres else "select 1")
         if make_catalog() is to.catalog:
-            return  # what is in memory is of this version
+            return  # a catalog in memory is always of this version
         to.catalog.close()
         again = make_catalog()
         with again.reading() as sql:
@@ -290,12 +290,12 @@ class TestWords(OnEveryCatalog):
     def test_a_bounded_number_of_places_is_remembered(
         self, to: Driver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What was not asked for the longest is forgotten, and found again."""
+        """The least recently used words are forgotten, and found again."""
         questions = ["bread kitchen", "engines mechanic", "tickets", "bread"]
         found = [to.words(question) for question in questions]
         monkeypatch.setattr(words, "_PLACES_KEPT", 7)
         to.add(record("n", uri="n.md", text="nothing of that"))
-        to.remove("n.md")  # other versions, in which nothing is remembered yet
+        to.remove("n.md")  # a new version, of which nothing is cached yet
         for _ in range(2):
             assert [to.words(question) for question in questions] == found
             (kept,) = to.index._memory._words.values()
@@ -304,7 +304,7 @@ class TestWords(OnEveryCatalog):
 
     @pytest.mark.parametrize("seed", range(4))
     def test_figures_are_those_of_a_fresh_index(self, to: Driver, seed: int) -> None:
-        """After any edits, removals and interruptions nothing is left of what has gone."""
+        """After any edits, removals and interruptions, BM25 is that of a new index."""
         case = random.Random(seed)
         words = ["bread", "kitchen", "engine", "mechanic", "ticket", "entrance", "bakery", "year"]
         lasting = record("last", uri="last.md", text="bread, kitchen and engine")
@@ -327,7 +327,7 @@ class TestWords(OnEveryCatalog):
             to.stage(*chunks)
             match case.randrange(6):
                 case 0:
-                    to.sweep(abandon=True)  # as whoever follows an interrupted run
+                    to.sweep(abandon=True)  # as the run after an interrupted one does
                 case 1:
                     to.remove(uri)
                     live.pop(uri, None)

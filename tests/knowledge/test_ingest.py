@@ -1,4 +1,4 @@
-"""Ingestion: exact, accountable and guarded, on both embedded stores."""
+"""Ingestion is exact, accounts for every document, and guards against losses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 async def test_first_run(bench: Bench) -> None:
-    """The first run adds every document and chunk and embeds each text once."""
+    """The first run adds every document and chunk, and embeds each text once."""
     fill(bench)
     report = await bench.ingest()
     assert (report.status, report.strategy, report.kb_id) == ("completed", "upsert", "docs")
@@ -69,7 +69,7 @@ async def test_second_run(bench: Bench) -> None:
 
 
 async def test_one_paragraph(bench: Bench, make_bench: Callable[[str], Bench]) -> None:
-    """Of an edited file only the changed passage is embedded, and the old one is gone."""
+    """Only the changed passage of an edited file is embedded, and the old one is removed."""
     fill(bench, 20)
     await bench.ingest()
     before = {match.id for match in await bench.visible()}
@@ -87,7 +87,7 @@ async def test_one_paragraph(bench: Bench, make_bench: Callable[[str], Bench]) -
 
 
 async def test_text_inserted_above(bench: Bench, make_bench: Callable[[str], Bench]) -> None:
-    """Text that only moves down keeps its ids and gets its new place."""
+    """Text that only moves down keeps its ids and gets its new position."""
     fill(bench)
     await bench.ingest()
     before = {match.id for match in await bench.visible()}
@@ -100,7 +100,7 @@ async def test_text_inserted_above(bench: Bench, make_bench: Callable[[str], Ben
 
 
 async def test_removed_file(bench: Bench) -> None:
-    """The chunks of a removed file go, and nothing else does."""
+    """The chunks of a removed file are removed, and no others."""
     fill(bench)
     await bench.ingest()
     bench.remove("1.md")
@@ -117,7 +117,7 @@ async def test_removed_file(bench: Bench) -> None:
 
 
 async def test_moved_file(bench: Bench, make_bench: Callable[[str], Bench]) -> None:
-    """A file under another folder, its own title kept, is not embedded again."""
+    """A file that moves to another folder with the same title is not embedded again."""
     fill(bench)
     bench.write("old.md", "# Its title", paragraph("moving"))
     await bench.ingest()
@@ -131,7 +131,7 @@ async def test_moved_file(bench: Bench, make_bench: Callable[[str], Bench]) -> N
 
 
 async def test_duplicate_texts(bench: Bench, make_bench: Callable[[str], Bench]) -> None:
-    """Equal texts are embedded once, stored each, and told apart by document and ordinal."""
+    """Equal texts are embedded once and stored separately, distinct by document and ordinal."""
     title = "---\ntitle: Same\n---"
     same = (title, paragraph("twice"), paragraph("twice"), paragraph("once"))
     bench.write("a.md", *same)
@@ -149,7 +149,7 @@ async def test_duplicate_texts(bench: Bench, make_bench: Callable[[str], Bench])
 
 
 async def test_metadata_alone(bench: Bench, make_bench: Callable[[str], Bench]) -> None:
-    """New metadata of the knowledge base reach every chunk without embedding anything."""
+    """New metadata of the knowledge base reaches every chunk without embedding anything."""
     fill(bench)
     await bench.ingest()
     bench.change(metadata={"tags": ["guide"], "level": 2})
@@ -167,7 +167,7 @@ async def test_metadata_alone(bench: Bench, make_bench: Callable[[str], Bench]) 
 
 
 async def test_chunk_size(bench: Bench, make_bench: Callable[[str], Bench]) -> None:
-    """Another chunk size cuts everything anew, and leaves nothing of the old cut."""
+    """Another chunk size chunks everything again, and leaves no old chunks."""
     fill(bench)
     await bench.ingest()
     bench.change(chunker=RecursiveChunker(200, 0))
@@ -180,7 +180,7 @@ async def test_chunk_size(bench: Bench, make_bench: Callable[[str], Bench]) -> N
 
 
 async def test_what_a_match_tells(bench: Bench) -> None:
-    """A match carries its knowledge base, uri, title, headings and the exact place of its text."""
+    """A match has its knowledge base, uri, title, headings and the exact position of its text."""
     text = f"---\ntitle: Guide\n---\n# One\n\n## Two\n\n{paragraph('target')}\n"
     bench.write("a.md", text)
     await bench.ingest()
@@ -202,7 +202,7 @@ async def test_what_a_match_tells(bench: Bench) -> None:
 
 
 async def test_one_bad_file(bench: Bench) -> None:
-    """A file that is no text fails alone, is tried again, and its old version serves on."""
+    """An unreadable file fails alone and is tried again; its old version is still found."""
     fill(bench)
     await bench.ingest()
     before = await bench.visible()
@@ -230,7 +230,7 @@ async def test_one_bad_file(bench: Bench) -> None:
 
 
 async def test_a_bad_file_that_was_never_good(bench: Bench) -> None:
-    """A document that failed from the start has no chunks, and goes when its file goes."""
+    """A document that has always failed has no chunks, and is removed with its file."""
     fill(bench)
     bench.write_bytes("bad.md", b"\0\xff")
     report = await bench.ingest()
@@ -242,7 +242,7 @@ async def test_a_bad_file_that_was_never_good(bench: Bench) -> None:
 
 
 async def test_a_bad_file_restored(bench: Bench) -> None:
-    """A file that failed and is then as it was before costs no embedding."""
+    """A file that failed and was then restored is not embedded again."""
     fill(bench)
     await bench.ingest()
     before = await bench.visible()
@@ -257,7 +257,7 @@ async def test_a_bad_file_restored(bench: Bench) -> None:
 
 
 async def test_empty_files(bench: Bench) -> None:
-    """An empty file is a document without chunks; one that becomes empty loses its own."""
+    """An empty file is a document without chunks; a file that becomes empty loses its chunks."""
     fill(bench)
     bench.write("empty.md", "")
     bench.write("blank.md", " \n\n\t")
@@ -272,7 +272,7 @@ async def test_empty_files(bench: Bench) -> None:
 
 
 async def test_front_matter_cannot_break_a_run(bench: Bench) -> None:
-    """A file whose front matter makes the YAML parser stumble is text, and the run goes on."""
+    """A file whose front matter makes the YAML parser fail is text, and the run continues."""
     fill(bench)
     bench.write_bytes("odd.md", b"---\na: !!bool maybe\n---\nbody")
     bench.write_bytes("deep.md", b"---\na: " + b"[" * 1200 + b"\n---\nbody")
@@ -283,7 +283,7 @@ async def test_front_matter_cannot_break_a_run(bench: Bench) -> None:
 
 
 async def test_a_failing_source_deletes_nothing(bench: Bench) -> None:
-    """What came from a source that suddenly lists nothing stays, and the status says so."""
+    """Documents of a source that suddenly lists nothing stay, and the status reports it."""
     fill(bench, 8)
     (bench.root / "more").mkdir()
     (bench.root / "more" / "x.md").write_text(paragraph("more"))
@@ -304,7 +304,7 @@ async def test_a_failing_source_deletes_nothing(bench: Bench) -> None:
 
 
 async def test_a_mistyped_pattern_deletes_nothing(bench: Bench) -> None:
-    """A source declared anew that lists nothing does not cost what the former one held."""
+    """A changed source that lists nothing does not remove the documents of the former one."""
     fill(bench, 8)
     (bench.root / "more").mkdir()
     (bench.root / "more" / "x.md").write_text(paragraph("more"))
@@ -319,7 +319,7 @@ async def test_a_mistyped_pattern_deletes_nothing(bench: Bench) -> None:
 
 
 async def test_a_source_that_is_no_longer_declared(bench: Bench) -> None:
-    """The documents of a source that was taken out go with it."""
+    """The documents of a source that is no longer declared are removed."""
     fill(bench, 8)
     (bench.root / "more").mkdir()
     (bench.root / "more" / "x.md").write_text(paragraph("more"))
@@ -330,7 +330,7 @@ async def test_a_source_that_is_no_longer_declared(bench: Bench) -> None:
 
 
 async def test_all_sources_failing(bench: Bench) -> None:
-    """When no source can be read the run has failed, and everything serves on."""
+    """If no source can be read, the run has failed, and all documents are still found."""
     fill(bench)
     await bench.ingest()
     shutil.rmtree(bench.root / "docs")
@@ -340,7 +340,7 @@ async def test_all_sources_failing(bench: Bench) -> None:
 
 
 async def test_a_first_run_that_fails_serves_nothing(bench: Bench) -> None:
-    """Before the first document is there, a question is told so instead of finding nothing."""
+    """Before the first document is ingested, a question is an error instead of finding nothing."""
     assert (await bench.ingest()).status == "failed"
     with pytest.raises(NotIngestedError, match="run: lorebind knowledge ingest docs"):
         await bench.ask("anything")
@@ -350,7 +350,7 @@ async def test_a_first_run_that_fails_serves_nothing(bench: Bench) -> None:
 
 
 class Renamed:
-    """Documents that go by other names than they did; some cannot be read."""
+    """Documents with other names than before; some cannot be read."""
 
     key = "renamed"
 
@@ -373,7 +373,7 @@ async def served(bench: Bench) -> set[str]:
 
 @pytest.mark.parametrize("strategy", ["upsert", "replace"])
 async def test_renamed_documents(bench: Bench, strategy: str) -> None:
-    """A document under another name is neither missed nor embedded again, and kept until read."""
+    """A renamed document is neither removed nor embedded again, and stays until it is read."""
     bench.change(sources=[Renamed({"a": "", "b": ""})])
     await bench.ingest(strategy=strategy)
     texts = len(bench.embedder.texts)
@@ -390,7 +390,7 @@ async def test_renamed_documents(bench: Bench, strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["upsert", "replace"])
 async def test_mass_delete(bench: Bench, strategy: str) -> None:
-    """More than half of the documents go only when that is allowed; half goes as it is."""
+    """More than half of the documents are removed only if allowed; half is always allowed."""
     fill(bench, 8)
     await bench.ingest()
     for number in range(5):
@@ -413,7 +413,7 @@ async def test_mass_delete(bench: Bench, strategy: str) -> None:
 
 
 async def test_documents_that_never_were_do_not_count(bench: Bench) -> None:
-    """Files that could never be read may all go: nothing that is served goes with them."""
+    """Files that could never be read may all be removed, because no served document is."""
     fill(bench, 1)
     for name in ("x.md", "y.md"):
         bench.write_bytes(name, b"\0\xff")
@@ -440,7 +440,7 @@ async def test_only_one_ingest_at_a_time(bench: Bench) -> None:
 
 
 async def test_a_second_ingest_may_wait(bench: Bench) -> None:
-    """Asked to wait, a second ingest begins when the first has ended, and finds all done."""
+    """With `wait`, a second ingest starts after the first one, and finds everything done."""
     fill(bench)
     started: list[asyncio.Task[IngestReport]] = []
     loop = asyncio.get_running_loop()
@@ -458,7 +458,7 @@ async def test_a_second_ingest_may_wait(bench: Bench) -> None:
 
 
 async def test_waiting_can_be_cancelled(bench: Bench) -> None:
-    """Who waits for another ingest and is cancelled stops waiting, and changes nothing."""
+    """A cancelled ingest that waits for another one stops waiting, and changes nothing."""
     fill(bench)
     with bench.catalog.lease(bench.kb.namespace):
         waiting = asyncio.create_task(bench.ingest(wait=True))
@@ -471,16 +471,16 @@ async def test_waiting_can_be_cancelled(bench: Bench) -> None:
 
 
 async def test_unknown_strategy(bench: Bench) -> None:
-    """A strategy that is not there is refused with the nearest that is."""
+    """An unknown strategy is refused with the nearest known one."""
     with pytest.raises(UsageError, match="did you mean 'replace'"):
         await bench.ingest(strategy="replcae")
 
 
-# The store is asked for what the index holds, not for more.
+# The store has no more than the index.
 
 
 async def test_generations_do_not_pile_up(bench: Bench) -> None:
-    """After every edit the store holds the vectors of one generation of each document."""
+    """After every edit, the store holds the vectors of one generation of each document."""
     fill(bench)
     for version in range(5):
         bench.write("1.md", paragraph(f"version{version}"))
@@ -492,7 +492,7 @@ async def test_generations_do_not_pile_up(bench: Bench) -> None:
 
 
 async def test_only_failed_reads_nothing_else(bench: Bench) -> None:
-    """Documents that failed are tried again; changed, new and removed ones are left as they are."""
+    """Failed documents are tried again; changed, new and removed ones are skipped."""
     fill(bench)
     bench.write_bytes("2.md", b"caf\0\xe9")
     await bench.ingest()
@@ -510,15 +510,15 @@ async def test_only_failed_reads_nothing_else(bench: Bench) -> None:
 
 
 async def test_only_failed_goes_with_upsert(bench: Bench) -> None:
-    """A rebuild reads everything: it cannot be told to read some."""
-    with pytest.raises(UsageError, match="only_failed goes with the strategy 'upsert'"):
+    """`only_failed` is refused for a rebuild, which reads everything."""
+    with pytest.raises(UsageError, match="only_failed needs the strategy 'upsert'"):
         await bench.ingest(strategy="replace", only_failed=True)
 
 
 async def test_only_failed_builds_no_index(bench: Bench) -> None:
-    """Where an index is missing or of another embedder, nothing is put in the place of it."""
+    """If the index is missing or from another embedder, `only_failed` does not create one."""
     fill(bench)
-    with pytest.raises(IngestRefusedError, match="is not there yet"):
+    with pytest.raises(IngestRefusedError, match="does not exist yet"):
         await bench.ingest(only_failed=True)
     await bench.ingest()
     before = bench.entry

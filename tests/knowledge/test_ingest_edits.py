@@ -1,4 +1,4 @@
-"""Any sequence of edits ends where a fresh ingest ends."""
+"""Any sequence of edits gives the same index as a new ingest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = st.sampled_from(["1.md", "2.md", "sub/3.md", "sub/4.md"])
 
 
 class EditScripts(RuleBasedStateMachine):
-    """Whatever is edited between two ingests, the index is that of a fresh one, at its price."""
+    """After any edits, an ingest gives the index of a new one, and embeds only new texts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class EditScripts(RuleBasedStateMachine):
 
     @rule(name=NAMES, place=st.integers(0, 9), word=WORDS)
     def edit(self, name: str, place: int, word: str) -> None:
-        """One paragraph, whose file keeps its size and its time."""
+        """Change one paragraph of a file that keeps its size and modification time."""
         if self.there(name):
             path = self.bench.root / "docs" / name
             time, paragraphs = path.stat().st_mtime_ns, path.read_text().split("\n\n")

@@ -133,7 +133,7 @@ async def test_a_plan_for_a_reindex(bench: Bench) -> None:
     assert (await bench.reindex(plan)).documents == counts(added=1)
     assert not plan.read._cut
     plan.read.namespace = replace(plan.read.namespace, kb="another")
-    with pytest.raises(UsageError, match="the plan is not of this knowledge base: 'docs'"):
+    with pytest.raises(UsageError, match="the plan belongs to another knowledge base than 'docs'"):
         await bench.ingest(plan=plan)
 
 

@@ -1,4 +1,4 @@
-"""How documents are read and chunked on their way into an index."""
+"""Reading and chunking documents during an ingest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def groups(bench: Bench, at_once: int) -> list[list[str]]:
 
 
 async def test_groups(make_bench: Callable[[str], Bench]) -> None:
-    """Documents come in the order listed, so many at a time."""
+    """Documents are prepared in the listed order, in groups."""
     bench = make_bench("memory")
     fill(bench, 5)
     assert await groups(bench, 2) == [
@@ -39,7 +39,7 @@ async def test_groups(make_bench: Callable[[str], Bench]) -> None:
 
 
 async def test_long_documents_come_few_at_a_time(make_bench: Callable[[str], Bench]) -> None:
-    """However many may come at once, what is held of them does not grow with their length."""
+    """Groups of long documents are small, which limits the memory in use."""
     bench = make_bench("memory")
     bench.change(chunker=RecursiveChunker(8192, 0))
     for number in range(6):
@@ -48,7 +48,7 @@ async def test_long_documents_come_few_at_a_time(make_bench: Callable[[str], Ben
 
 
 async def test_only_source_code_is_cut_by_its_language(make_bench: Callable[[str], Bench]) -> None:
-    """Where code comes to be cut by its syntax, other documents are not read again."""
+    """When chunking by syntax is introduced for code, other documents are not read again."""
     bench = make_bench("memory")
     bench.write("a.md", "# Keys", "Rotate them.")
     bench.write("a.py", "def first(): ...", "def second():\n    return 2\n" * 4)
@@ -67,7 +67,7 @@ async def test_only_source_code_is_cut_by_its_language(make_bench: Callable[[str
 async def test_only_formats_that_changed_are_read_again(
     make_bench: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the loader of one ending gives another text, documents of others stay as they are."""
+    """When the loader of one format changes, documents of other formats are not read again."""
     bench = make_bench("memory")
     bench.write("a.md", "# Keys", "Rotate them.")
     bench.write("a.rst", "Keys\n====", "Rotate them.")

@@ -1,4 +1,4 @@
-"""A new index built beside the one in use, and the switch to it."""
+"""Rebuilding an index in the background, and swapping it in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 async def test_replace_serves_the_old_until_the_new_is_complete(bench: Bench) -> None:
-    """During a replace searches find the old index whole; then the new one, and the old is gone."""
+    """During a replace, searches use the complete old index; afterwards, only the new one."""
     fill(bench)
     await bench.ingest()
     old, before = bench.entry, await bench.visible()
@@ -46,7 +46,7 @@ async def test_replace_serves_the_old_until_the_new_is_complete(bench: Bench) ->
 
 
 async def test_replace_embeds_nothing_twice(bench: Bench) -> None:
-    """Unchanged texts come from the cache when the index is built anew."""
+    """A rebuild takes the vectors of unchanged texts from the cache."""
     fill(bench)
     await bench.ingest()
     before = await bench.visible()
@@ -56,7 +56,7 @@ async def test_replace_embeds_nothing_twice(bench: Bench) -> None:
 
 
 async def test_replace_that_would_lose_a_document(bench: Bench) -> None:
-    """Where a served document fails the old index stays in use, with a notice; mending ends it."""
+    """If a document fails, the old index stays in use with a notice, until it is fixed."""
     fill(bench)
     await bench.ingest()
     old, before = bench.entry, await bench.visible()
@@ -75,7 +75,7 @@ async def test_replace_that_would_lose_a_document(bench: Bench) -> None:
 
 
 async def test_replace_with_a_failing_source(bench: Bench) -> None:
-    """A source that cannot be read keeps the old index in use."""
+    """If a source cannot be read, the old index stays in use."""
     fill(bench)
     (bench.root / "more").mkdir()
     (bench.root / "more" / "x.md").write_text(paragraph("more"))
@@ -89,7 +89,7 @@ async def test_replace_with_a_failing_source(bench: Bench) -> None:
 
 
 async def test_another_embedder(bench: Bench) -> None:
-    """Vectors of two embedders are never mixed: queries say what to do, an ingest does it."""
+    """Vectors of two embedders never mix: queries fail with advice, and an ingest rebuilds."""
     fill(bench)
     await bench.ingest()
     old = bench.entry
@@ -105,7 +105,7 @@ async def test_another_embedder(bench: Bench) -> None:
 
 
 class Renamed(CountingEmbedder):
-    """The embedder that the bench has, which an earlier version knew by another key."""
+    """The embedder of the bench, with the key that an earlier version used for it."""
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -114,7 +114,7 @@ class Renamed(CountingEmbedder):
 
 
 async def test_an_index_of_an_earlier_version(bench: Bench) -> None:
-    """It goes on to serve, is written with the new key, and what was embedded then is not again."""
+    """An old index stays in use and gets the new key; nothing is embedded again."""
     fill(bench)
     await bench.ingest()
     old, before = bench.entry, await bench.visible()
@@ -132,7 +132,7 @@ async def test_an_index_of_an_earlier_version(bench: Bench) -> None:
 
 
 async def test_a_rebuild_that_was_interrupted(bench: Bench) -> None:
-    """A successor that was begun is gone on with; one of yet another embedder is thrown away."""
+    """An unfinished successor is resumed; one of a third embedder is dropped."""
     fill(bench)
     await bench.ingest()
     for revision, spent in (("2", 4), ("3", 4), ("3", 8)):
@@ -154,7 +154,7 @@ async def test_a_rebuild_that_was_interrupted(bench: Bench) -> None:
 
 
 async def leave_successor(bench: Bench) -> IndexEntry:
-    """A successor that waits for a document to be mended; the index in use is behind in nothing."""
+    """Leave a successor that waits for a document to be fixed, next to a current active index."""
     fill(bench)
     await bench.ingest()
     bench.write_bytes("2.md", b"\0\xff")
@@ -171,7 +171,7 @@ def begun(bench: Bench) -> IndexEntry | None:
 
 
 def dropped(bench: Bench, entry: IndexEntry) -> bool:
-    """Whether neither the catalog nor the store has anything of an index."""
+    """Return whether neither the catalog nor the store has any data of an index."""
     ledger = bench.catalog.ledger
     indexes = [bench.entry, begun(bench), *ledger.retired_indexes(bench.kb.namespace)]
     assert entry.birth not in [index.birth for index in indexes if index is not None]
@@ -181,7 +181,7 @@ def dropped(bench: Bench, entry: IndexEntry) -> bool:
 
 
 async def test_a_successor_is_gone_on_with(bench: Bench) -> None:
-    """The next replace keeps what the one before it has built."""
+    """The next replace resumes the unfinished successor."""
     successor = await leave_successor(bench)
     report = await bench.ingest(strategy="replace")
     assert (report.documents, report.texts_embedded) == (counts(added=1, unchanged=3), 0)
@@ -191,7 +191,7 @@ async def test_a_successor_is_gone_on_with(bench: Bench) -> None:
 
 @pytest.mark.parametrize("failing", [False, True])
 async def test_an_abandoned_successor(bench: Bench, failing: bool) -> None:
-    """An upsert of the index in use drops it, also when a document fails; vectors stay cached."""
+    """An upsert drops an unfinished successor, even if a document fails; vectors stay cached."""
     successor = await leave_successor(bench)
     old, before = bench.entry, await bench.visible()
     if failing:
@@ -207,7 +207,7 @@ async def test_an_abandoned_successor(bench: Bench, failing: bool) -> None:
 
 
 async def test_a_change_of_the_embedder_that_is_taken_back(bench: Bench) -> None:
-    """What was built with the other embedder goes with the next ingest."""
+    """After a reverted change of the embedder, the next ingest drops the unfinished index."""
     fill(bench)
     await bench.ingest()
     first, old = bench.embedder, bench.entry
@@ -230,7 +230,7 @@ async def test_a_change_of_the_embedder_that_is_taken_back(bench: Bench) -> None
 
 
 async def test_a_successor_that_is_kept(bench: Bench) -> None:
-    """A run that failed, or that read only what had failed, says nothing about it."""
+    """A failed run, or one that reads only failed documents, keeps an unfinished successor."""
     successor = await leave_successor(bench)
     assert (await bench.ingest(only_failed=True)).status == "completed"
     assert begun(bench) == successor
@@ -244,7 +244,7 @@ async def test_a_successor_that_is_kept(bench: Bench) -> None:
 async def test_a_successor_that_was_half_dropped(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No replace goes on with one whose vectors are gone; the next run drops the rest of it."""
+    """A partly dropped successor is never resumed; the next run drops the rest of it."""
     successor = await leave_successor(bench)
 
     def drop(space: Space) -> None:
@@ -264,7 +264,7 @@ async def test_a_successor_that_was_half_dropped(
 async def test_a_first_ingest_that_was_cut_off_before_it_could_be_searched(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next one lets the index serve, though it finds every document done."""
+    """The next ingest activates the first index, even if it finds every document done."""
     fill(bench, 1)
 
     def cut_off(*_: object) -> None:

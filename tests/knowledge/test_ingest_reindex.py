@@ -1,4 +1,4 @@
-"""`reindex`: the way to another embedder, and what is heard of it."""
+"""`reindex`: changing the embedder, and the events of it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ def heard(bench: Bench, *hooks: str) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 async def test_another_embedder(bench: Bench) -> None:
-    """A query is refused with the command that repairs it; that done, it is answered."""
+    """A query is refused with the command that fixes it; afterwards it gets a result."""
     fill(bench)
     await bench.ingest()
     before = await bench.texts()
     another(bench)
-    with pytest.raises(IndexMismatchError, match=r"anew with: lorebind knowledge reindex docs$"):
+    with pytest.raises(
+        IndexMismatchError, match=r"rebuild it with: lorebind knowledge reindex docs$"
+    ):
         await bench.ask("word1a")
     report = await bench.reindex()
     assert (report.status, report.strategy) == ("completed", "replace")
@@ -49,7 +51,7 @@ async def test_another_embedder(bench: Bench) -> None:
 
 
 async def test_unchanged_texts_are_free(bench: Bench) -> None:
-    """The embedder is not called for what the cache holds, and every chunk is built anew."""
+    """Every chunk is rebuilt, and cached texts are not embedded again."""
     fill(bench)
     await bench.ingest()
     old, before = bench.entry, await bench.visible()
@@ -62,7 +64,7 @@ async def test_unchanged_texts_are_free(bench: Bench) -> None:
 
 
 async def test_what_was_lost_is_there_again(bench: Bench) -> None:
-    """A store that lost an index gets it back."""
+    """A reindex restores an index that the store has lost."""
     fill(bench)
     await bench.ingest()
     before = await bench.visible()
@@ -72,8 +74,8 @@ async def test_what_was_lost_is_there_again(bench: Bench) -> None:
 
 
 async def test_readers_of_the_old_and_the_new(bench: Bench) -> None:
-    """While the embedder changes, who has the old one is answered in full until the switch, who has
-    the new one from then on, and in between each is told that the index is another's."""
+    """While the embedder changes, readers with the old one get full results until the swap, and
+    readers with the new one after it. The others get an error about the embedder."""
     fill(bench, 8)
     await bench.ingest()
     everything = await bench.texts()
@@ -116,7 +118,7 @@ async def test_readers_of_the_old_and_the_new(bench: Bench) -> None:
 
 
 async def test_one_that_failed_is_gone_on_with(bench: Bench) -> None:
-    """The old index serves on; what was embedded is not embedded again."""
+    """After a failed reindex the old index stays in use, and embedded texts stay cached."""
     fill(bench)
     await bench.ingest()
     old = bench.kb
@@ -137,11 +139,11 @@ async def test_one_that_failed_is_gone_on_with(bench: Bench) -> None:
     assert len(await bench.visible()) == 12
 
 
-# What is heard of it.
+# Events.
 
 
 async def test_the_first_index_is_announced_once(bench: Bench) -> None:
-    """`collection_created` tells of the first index of a knowledge base, and of no other."""
+    """Only the first index of a knowledge base sends the event `collection_created`."""
     fill(bench)
     await bench.ingest()
     await bench.ingest()
@@ -159,7 +161,7 @@ REINDEX = ("reindex_started", "reindex_completed", "reindex_failed")
 
 
 async def test_it_is_announced(bench: Bench) -> None:
-    """Its beginning and its end stand around those of the ingest, with both embedders' names."""
+    """The events of a reindex enclose those of the ingest, and name both embedders."""
     fill(bench)
     await bench.reindex()
     bench.diary.entries.clear()
@@ -177,7 +179,7 @@ async def test_it_is_announced(bench: Bench) -> None:
 
 
 async def test_the_first_one(bench: Bench) -> None:
-    """Without an index there is no embedder before; without documents it has failed."""
+    """A first reindex has no previous embedder; without documents it fails."""
     assert (await bench.reindex()).status == "failed"
     with pytest.raises(NotIngestedError):
         await bench.ask("anything")
@@ -190,7 +192,7 @@ async def test_the_first_one(bench: Bench) -> None:
 
 
 async def test_failures_are_announced(bench: Bench) -> None:
-    """An outage, a refusal, and a new index that would lose documents each say their reason."""
+    """An outage, a refusal, and a new index that would lose documents each send their reason."""
     fill(bench)
     await bench.ingest()
 
@@ -224,7 +226,7 @@ async def test_failures_are_announced(bench: Bench) -> None:
 
 
 async def test_a_bad_document_that_is_new_does_not_stop_it(bench: Bench) -> None:
-    """It fails alone; the new index serves."""
+    """A new document that fails does not prevent the swap."""
     fill(bench)
     await bench.ingest()
     old = bench.entry
@@ -235,7 +237,7 @@ async def test_a_bad_document_that_is_new_does_not_stop_it(bench: Bench) -> None
 
 
 async def test_a_cancelled_one(bench: Bench) -> None:
-    """Cancelled it says so, and the old index serves on."""
+    """A cancelled reindex reports it, and the old index stays in use."""
     fill(bench)
     await bench.ingest()
     before = await bench.visible()

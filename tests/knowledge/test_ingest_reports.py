@@ -1,4 +1,4 @@
-"""What an ingest reports, announces and plans, and what readers see meanwhile."""
+"""Reports, events and plans of an ingest, and reads during one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-# What it reports, announces and plans.
+# Reports, events and plans.
 
 
 async def test_the_shape_of_a_report(bench: Bench) -> None:
-    """Field names that other programs rely on are there, and JSON holds all of them."""
+    """A report has the fields that other programs rely on, and JSON can represent it."""
     fill(bench)
     bench.write_bytes("bad.md", b"\0\xff")
     report = await bench.ingest()
@@ -41,7 +41,7 @@ async def test_the_shape_of_a_report(bench: Bench) -> None:
 
 
 async def test_events(bench: Bench) -> None:
-    """Events come in order, of one run, and their counts add up to the report's."""
+    """The events of a run come in order, and their counts add up to the report's."""
     fill(bench, 6)
     await bench.ingest()
     bench.diary.entries.clear()
@@ -75,7 +75,7 @@ def snapshot(root: Path) -> dict[str, bytes]:
 
 
 async def test_plan_of_a_new_project(bench: Bench) -> None:
-    """A plan before the first ingest makes no file and never calls the embedder."""
+    """A plan before the first ingest creates no file and never calls the embedder."""
     fill(bench)
     before = snapshot(bench.root)
     planned = await bench.plan()
@@ -87,7 +87,7 @@ async def test_plan_of_a_new_project(bench: Bench) -> None:
 
 
 async def test_the_tokens_of_a_plan(bench: Bench) -> None:
-    """Those of the texts that the embedder would be given, each once; their cost by the price."""
+    """A plan counts the tokens of texts to embed, each once, and their cost."""
     fill(bench, 3)
     await bench.ingest()
     bench.embedder.forget()
@@ -106,7 +106,7 @@ async def test_the_tokens_of_a_plan(bench: Bench) -> None:
 
 
 async def test_a_plan_by_the_models_own_tokens(bench: Bench) -> None:
-    """Where the embedder counts exactly, the plan says so and names the encoding."""
+    """If the embedder counts exactly, the plan reports it and names the encoding."""
 
     class Exact(CountingEmbedder):
         def count_tokens(self, texts: Sequence[str]) -> TokenCount:
@@ -122,7 +122,7 @@ async def test_a_plan_by_the_models_own_tokens(bench: Bench) -> None:
 
 
 async def test_the_plan_of_a_new_index(bench: Bench) -> None:
-    """A plan for `replace` counts what that would do, one that was begun included."""
+    """A plan for `replace` counts what it would do, including an unfinished successor."""
     fill(bench, 6)
     await bench.ingest()
     bench.write("1.md", paragraph("changed"))
@@ -142,7 +142,7 @@ async def test_the_plan_of_a_new_index(bench: Bench) -> None:
 
 
 async def test_the_plan_comes_true(bench: Bench) -> None:
-    """Every count of a plan is that of the ingest that follows."""
+    """Every count of a plan equals that of the ingest that follows."""
     fill(bench, 8)
     await bench.ingest()
 
@@ -174,7 +174,7 @@ async def test_the_plan_comes_true(bench: Bench) -> None:
 
 
 async def test_the_plan_of_an_interrupted_rebuild(bench: Bench) -> None:
-    """A plan counts what a rebuild for a new embedder has done already."""
+    """A plan counts the finished part of a rebuild for a new embedder."""
     fill(bench, 6)
     await bench.ingest()
     bench.embedder = CountingEmbedder(revision="2")

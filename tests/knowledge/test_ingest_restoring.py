@@ -1,4 +1,4 @@
-"""A vector database that lost vectors: questions say so, and the next ingest brings them back."""
+"""Lost vectors of a vector database: questions report them, and the next ingest restores them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def numbers(bench: Bench) -> list[int]:
-    """Of all vectors that searches find."""
+    """Return the numbers of all vectors that searches find."""
 
     def read(view: View) -> list[int]:
         found: list[int] = view.rows()[1].tolist()
@@ -36,7 +36,7 @@ def numbers(bench: Bench) -> list[int]:
 
 
 def some(bench: Bench) -> int:
-    """Every second vector."""
+    """Return every second vector."""
     lost = numbers(bench)[::2]
     bench.index.store.delete(bench.entry.space, lost)
     return len(lost)
@@ -48,7 +48,7 @@ def all_of_an_index(bench: Bench) -> int:
 
 
 def another_store(bench: Bench) -> int:
-    """The catalog stays, and the database beside it is a new one."""
+    """Replace the database with a new one, and keep the catalog."""
     if isinstance(bench.index.store, MemoryStore):
         bench.index = Index(MemoryStore(), bench.catalog)
     else:
@@ -66,7 +66,7 @@ def forget_embeddings(bench: Bench) -> None:
 
 
 async def check_whole(bench: Bench) -> None:
-    """The store has what the catalog believes it has, and questions find what is nearest."""
+    """Check that the store has all vectors of the catalog, and that questions find the nearest."""
     assert bench.index.compare(bench.entry, deep=True)[:2] == (12, [])
     assert bench.index.store.count(bench.entry.space) == 12
     for word in ("word0a", "word1b", "word3c"):
@@ -79,7 +79,7 @@ async def check_whole(bench: Bench) -> None:
 async def test_questions_say_what_to_do(
     bench: Bench, lose: Callable[[Bench], int], strategy: str
 ) -> None:
-    """No answer is empty or short: it is an error that names the command, and says how much."""
+    """With lost vectors, a question is an error with their number and the command to run."""
     fill(bench)
     await bench.ingest()
     lost = lose(bench)
@@ -91,7 +91,7 @@ async def test_questions_say_what_to_do(
 
 @pytest.mark.parametrize("lose", LOSSES)
 async def test_an_ingest_restores_them(bench: Bench, lose: Callable[[Bench], int]) -> None:
-    """From the embedding cache: nothing is embedded, no document is touched, and it is said."""
+    """An ingest restores vectors from the cache, changes no document, and reports it."""
     fill(bench)
     await bench.ingest()
     before = await bench.visible()
@@ -103,7 +103,7 @@ async def test_an_ingest_restores_them(bench: Bench, lose: Callable[[Bench], int
     assert (report.texts_embedded, report.cache_hits) == (0, lost)
     assert bench.embedder.batches == []
     (notice,) = report.notices
-    assert f"had lost {lost} of 12 vectors; they are restored" in notice
+    assert f"had lost {lost} of 12 vectors; they have been restored" in notice
     assert await bench.visible() == before
     await check_whole(bench)
     assert (await bench.ingest()).notices == []
@@ -111,7 +111,7 @@ async def test_an_ingest_restores_them(bench: Bench, lose: Callable[[Bench], int
 
 @pytest.mark.parametrize("lose", LOSSES)
 async def test_with_an_empty_cache(bench: Bench, lose: Callable[[Bench], int]) -> None:
-    """They are embedded again, each once, in batches."""
+    """With an empty cache, lost vectors are embedded again, each once, in batches."""
     fill(bench)
     await bench.ingest()
     lost = lose(bench)
@@ -125,7 +125,7 @@ async def test_with_an_empty_cache(bench: Bench, lose: Callable[[Bench], int]) -
 
 
 async def test_edits_and_losses_at_once(bench: Bench) -> None:
-    """What is edited or removed since is so, and the rest is there again."""
+    """An ingest applies edits and removals, and restores lost vectors."""
     fill(bench)
     await bench.ingest()
     all_of_an_index(bench)
@@ -142,17 +142,17 @@ async def test_edits_and_losses_at_once(bench: Bench) -> None:
 
 
 async def test_reading_only_what_failed(bench: Bench) -> None:
-    """Restores what was lost too."""
+    """An ingest with `only_failed` restores lost vectors too."""
     fill(bench)
     await bench.ingest()
     some(bench)
     report = await bench.ingest(only_failed=True)
-    assert "they are restored" in report.notices[0]
+    assert "they have been restored" in report.notices[0]
     await check_whole(bench)
 
 
 async def test_a_successor_that_lost_some(bench: Bench) -> None:
-    """A rebuild that is gone on with is whole when it is switched to."""
+    """A resumed rebuild is complete when it is swapped in."""
     fill(bench)
     await bench.ingest()
     bench.write_bytes("2.md", b"\0\xff")
@@ -168,7 +168,7 @@ async def test_a_successor_that_lost_some(bench: Bench) -> None:
 
 
 async def test_more_than_was_lost(bench: Bench) -> None:
-    """Vectors that nobody knows of do not stand for those that are lost."""
+    """Unknown vectors do not hide lost ones from the count."""
     fill(bench)
     await bench.ingest()
     stray = np.eye(64, dtype=np.float32)
@@ -184,7 +184,7 @@ async def test_more_than_was_lost(bench: Bench) -> None:
 
 
 async def test_a_database_that_cannot_count(make_bench: Callable[[str], Bench]) -> None:
-    """A sample tells that it was emptied."""
+    """A sample of vectors detects that a database was emptied."""
 
     class Uncounted(MemoryStore):
         def count(self, space: Space) -> None:  # type: ignore[override]  # a store may
@@ -201,7 +201,7 @@ async def test_a_database_that_cannot_count(make_bench: Callable[[str], Bench]) 
 
 
 async def test_a_workflows_knowledge_base(bench: Bench) -> None:
-    """The command is the one that ingests this knowledge base."""
+    """The suggested command ingests this knowledge base of a workflow."""
     bench.change(namespace=replace(bench.kb.namespace, scope="workflow/triage"))
     fill(bench)
     await bench.ingest()
@@ -211,7 +211,7 @@ async def test_a_workflows_knowledge_base(bench: Bench) -> None:
 
 
 async def test_documents_that_were_added_by_hand(bench: Bench) -> None:
-    """No ingest brings them back: they are deleted and added again."""
+    """No ingest restores documents of a collection: the error suggests adding them again."""
     namespace = replace(bench.kb.namespace, scope=COLLECTION_SCOPE)
     collection = LorebindVectorStore(bench.index, bench.embedder, namespace)
     collection.add_texts(["one", "two"], ids=["1", "2"])

@@ -1,4 +1,4 @@
-"""An ingest that was stopped for so long that another one has taken over from it."""
+"""An ingest that was suspended for so long that another one has taken over."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ STEPS = (
     *((Ledger, name) for name in ("start_run", "create_index", "put_documents", "set_manifest")),
     *((Ledger, name) for name in ("activate_index", "retire_index", "finish_run")),
 )
-"""What an ingest does that others may see; it can be stopped before and after each call."""
+"""Steps of an ingest that others may see. It can be suspended before and after each call."""
 
 
 class Stopped:
-    """Stops an ingest at one of its steps, and lets something happen before it goes on."""
+    """Suspends an ingest at one of its steps, and runs something before it continues."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.seen: object = None
-        """What came of that."""
+        """The result of what ran."""
         self._at = self._taken = 0
         self._meanwhile: Callable[[], Coroutine[Any, Any, object]]
         for owner, name in STEPS:
@@ -44,7 +44,7 @@ class Stopped:
     def stop_at(
         self, step: int, meanwhile: Callable[[], Coroutine[Any, Any, object]] | None = None
     ) -> None:
-        """Stop at a step, counted from now and from 1; at none if that is 0."""
+        """Suspend at a step, counted from 1 and from now; 0 means never."""
         self._at, self._taken = step, 0
         if meanwhile is not None:
             self._meanwhile = meanwhile
@@ -71,21 +71,21 @@ class Stopped:
 
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> Stopped:
-    """Leases expire at once, as those of a process that is stopped."""
+    """Let leases expire immediately, as those of a suspended process."""
     monkeypatch.setattr(leases, "SECONDS", 0.0)
     monkeypatch.setattr(leases, "kept", lambda *_: nullcontext())
     return Stopped(monkeypatch)
 
 
 def edit(bench: Bench) -> None:
-    """A new document, one that changes, one that goes, and one of which all vectors are lost."""
+    """Add, change and remove a document, and lose all vectors of another one."""
     bench.write("1.md", paragraph("word1a"), paragraph("new"))
     bench.write("4.md", paragraph("fourth"))
     bench.remove("2.md")
 
 
 async def everything(bench: Bench) -> object:
-    """All that an ingest writes, but for the cache of embeddings."""
+    """Return everything that an ingest writes, except the embedding cache."""
     ledger, here = bench.catalog.ledger, bench.kb.namespace
     states = ("building", "active", "retired")
     indexes = [ledger.index(here, state) for state in states]
@@ -95,7 +95,7 @@ async def everything(bench: Bench) -> object:
 
 
 async def lost(ingest: Awaitable[object]) -> str:
-    """What an ingest says that has lost its lease; nothing of one that has not."""
+    """Return the error of an ingest that has lost its lease, or an empty text."""
     try:
         await ingest
     except LeaseLostError as error:
@@ -109,8 +109,8 @@ async def lost(ingest: Awaitable[object]) -> str:
 async def test_at_any_step(
     make_bench: Callable[[str], Bench], stopped: Stopped, first: str, second: str
 ) -> None:
-    """It says so, changes nothing after the other has begun, and its run does not complete; the
-    other's is whole, whatever the first had begun."""
+    """A suspended ingest fails, changes nothing after the other has started, and its run does not
+    complete. The other's index is complete, whatever the first has left."""
     failed = 0
     expected: list[Any] = []
     for at in count(1):
@@ -136,7 +136,7 @@ async def test_at_any_step(
         await check_whole(bench, expected)
         failed += bool(said)
         assert not said or "'docs': another process took over" in said
-        if said and at > 1:  # before, there was no run to be heard of
+        if said and at > 1:  # at the first step there was no run yet
             runs = bench.catalog.ledger.last_runs(bench.kb.namespace, 2)
             assert [run["status"] for run in runs] == ["completed", "failed"]
             assert bench.diary.names()[-1] == "ingest_failed"
@@ -144,7 +144,7 @@ async def test_at_any_step(
 
 
 async def check_whole(bench: Bench, expected: list[Any]) -> None:
-    """An index is what a fresh ingest makes, in the catalog and in the store, and the only one."""
+    """Check that the only index, in catalog and store, is that of a new ingest."""
     ledger, here = bench.catalog.ledger, bench.kb.namespace
     visible = await bench.visible()
     assert visible == expected

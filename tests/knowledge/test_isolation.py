@@ -1,4 +1,4 @@
-"""Nothing of one namespace is seen, counted or deleted from another, on any store."""
+"""No namespace sees, counts or deletes anything of another, on any store."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ namespaces = st.builds(
 
 
 def family(one: Namespace) -> list[Namespace]:
-    """A namespace and those that differ from it in one name alone."""
+    """Return a namespace and all those that differ from it in one name."""
     fields = ("tenant", "project", "scope", "kb")
     return [one, *(replace(one, **{field: "workflow/z"}) for field in fields)]
 
@@ -86,7 +86,7 @@ def opened(kind: str, new_dsn: Callable[[], str]) -> Iterator[Driver]:
 
 
 def fill(to: Driver, owner: Namespace, passages: list[tuple[str, list[str]]]) -> None:
-    """Ids, uris and texts that others have as well: only the namespace tells them apart."""
+    """Store ids, URIs and texts that other namespaces have too."""
     to.open(owner, 3)
     records = [
         record(
@@ -103,7 +103,7 @@ def fill(to: Driver, owner: Namespace, passages: list[tuple[str, list[str]]]) ->
 
 
 def seen(to: Driver, owner: Namespace) -> list[Any]:
-    """All that can be read of an index, with every figure."""
+    """Return everything that can be read from an index, with all scores."""
     found: list[Any] = [to.count(owner)]
     where = {"owner": repr(owner)}
     for word in WORDS:
@@ -146,8 +146,8 @@ def disturb(to: Driver, victim: Namespace, way: str) -> None:
     [("memory", 25), ("sqlite", 15), ("pgvector", 8), ("qdrant", 6), ("langchain", 10)],
 )
 def test_indexes_of_one_store(kind: str, examples: int, new_dsn: Callable[[], str]) -> None:
-    """Each index gives what it gives alone, BM25 figures too, and what is deleted from one is
-    there in the others."""
+    """Each index gives the same results as alone, including BM25 scores, and a deletion in one
+    does not affect the others."""
 
     @settings(
         max_examples=examples,
@@ -192,7 +192,7 @@ def catalog_of(kind: str, new_dsn: Callable[[], str]) -> Iterator[Catalog]:
 @pytest.mark.enable_socket
 @pytest.mark.parametrize(("kind", "examples"), [("memory", 15), ("sqlite", 15), ("postgres", 5)])
 def test_ledgers_of_one_catalog(kind: str, examples: int, new_dsn: Callable[[], str]) -> None:
-    """Indexes, runs and locks of a namespace are its own."""
+    """Each namespace has its own indexes, runs and locks."""
 
     @settings(
         max_examples=examples,

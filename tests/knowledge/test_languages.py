@@ -1,4 +1,4 @@
-"""Documents in five languages, found by words in other forms than those they are written in."""
+"""Documents in five languages are found by other forms of their words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUESTIONS: Any = CORPUS.pop("questions")
 
 
 def project(root: Path, texts: Mapping[str, str], **settings: Any) -> Project:
-    """A project whose documents are these."""
+    """Return a project with these documents."""
     (root / "docs").mkdir(exist_ok=True)
     for name, text in texts.items():
         (root / "docs" / f"{name}.md").write_text(text, encoding="utf-8")
@@ -41,7 +41,7 @@ def project(root: Path, texts: Mapping[str, str], **settings: Any) -> Project:
 
 
 def found_first(one: Project, language: str) -> dict[str, str]:
-    """Of each question which document came first."""
+    """Return the first document found for each question."""
     return {
         name: Path(one.query("handbook", question).matches[0].metadata["uri"]).stem
         for name, question in QUESTIONS[language].items()
@@ -50,7 +50,7 @@ def found_first(one: Project, language: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """All languages in one knowledge base."""
+    """Return a project with all languages in one knowledge base."""
     texts = {name: text for documents in CORPUS.values() for name, text in documents.items()}
     with project(tmp_path_factory.mktemp("languages"), texts) as made:
         made.ingest("handbook")
@@ -64,20 +64,20 @@ def test_among_other_languages(everything: Project, language: str) -> None:
 
 
 def test_counts(everything: Project) -> None:
-    """How many documents are in which language."""
+    """The number of documents per language is known."""
     assert everything.stats("handbook").languages == dict.fromkeys(CORPUS, 5)
 
 
 @pytest.mark.parametrize("language", CORPUS)
 def test_a_declared_language(tmp_path: Path, language: str) -> None:
-    """The same where the language is declared, and nothing has to be told from the texts."""
+    """The results are the same if the language is declared instead of detected."""
     with project(tmp_path, CORPUS[language], language=language) as made:
         made.ingest("handbook")
         assert found_first(made, language) == {name: name for name in CORPUS[language]}
 
 
 def test_another_declared_language(tmp_path: Path) -> None:
-    """Changed, it holds from the next ingest on, which embeds nothing again."""
+    """A changed language takes effect at the next ingest, which embeds nothing again."""
     with project(tmp_path, CORPUS["de"], language="en") as made:
         made.ingest("handbook")
         assert made.query("handbook", "Schloss").matches == []
@@ -88,6 +88,6 @@ def test_another_declared_language(tmp_path: Path) -> None:
 
 
 def test_an_unknown_language(tmp_path: Path) -> None:
-    """It is refused, with those that are known."""
+    """An unknown language is refused with the known ones."""
     with pytest.raises(ConfigurationError, match=r"unknown language 'german'.*known: .*de, "):
         project(tmp_path, CORPUS["de"], language="german")

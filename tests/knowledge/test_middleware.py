@@ -1,4 +1,4 @@
-"""Wrappers: what a project puts around its embedders, stores and searches, and in which order."""
+"""Wrappers around a project's embedders, stores and searches, and their order."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _service(root: Path, *wrappers: Any, **more: Any) -> KnowledgeService:
 
 
 async def test_a_projects_own_wrappers_stand_around_everything(tmp_path: Path) -> None:
-    """In the order declared, the first outermost, around embedders, stores and searches."""
+    """Custom wrappers apply to embedders, stores and searches; the first declared is outermost."""
     one = {"type": "python", "class": "hooks:Noting", "config": {"name": "one"}}
     service = _service(tmp_path, one, "hooks:Noting", "hooks:OnlyRetrieval")
     await service.ingest("docs")
@@ -137,7 +137,7 @@ async def test_a_projects_own_wrappers_stand_around_everything(tmp_path: Path) -
 
 
 def test_wrappers_that_cannot_be_made_are_named(tmp_path: Path) -> None:
-    """A factory that fails, without its secrets; one that makes nothing; one that takes away."""
+    """Errors name factories that fail, make nothing, or remove abilities, without secrets."""
     with pytest.raises(PluginError, match=r"hooks:nothing made a object, which has none of the"):
         _service(tmp_path, "hooks:nothing")
     token = {"type": "python", "class": "hooks:fails", "config": {"token": "{{ .env.T }}"}}
@@ -150,7 +150,7 @@ def test_wrappers_that_cannot_be_made_are_named(tmp_path: Path) -> None:
 
 
 class Approximate(MemoryStore):
-    """A store that is told when a load ends."""
+    """A store that is notified when a load ends."""
 
     is_exact = False
 
@@ -159,7 +159,7 @@ class Approximate(MemoryStore):
 
 
 class Own(StoreWrapper):
-    """A wrapper of one's own, which notes every call."""
+    """A custom wrapper that records every call."""
 
     def __init__(self, inner: VectorStore) -> None:
         super().__init__(inner)
@@ -172,7 +172,7 @@ class Own(StoreWrapper):
 
 @pytest.mark.parametrize("kind", [MemoryStore, Approximate])
 def test_a_wrapped_store_can_do_what_its_inner_can(kind: type[MemoryStore]) -> None:
-    """Neither less nor more, also when wrapped again and by a class of one's own."""
+    """A wrapper has exactly the abilities of its store, also nested and with custom classes."""
     inner = kind()
     inner.filters, inner.gives_vectors = True, False
     for store in (StoreWrapper(inner), Own(StoreWrapper(inner))):
@@ -183,20 +183,20 @@ def test_a_wrapped_store_can_do_what_its_inner_can(kind: type[MemoryStore]) -> N
 
 
 def test_a_wrapper_may_not_take_away_what_a_store_can(tmp_path: Path) -> None:
-    """It is named with what it lacks, and with the way out."""
+    """The error names the wrapper, the missing ability and the fix."""
     (tmp_path / "hooks.py").write_text(HOOKS, encoding="utf-8")
     (tmp_path / "notes.py").write_text("SEEN = []\n", encoding="utf-8")
     loaded = build_project(_data("hooks:lossy"), root=tmp_path)
     middleware = Middleware(loaded.project.wrappers, loaded.environment)
     with pytest.raises(
-        PluginError, match=r"'hooks:lossy': Plain is no ApproximateStore, .* from StoreWrapper"
+        PluginError, match=r"'hooks:lossy': Plain is not an ApproximateStore, .* from StoreWrapper"
     ):
         middleware.store(Approximate())
     assert isinstance(middleware.store(MemoryStore()), VectorStore)
 
 
 async def test_every_method_passes_around() -> None:
-    """Each method of the protocol and its capability is seen once, with what it is about."""
+    """Each method of the protocol passes `around` once, with its index and arguments."""
     inner = Approximate()
     store: Any = Own(inner)
     to = Driver(store, space())
@@ -225,7 +225,7 @@ async def test_every_method_passes_around() -> None:
 
 
 class Flaky(MemoryStore):
-    """Fails so many times before it searches."""
+    """Fails a given number of times before it searches."""
 
     def __init__(self, *failures: Exception) -> None:
         super().__init__()
@@ -256,20 +256,20 @@ async def _searched(store: Flaky, attempts: int = 3) -> list[float]:
 
 
 async def test_what_passes_is_tried_again() -> None:
-    """Lost connections and time-outs, after exponential waits."""
+    """Lost connections and timeouts are retried after exponential waits."""
     store = Flaky(ConnectionResetError(), TimeoutError())
     assert await _searched(store) == [0.1, 0.2]
     assert store.asked == 3
 
 
 async def test_what_does_not_pass_is_raised_at_once() -> None:
-    """A refusal is no outage, and neither is an outage that lasts."""
+    """A refusal is raised without a retry, and a lasting outage after the last attempt."""
     store = Flaky(ValueError("malformed"))
     with pytest.raises(StoreError, match=r"^it failed$"):
         await _searched(store)
     assert store.asked == 1
     store = Flaky(*[ConnectionError() for _ in range(9)])
-    with pytest.raises(StoreError, match="it failed; gave up after 3 tries"):
+    with pytest.raises(StoreError, match="it failed; gave up after 3 attempts"):
         await _searched(store)
     assert store.asked == 3
     store = Flaky()
@@ -279,7 +279,7 @@ async def test_what_does_not_pass_is_raised_at_once() -> None:
 
 
 async def test_what_belongs_to_another_is_never_handed_on(tmp_path: Path) -> None:
-    """An answer of another tenant, knowledge base or document, or with another text, is refused."""
+    """Results of another tenant, knowledge base, document or text are refused."""
     service = _service(tmp_path, {"type": "isolation"})
     await service.ingest("docs")
     assert len(await service.query("docs", "keys")) == 2
@@ -294,7 +294,9 @@ async def test_what_belongs_to_another_is_never_handed_on(tmp_path: Path) -> Non
         return await Isolation().retrieval(answers)(asked)
 
     async def refused(asked_of: KnowledgeBase, given: QueryResult) -> None:
-        with pytest.raises(StoreError, match="not of these knowledge bases; nothing of the answer"):
+        with pytest.raises(
+            StoreError, match="not belong to these knowledge bases; the whole result"
+        ):
             await isolated(asked_of, given)
 
     assert await isolated(kb, answer) == answer
@@ -315,7 +317,7 @@ async def test_what_belongs_to_another_is_never_handed_on(tmp_path: Path) -> Non
 
 
 async def test_a_document_that_repeats_itself(tmp_path: Path) -> None:
-    """A passage that a document holds many times is its own each time."""
+    """A passage that a document repeats many times belongs to it each time."""
     documents = [{"id": "song", "text": "\n\n".join(["la la la " * 20] * 12)}]
     base = {
         "id": "docs",
@@ -331,12 +333,12 @@ async def test_a_document_that_repeats_itself(tmp_path: Path) -> None:
 
 
 async def test_a_forged_row_is_found_out(tmp_path: Path) -> None:
-    """Also in the catalog, where texts are: nothing of the answer is handed on."""
+    """A forged row in the catalog, which stores the texts, makes the whole result an error."""
     service = _service(tmp_path, {"type": "isolation"})
     await service.ingest("docs")
     kb = service.knowledge_base("docs")
     with kb.catalog.lease(kb.namespace) as lease, kb.catalog.writing(lease) as sql:
         sql.run("update catalog_chunks set text = 'forged' where text like 'K%'")
-    with pytest.raises(StoreError, match="nothing of the answer was used"):
+    with pytest.raises(StoreError, match="the whole result was discarded"):
         await service.query("docs", "keys")
     await service.close()

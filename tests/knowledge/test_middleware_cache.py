@@ -1,4 +1,4 @@
-"""The query cache: what it gives again, and what it never does."""
+"""The query cache: the results that it returns again, and those that it never does."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FIRST = Version(1, 1, "e")
 def _kb(
     namespace: Namespace, version: Version | None = FIRST, index: Any = None, key: str = "e"
 ) -> Any:
-    """As much of a knowledge base as the cache looks at."""
+    """Return the part of a knowledge base that the cache reads."""
     index = index or SimpleNamespace(version=lambda owner: version)
     fingerprint = replace(Fingerprint("p", "m"), formerly=(key,))
     embedder: Any = SimpleNamespace(fingerprint=fingerprint)
@@ -70,7 +70,7 @@ def _asked(*owners: Namespace, question: str = "q", **more: Any) -> Retrieval:
 
 
 class Searches:
-    """Counts what really was searched, and answers with whose it is."""
+    """Counts real searches, and returns results that name their owner."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -98,7 +98,7 @@ one_question = st.tuples(
 
 @st.composite
 def near(draw: st.DrawFn) -> tuple[Question, Question]:
-    """Two questions that differ in one thing, or in none."""
+    """Draw two questions that differ in at most one property."""
     owners, question, chosen, together = one = draw(one_question)
     change = draw(st.sampled_from(["tenant", "project", "scope", "kb", "question", "how", "all"]))
     if change in Namespace.__slots__:
@@ -118,7 +118,7 @@ def _retrieval(asked: Question) -> Retrieval:
 
 
 def _decides(asked: Retrieval) -> str:
-    """All that an answer depends on, told without the cache's help."""
+    """Return everything that a result depends on, computed without the cache."""
     owners = [(kb.namespace, kb.namespace.tenant) for kb in asked.kbs]
     settings = sorted(asked.settings.model_dump().items())
     return repr((owners, asked.question, settings, asked.together))
@@ -127,8 +127,8 @@ def _decides(asked: Retrieval) -> str:
 @given(st.lists(near(), min_size=1, max_size=4))
 @settings(max_examples=examples(150), deadline=None)
 def test_no_answer_crosses_from_one_to_another(pairs: list[tuple[Question, Question]]) -> None:
-    """Whatever was asked before: an answer is of exactly the tenant, project, workflow, knowledge
-    bases, question and settings that are asked for."""
+    """After any searches, a result belongs to exactly the tenant, project, workflow, knowledge
+    bases, question and settings of the search."""
 
     async def ask_all() -> None:
         retrieve = QueryCache(4, 60).retrieval(Searches())
@@ -144,13 +144,13 @@ def test_no_answer_crosses_from_one_to_another(pairs: list[tuple[Question, Quest
 @given(near())
 @settings(max_examples=examples(300), deadline=None)
 def test_a_key_is_all_that_decides(pair: tuple[Question, Question]) -> None:
-    """Two questions have the same key only when all parts of them are the same."""
+    """Two questions have the same key only if all their properties are equal."""
     one, other = map(_retrieval, pair)
     assert (key_of(one) == key_of(other)) == (_decides(one) == _decides(other))
 
 
 async def test_the_same_question_is_answered_once() -> None:
-    """And what a caller does to its answer changes nobody else's."""
+    """A repeated question is searched once, and changing a result does not affect other callers."""
     searches = Searches()
     cache = QueryCache(10, 60)
     retrieve = cache.retrieval(searches)
@@ -166,7 +166,7 @@ async def test_the_same_question_is_answered_once() -> None:
 
 @pytest.mark.parametrize("version", [Version(2, 1, "e"), Version(1, 2, "e")])
 async def test_another_version_makes_answers_old(version: Version) -> None:
-    """Another index, or another state of it, in whatever process it was written."""
+    """Another index, or another state of it written by any process, invalidates results."""
     searches = Searches()
     retrieve = QueryCache(10, 60).retrieval(searches)
     await retrieve(_asked(OWNER))
@@ -175,7 +175,7 @@ async def test_another_version_makes_answers_old(version: Version) -> None:
 
 
 async def test_an_index_of_an_earlier_version() -> None:
-    """One that has the embedder's former key is known like one that has its present one."""
+    """An index with the embedder's former key is recognized like one with its current key."""
     for key in ("e", Fingerprint("p", "m").key):
         searches = Searches()
         retrieve = QueryCache(10, 60).retrieval(searches)
@@ -186,7 +186,7 @@ async def test_an_index_of_an_earlier_version() -> None:
 
 @pytest.mark.parametrize("version", [None, Version(1, 1, "another")])
 async def test_without_an_index_nothing_is_kept(version: Version | None) -> None:
-    """Where nothing was ingested, or with another embedder, the search itself says so."""
+    """Without an index of the current embedder, nothing is cached and the search itself fails."""
     searches = Searches()
     cache = QueryCache(10, 60)
     for _ in range(2):
@@ -195,7 +195,7 @@ async def test_without_an_index_nothing_is_kept(version: Version | None) -> None
 
 
 async def test_an_answer_that_a_publication_overtook_is_not_kept() -> None:
-    """What was published while a search was under way may have changed what it saw."""
+    """A result is not cached if something was published during its search."""
     versions = iter([FIRST, Version(1, 2, "e")])
     asked = _asked(OWNER)
     asked.kbs[0].index.version = lambda owner: next(versions)
@@ -205,7 +205,7 @@ async def test_an_answer_that_a_publication_overtook_is_not_kept() -> None:
 
 
 async def test_whatever_is_written_makes_answers_old() -> None:
-    """Published, removed, dropped; of its namespace only, and not what is staged or swept."""
+    """Publishing, removing and dropping invalidate results of their namespace only."""
     searches = Searches()
     retrieve = QueryCache(10, 60).retrieval(searches)
     to = Driver(MemoryStore(), Catalog())
@@ -233,7 +233,7 @@ async def test_whatever_is_written_makes_answers_old() -> None:
 
 
 async def test_errors_are_not_kept() -> None:
-    """What failed is tried again by the next who asks."""
+    """A search that failed is tried again by the next caller."""
     searches = Searches()
     retrieve = QueryCache(10, 60).retrieval(searches)
     searches.fail = True
@@ -246,7 +246,7 @@ async def test_errors_are_not_kept() -> None:
 
 
 async def test_answers_grow_old_and_make_room() -> None:
-    """After their time they are searched for anew; the least recently used goes first."""
+    """Expired results are searched again; the least recently used one is evicted first."""
     now = [0.0]
     searches = Searches()
     cache = QueryCache(2, 10, clock=lambda: now[0])
@@ -277,7 +277,7 @@ def diary() -> Diary:
 async def service(
     request: pytest.FixtureRequest, tmp_path: Path, diary: Diary
 ) -> AsyncIterator[KnowledgeService]:
-    """A project with a cache, whose knowledge base is one folder."""
+    """Return a project with a cache and one knowledge base over a folder."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("alpha beta gamma")
     data = {
@@ -298,7 +298,7 @@ async def service(
 async def test_a_project_caches_what_it_found(
     service: KnowledgeService, diary: Diary, tmp_path: Path
 ) -> None:
-    """Subscribers still see each search; a tenant sees its own; an ingest shows at once."""
+    """Subscribers see every search, tenants see their own results, an ingest shows immediately."""
     await service.ingest("docs")
     for _ in range(2):
         assert [m.text for m in await service.query("docs", "alpha")] == ["alpha beta gamma"]

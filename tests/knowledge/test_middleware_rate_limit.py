@@ -1,4 +1,4 @@
-"""Rate limits: how often a tenant may search, and what happens when it asks more often."""
+"""Rate limits: how often a tenant may search, and the refusal of further searches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Time:
-    """A clock that goes on only when somebody sleeps."""
+    """A clock that only advances during a sleep."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -41,7 +41,7 @@ def _limit(time: Time, per_second: float, **more: Any) -> RateLimit:
     st.lists(st.floats(0, 3), min_size=1, max_size=40),
 )
 def test_never_more_than_the_rate(per_second: float, burst: int, pauses: list[float]) -> None:
-    """In any stretch of time no more begin than the rate allows for it, and the burst."""
+    """In any period, at most as many searches begin as the rate and the burst allow."""
     time = Time()
     limit = _limit(time, per_second, burst=burst, longest_wait=1e9)
     begun: list[float] = []
@@ -56,12 +56,12 @@ def test_never_more_than_the_rate(per_second: float, burst: int, pauses: list[fl
 
 
 def test_a_refusal_says_when_to_ask_again_and_takes_no_turn() -> None:
-    """Who asks again at that time is let through, however often it was refused before."""
+    """A caller that tries again at the stated time succeeds, after any number of refusals."""
     time = Time()
     limit = _limit(time, 2, burst=2)
     assert limit.take("a") == limit.take("a") == 0
     for _ in range(3):
-        with pytest.raises(RateLimitError, match=r"'a' .* 2 times a second; ask .* 0\.5") as caught:
+        with pytest.raises(RateLimitError, match=r"'a' .* 2 times a second; try .* 0\.5") as caught:
             limit.take("a")
     assert caught.value.retry_after == pytest.approx(0.5)
     time.now += caught.value.retry_after
@@ -69,7 +69,7 @@ def test_a_refusal_says_when_to_ask_again_and_takes_no_turn() -> None:
 
 
 def test_tenants_do_not_wait_for_each_other() -> None:
-    """Each has a limit of its own."""
+    """Each tenant has its own limit."""
     limit = _limit(Time(), 1)
     assert limit.take("a") == limit.take("b") == 0
     with pytest.raises(RateLimitError):
@@ -77,7 +77,7 @@ def test_tenants_do_not_wait_for_each_other() -> None:
 
 
 def test_the_longest_wait_bounds_what_is_queued() -> None:
-    """What would begin later than that is refused, in the order asked."""
+    """Searches that would wait longer are refused, in the order of their calls."""
     limit = _limit(Time(), 1, longest_wait=2)
     assert [limit.take("a") for _ in range(3)] == pytest.approx([0, 1, 2])
     with pytest.raises(RateLimitError) as caught:
@@ -86,7 +86,7 @@ def test_the_longest_wait_bounds_what_is_queued() -> None:
 
 
 async def test_searches_wait_their_turn() -> None:
-    """They begin one after the other, in the order asked; a refused one does not begin."""
+    """Searches begin one by one, in the order of their calls; refused ones do not begin."""
     time = Time()
     begun: list[tuple[int, float]] = []
 
@@ -100,7 +100,7 @@ async def test_searches_wait_their_turn() -> None:
 
 
 async def test_a_project_refuses_by_tenant(tmp_path: Path) -> None:
-    """Declared in YAML, it counts searches of the tenant of the call."""
+    """A limit declared in YAML counts the searches of the call's tenant."""
     data = {
         "name": "p",
         "embedders": [{"id": "words", "provider": "hashing"}],

@@ -1,4 +1,4 @@
-"""Tracing: spans around embedders, stores and searches, which tell no text."""
+"""Tracing: spans around embedders, stores and searches, without texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Span(NonRecordingSpan):
-    """Keeps what it is told."""
+    """Records what is set on it."""
 
     def __init__(self, name: str, parent: str, attributes: dict[str, Any]) -> None:
         super().__init__(SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(1)))
@@ -41,7 +41,7 @@ class Span(NonRecordingSpan):
 
 
 class Provider:
-    """A tracer provider that keeps all spans; OpenTelemetry's own comes with its SDK."""
+    """A tracer provider that stores all spans; OpenTelemetry's own comes with its SDK."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -79,7 +79,7 @@ async def _traced(bench: Bench, tracing: Tracing) -> None:
 async def test_a_search_is_one_trace(
     make_bench: Callable[[str], Bench], provider: Provider
 ) -> None:
-    """Embedding and store calls are below the search, with model, store, sizes and figures."""
+    """Embedder and store calls are children of the search, with model, store, sizes and counts."""
     await _traced(make_bench("memory"), Tracing(provider=provider))
     below = [span for span in provider.spans if span.parent == "retrieval docs"]
     assert {span.name for span in below} == {"embeddings bag-of-words", "nearest"}
@@ -96,7 +96,7 @@ async def test_a_search_is_one_trace(
 
 
 async def test_no_text_is_told(make_bench: Callable[[str], Bench], provider: Provider) -> None:
-    """Neither questions nor documents stand in a span, unless that was switched on."""
+    """Spans contain neither questions nor documents unless `record_text` is on."""
     await _traced(make_bench("memory"), Tracing(provider=provider))
     assert "alpha" not in provider.told()
     await _traced(make_bench("memory"), Tracing(provider=provider, record_text=True))
@@ -105,7 +105,7 @@ async def test_no_text_is_told(make_bench: Callable[[str], Bench], provider: Pro
 
 
 async def test_failures_are_marked_without_their_words(provider: Provider) -> None:
-    """An exception's kind is told; its words may quote a text, and are not."""
+    """A span has an exception's type but not its message, which may quote a text."""
 
     class Failing(HashingEmbedder):
         def embed_query(self, text: str) -> Any:

@@ -1,4 +1,4 @@
-"""What is loaded once in a process, and once more in a forked one."""
+"""Objects that are loaded once per process, and again in a forked child."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lorebind_knowledge.onnx_session import PerProcess
 
 
 def test_many_threads_load_once() -> None:
-    """Whoever asks first loads; the others wait for it and get the same."""
+    """The first caller loads; concurrent callers wait and get the same object."""
     loads: list[object] = []
 
     def load() -> object:
@@ -30,7 +30,7 @@ def test_many_threads_load_once() -> None:
 
 
 def test_a_failure_is_tried_again() -> None:
-    """What could not be loaded is not kept."""
+    """A failed load is not stored."""
     outcomes = iter([ValueError("not yet"), None])
 
     def load() -> str:
@@ -47,7 +47,7 @@ def test_a_failure_is_tried_again() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_loads_again() -> None:
-    """What a child inherits is of no use to it, and stays until it ends."""
+    """A forked child loads its own object instead of using the inherited one."""
     parts = PerProcess(os.getpid)
     assert parts.get() == os.getpid()
     child = os.fork()

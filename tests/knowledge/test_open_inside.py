@@ -1,4 +1,4 @@
-"""Files below a folder: what is opened, and what is refused, whatever happens meanwhile."""
+"""Files below a folder: which are opened and which are refused, despite concurrent changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_is_inside(project: Path, path: str) -> None:
 
 @pytest.mark.parametrize("target", ["deep/a.md", "../docs/deep/a.md", "../../link/docs/deep/a.md"])
 def test_links_that_stay_inside(project: Path, target: str) -> None:
-    """A link to a file or folder of the project is followed, whichever way it goes."""
+    """A link to a file or folder of the project is followed, however its target is written."""
     (project.parent / "link").symlink_to(project)
     (project / "docs/file.md").symlink_to(target)
     (project / "docs/folder").symlink_to(Path(target).parent, target_is_directory=True)
@@ -59,7 +59,7 @@ def test_the_outside_is_refused(project: Path, path: str) -> None:
 def test_a_folder_that_becomes_a_link(
     project: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
-    """Swapped before any step of opening a file, no folder leads to the outside, nor the top."""
+    """No folder, not even the top one, leads outside if it is replaced before any step."""
     swapped = project / folder
     outside = project.parent / "outside" if folder else project.parent / "other"
     (project.parent / "other").mkdir()
@@ -87,7 +87,7 @@ def test_a_folder_that_becomes_a_link(
 
 
 def test_what_cannot_be_opened(project: Path) -> None:
-    """What is not there, a folder, and a link to itself are errors of the system."""
+    """A missing file, a folder and a link to itself raise errors of the operating system."""
     (project / "loop").symlink_to("loop")
     for path in ("nothing.md", "docs/deep/a.md/b", "docs", "loop"):
         with pytest.raises(OSError, match=r"(No such|Not a|Is a|Too many)"):
@@ -96,7 +96,7 @@ def test_what_cannot_be_opened(project: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or not os.geteuid(), reason="root may list all")
 def test_a_folder_that_may_only_be_passed(project: Path) -> None:
-    """A folder that this user may enter and not list is no obstacle, as to any program."""
+    """A folder that the user can enter but not list does not prevent opening a file."""
     (project / "docs").chmod(0o111)
     assert read(project, "docs/deep/a.md") == "inside"
     (project / "docs").chmod(0o755)

@@ -1,4 +1,4 @@
-"""The kinds that are built in: found by their words, as plugins are, and imported when chosen."""
+"""Built-in kinds: found by their words, as plugins are, and imported when selected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEAVY = ("langchain_core", "numpy", "onnxruntime", "openai", "psycopg", "qdrant_
 
 
 def modules_after(code: str) -> set[str]:
-    """What a fresh interpreter has imported when it has run this."""
+    """Return the modules that a fresh interpreter has imported after running code."""
     code += "\nimport sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
@@ -26,28 +26,28 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_every_group_has_its_place() -> None:
-    """All groups of plugins but the loaders, which no file names, are places in the YAML."""
+    """All groups of plugins except loaders, which no file names, are places in the YAML."""
     assert ProjectDeclaration.model_fields
     assert {*PLACES, "loaders"} == set(get_args(plugins.Group))
 
 
 @pytest.mark.parametrize(("place", "word"), KINDS, ids=lambda one: getattr(one, "group", one))
 def test_every_word_names_a_kind(place: Place, word: str) -> None:
-    """What the tables name passes the checks that plugins have to pass."""
+    """Every built-in kind passes the checks for plugins."""
     kind = place.kind(word)
     assert all(hasattr(kind, name) for name in MEMBERS)
     assert word in kind_words(kind.Declaration)
 
 
 def test_declarations_are_light() -> None:
-    """To check a file imports no library that only its parts need."""
+    """Validating a file imports no library that only the created objects need."""
     every = [module for place in PLACES.values() for module in place.built_in.values()]
     ours = [module for module in every if module.startswith("lorebind_knowledge.")]
     assert not modules_after(f"import {', '.join(ours)}").intersection({*HEAVY, "sqlalchemy"})
 
 
 def test_a_project_imports_what_it_names() -> None:
-    """Of the other kinds nothing is imported."""
+    """A project imports only the kinds that it names."""
     data = {
         "name": "p",
         "embedders": [{"id": "e", "provider": "hashing"}],

@@ -1,4 +1,4 @@
-"""Plugins: installed distributions that offer what a project may choose in its YAML."""
+"""Plugins: installed distributions whose kinds a project can select in its YAML."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ PAGES = {"keys": "Keys are rotated each month;", "bills": "Bills are sent by mai
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder on the path, into which distributions may be installed."""
+    """A folder on the path into which distributions can be installed."""
     folder = tmp_path / "site"
     folder.mkdir()
     before = set(sys.modules)
@@ -76,7 +76,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A project folder whose file chooses a plugin wherever it can."""
+    """A project folder whose file selects a plugin in every place."""
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "lorebind.yaml").write_text(PROJECT, encoding="utf-8")
@@ -92,12 +92,12 @@ def problems(root: Path) -> list[str]:
 
 
 def embedding(provider: str, **more: Any) -> dict[str, Any]:
-    """A project with one embedder."""
+    """Create a project with one embedder."""
     return {"name": "p", "embedders": [{"id": "e", "provider": provider, **more}]}
 
 
 def run(code: str, site: Path, cwd: Path) -> str:
-    """What a fresh interpreter prints that sees the folder as installed packages."""
+    """Run code in a fresh interpreter with the folder as installed packages; return its output."""
     environ = {**ENVIRON, "PYTHONPATH": str(site), "PATH": "/usr/bin:/bin", "HOME": str(cwd)}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -113,7 +113,7 @@ def run(code: str, site: Path, cwd: Path) -> str:
 
 
 def test_a_project_made_of_plugins_is_ingested_searched_and_cited(site: Path, root: Path) -> None:
-    """One of every kind from an installed distribution, in a process that knows only the YAML."""
+    """A project of installed plugins of all kinds works in a process that knows only the YAML."""
     install_acme(site)
     code = """
 import json
@@ -147,7 +147,7 @@ with Project.load() as project:
 
 
 def test_schema_and_reference_describe_the_plugins(site: Path) -> None:
-    """The keys of a plugin are checked and explained as those of Lorebind."""
+    """A plugin's keys are validated and described like those of Lorebind."""
     install_acme(site)
     schema = json_schema("project")
     Draft202012Validator.check_schema(schema)
@@ -163,7 +163,7 @@ def test_schema_and_reference_describe_the_plugins(site: Path) -> None:
 
 
 def test_mistakes_in_what_a_plugin_declares_have_their_place(site: Path, root: Path) -> None:
-    """File, line and column; near misses; and the plugins among what is known."""
+    """Mistakes have file, line, column and near matches; plugins are among the known kinds."""
     install_acme(site)
     text = PROJECT.replace("dimension: 128", "dimension: 4, dims: 3")
     text = text.replace("type: acme }", "type: acmee }")
@@ -188,14 +188,14 @@ def test_mistakes_in_what_a_plugin_declares_have_their_place(site: Path, root: P
 
 
 def test_literal_secrets_of_plugins_are_refused(site: Path) -> None:
-    """A plugin's secret field is as strict as any."""
+    """A plugin's secret field refuses literals like any other."""
     install_acme(site)
     with pytest.raises(ConfigurationError, match="api_key holds a literal value"):
         build_project(embedding("acme", api_key="sk-123"), root=site)
 
 
 async def test_what_a_plugin_says_is_said_without_secrets(site: Path) -> None:
-    """Neither the exceptions of its constructor nor those of its calls show what it was given."""
+    """Exceptions of a plugin's constructor and calls are shown without its secrets."""
     install_acme(site)
     data = embedding("acme", api_key="{{ .env.ACME_KEY }}")
     loaded = build_project(data, root=site, environ={"ACME_KEY": "refused-key"})
@@ -210,7 +210,7 @@ async def test_what_a_plugin_says_is_said_without_secrets(site: Path) -> None:
 
 
 def test_a_plugin_that_fails_to_import_is_named_when_it_is_used(site: Path, root: Path) -> None:
-    """Its distribution is in the message; projects that do not choose it load as ever."""
+    """The message names the distribution; projects that do not select the plugin load as usual."""
     offers = {"embedders": {"broken": "broken_lore:embedder"}, "loaders": {"b": "broken_lore:b"}}
     install(site, "broken-lore", offers, {"broken_lore": "import nothing_like_it"})
     build_project(embedding("hashing"), root=root)
@@ -235,7 +235,7 @@ MISSHAPEN = {
         "class y:\n    Declaration = dict\n    make = None",
     ),
     "z": (
-        "its Declaration does not say provider: Literal['z']",
+        "its Declaration does not declare provider: Literal['z']",
         "from typing import Literal\n"
         "from lorebind_knowledge.declarations.embedders import EmbedderBase\n"
         "class D(EmbedderBase):\n    provider: Literal['other']\n"
@@ -246,7 +246,7 @@ MISSHAPEN = {
 
 @pytest.mark.parametrize("word", MISSHAPEN)
 def test_a_plugin_of_a_wrong_shape_is_told_what_is_wrong(word: str, site: Path) -> None:
-    """What lacks a member, or declares something else, says so with its distribution."""
+    """A plugin that lacks a member, or declares another word, is refused with its distribution."""
     said, text = MISSHAPEN[word]
     install(site, "odd-lore", {"embedders": {word: f"odd_{word}:{word}"}}, {f"odd_{word}": text})
     with pytest.raises(ConfigurationError) as caught:
@@ -272,7 +272,7 @@ class odd:
 
 
 def _with_store(site: Path, odd: str) -> KnowledgeService:
-    """A project whose vector database is of a plugin with this class."""
+    """Create a project whose vector database is a plugin with this class."""
     text = STORE_PLUGIN.format(odd)
     install(site, "odd-lore", {"vector_dbs": {"odd": "odd_lore:odd"}}, {"odd_lore": text})
     data = {"name": "p", "vector_dbs": [{"id": "v", "type": "odd"}]}
@@ -290,13 +290,13 @@ def _with_store(site: Path, odd: str) -> KnowledgeService:
     ],
 )
 def test_what_a_plugin_makes_is_checked(site: Path, odd: str, lacking: str) -> None:
-    """A thing without the members of its kind is refused by name, not met with later."""
+    """An object without the members of its kind is refused by name when it is created."""
     with pytest.raises(PluginError, match=lacking):
         _with_store(site, odd).index()
 
 
 async def test_a_plugged_store_that_fails_is_a_store_error(site: Path) -> None:
-    """Exceptions of its own arrive as StoreError with the id of the vector database."""
+    """A plugin's own exceptions become a StoreError with the id of the vector database."""
     odd = "class Odd(MemoryStore):\n    def count(self, space): raise OSError('gone')"
     service = _with_store(site, odd)
     space = Space(IndexKey(Namespace("t", "p", "project", "kb")), 1, 3)
@@ -306,7 +306,7 @@ async def test_a_plugged_store_that_fails_is_a_store_error(site: Path) -> None:
 
 
 def test_two_plugins_of_one_name_are_refused(site: Path) -> None:
-    """Both are named, and neither is guessed at."""
+    """Two plugins with the same name are refused, and both are named."""
     install_acme(site)
     install(site, "other-lore", {"embedders": {"acme": "acme_lore:embedder"}}, version="2.0")
     with pytest.raises(ConfigurationError) as caught:
@@ -319,7 +319,7 @@ def test_two_plugins_of_one_name_are_refused(site: Path) -> None:
 
 
 def test_a_plugin_does_not_take_the_place_of_a_built_in(site: Path) -> None:
-    """Who says `hashing` means Lorebind's; if another claims it, it is said and not guessed."""
+    """A plugin with a built-in name is refused; `hashing` never silently means another kind."""
     install(site, "grabby", {"embedders": {"hashing": "nowhere:x"}})
     with pytest.raises(ConfigurationError, match="claimed by Lorebind itself and by grabby"):
         build_project(embedding("hashing"), root=site)
@@ -327,7 +327,7 @@ def test_a_plugin_does_not_take_the_place_of_a_built_in(site: Path) -> None:
 
 
 def test_loaders_may_not_share_an_ending(site: Path) -> None:
-    """An ending that two claim, or that Lorebind reads itself, is refused with both names."""
+    """An extension claimed by two loaders, or built in, is refused with both names."""
     install_acme(site)
     text = "suffixes = ('.acme', '.csv')\nmedia_types = ()\ndef load(data, uri): ..."
     install(site, "greedy", {"loaders": {"greedy": "greedy"}}, {"greedy": text})
@@ -339,7 +339,7 @@ def test_loaders_may_not_share_an_ending(site: Path) -> None:
 
 
 def test_a_loader_is_chosen_by_media_type_and_ending(site: Path) -> None:
-    """As the built-in ones are; and a loader that comes or goes has documents read anew."""
+    """Plugin loaders are selected like built-in ones; adding or removing one rereads documents."""
     before = loaders_version()
     install_acme(site)
     plugins.forget()
@@ -354,14 +354,14 @@ def test_a_loader_is_chosen_by_media_type_and_ending(site: Path) -> None:
 
 
 def test_an_extension_is_only_loaded_where_it_is_named(site: Path, tmp_path: Path) -> None:
-    """Installing a package tells it nothing: its extension is not even imported."""
+    """An installed but undeclared extension is not even imported."""
     install(site, "nosy", {"extensions": {"nosy": "nosy:x"}}, {"nosy": "raise SystemExit(3)"})
     KnowledgeService(build_project({"name": "p"}, root=tmp_path))
     assert "nosy" not in sys.modules
 
 
 def test_importing_scans_for_nothing(site: Path, tmp_path: Path) -> None:
-    """Entry points are looked for when a project is loaded, and imported when it chooses them."""
+    """Entry points are read when a project is loaded, and imported when it selects them."""
     install_acme(site)
     code = """
 import sys
@@ -376,14 +376,14 @@ print("acme_lore" in sys.modules)
 
 
 def test_every_group_is_offered_something_here() -> None:
-    """This module's plugins cover the groups that there are."""
+    """This module's plugins cover all groups."""
     from typing import get_args
 
     assert set(ACME_OFFERS) == set(get_args(plugins.Group))
 
 
 def test_a_program_may_offer_plugins_of_its_own(site: Path) -> None:
-    """What is registered is chosen as what is installed, and collides as that does."""
+    """A registered plugin is selected like an installed one, and collides in the same way."""
     from tests.plugin_project import acme_lore
 
     install(site, "x-lore", {"embedders": {"twice": "nowhere:x"}})

@@ -1,4 +1,4 @@
-"""What third parties say, without the secrets they were given."""
+"""Messages of third parties, without the secrets they were given."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class _Client(BaseModel):
 
 
 def test_what_the_holder_keeps_is_hidden() -> None:
-    """A secret of the object that failed is not repeated; the rest of its words are."""
+    """A secret of the failed object is not repeated; the rest of the message is."""
     said = said_by(ValueError("Incorrect API key provided: sk-1 (plain)"), holder=_Client())
     assert said == "ValueError: Incorrect API key provided: [secret] (plain)"
 
 
 def test_what_templates_gave_is_hidden() -> None:
-    """What came out of a template is hidden at any depth; what stands in the file is not."""
+    """Values filled into templates are hidden at any depth; text from the file is not."""
     written = {"api_key": "{{ .env.A }}", "more": [{"token": "{{ .env.B }}"}], "mode": "e", "n": 3}
     resolved = {"api_key": "sk-2", "more": [{"token": "tk"}], "mode": "e", "n": 3}
     said = said_by(KeyError("sk-2 tk e 3"), written=written, resolved=resolved)
@@ -42,12 +42,12 @@ def test_what_templates_gave_is_hidden() -> None:
     ],
 )
 def test_a_value_in_other_words(text: str, shown: str) -> None:
-    """Encoded for addresses, once or twice, or for JSON, in capitals or not: it is the same."""
+    """A value is found when it is encoded for URLs, once or twice, or for JSON, in any case."""
     assert without(text, {"a/b c+é": "X"}) == shown
 
 
 def test_parts_of_an_address() -> None:
-    """Clients name the host, the path and the password of an address alone."""
+    """The host, path and password of a URL are hidden when they are quoted alone."""
     value = "https://me:hidden1@Wiki.Internal:8443/team/pages?sig=hidden2"
     said = "host='wiki.internal', port=8443: /team/pages?sig=hidden2 for me (hidden1)"
     assert without(said, {value: "{{ .env.WIKI }}"}) == (
@@ -57,19 +57,19 @@ def test_parts_of_an_address() -> None:
 
 
 def test_short_values_are_words() -> None:
-    """What is short is taken out where it is a word, and longer words are left whole."""
+    """Short values are removed only as whole words; longer words are left intact."""
     assert without("eu-1: a queue in EU, 10 of 1", {"eu": "X", "1": "Y"}) == (
         "X-Y: a queue in X, 10 of Y"
     )
 
 
 def test_the_longest_value_goes_first() -> None:
-    """A value that begins like another does not leave the rest of it."""
+    """If a value is a prefix of another one, the rest of the longer value is hidden too."""
     assert without("abcdef abcd", {"abcd": "X", "abcdef": "Y"}) == "Y X"
 
 
 async def test_an_embedder_that_quotes_its_key() -> None:
-    """The error of a LangChain embedder that failed holds its words, but not its key."""
+    """The error of a failed LangChain embedder contains its message, but not its key."""
     from langchain_core.embeddings import Embeddings
 
     class Quoting(Embeddings):

@@ -1,4 +1,4 @@
-"""`rerank` with a cross-encoder on ONNX Runtime, on real if tiny graphs."""
+"""`rerank` with a cross-encoder on ONNX Runtime, on real but tiny graphs."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ TEXTS = ["rotate keys", "snow", "", "filler " * 20 + "keys", "rotate rotate keys
 
 @pytest.mark.parametrize("classes", [1, 2])
 async def test_figures_are_the_models(tmp_path: Path, classes: int) -> None:
-    """A logit goes through the logistic function; of two classes the second is relevance."""
+    """Scores are the logistic function of the logits; of two classes, the second is relevance."""
     reranker = made(tmp_path, model={"classes": classes}, batch_size=2)
     figures = await rerank_texts(reranker, "question question", TEXTS)
     assert figures == pytest.approx([figure(text) for text in TEXTS])
 
 
 async def test_extremes(tmp_path: Path) -> None:
-    """However great a logit is, the figure stays from 0 to 1."""
+    """A score stays in 0 to 1 for any logit."""
     figures = await rerank_texts(made(tmp_path), "q", ["huge huge", "snow " * 400, "filler"])
     assert figures == pytest.approx([1.0, 0.0, 0.5])
 
 
 def test_no_texts(tmp_path: Path) -> None:
-    """Nothing to judge runs nothing."""
+    """Without texts the model does not run."""
     assert made(tmp_path).rerank("q", []) == []
 
 
@@ -85,12 +85,12 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> OnnxReranker:
 def test_what_stands_beside_it_does_not_matter(
     alone: OnnxReranker, together: OnnxReranker, texts: list[str]
 ) -> None:
-    """Padding, sorting and batches change no figure, and each stays with its text."""
+    """Padding, sorting and batches change no score, and each stays with its text."""
     assert together.rerank("rotate", texts) == pytest.approx(alone.rerank("rotate", texts))
 
 
 def test_long_passages_are_cut(tmp_path: Path) -> None:
-    """The end of the longer part goes: here the passage's, and all of the question is read."""
+    """The longer text is truncated at its end: here the passage, while the question is complete."""
     text = "keys " * 30 + "snow"
     assert made(tmp_path, max_length=16).rerank("rotate", [text]) == pytest.approx(
         [figure("keys " * 12)]
@@ -101,7 +101,7 @@ def test_long_passages_are_cut(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_after_a_fork(tmp_path: Path) -> None:
-    """A child loads a model of its own and does not wait for threads that its parent has."""
+    """A child loads its own model and does not wait for threads of its parent."""
     reranker = made(tmp_path, threads=2)
     reranker.rerank("q", TEXTS)
     child = os.fork()
@@ -112,14 +112,14 @@ def test_after_a_fork(tmp_path: Path) -> None:
 
 
 async def test_many_at_a_time(tmp_path: Path) -> None:
-    """Several tasks share one model."""
+    """Concurrent tasks share one model."""
     reranker = made(tmp_path)
     asked = [rerank_texts(reranker, "q", TEXTS[:count]) for count in range(1, 7)]
     for found in await asyncio.gather(*asked):
         assert found == pytest.approx([figure(text) for text in TEXTS[: len(found)]])
 
 
-# What cannot be.
+# Refusals.
 
 
 async def refusal(reranker: OnnxReranker) -> str:
@@ -129,7 +129,7 @@ async def refusal(reranker: OnnxReranker) -> str:
 
 
 async def test_files_that_are_not_there(tmp_path: Path) -> None:
-    """The file is named, model or tokenizer."""
+    """The error names the missing model or tokenizer."""
     path = onnx_models.write(tmp_path)
     gone = tmp_path / "gone"
     assert f"there is no model {gone}" in await refusal(
@@ -141,13 +141,13 @@ async def test_files_that_are_not_there(tmp_path: Path) -> None:
 
 
 async def test_files_of_another_kind(tmp_path: Path) -> None:
-    """What is no model, no tokenizer or no cross-encoder is named, with what it is instead."""
+    """Errors name files that are not a model, tokenizer or cross-encoder, and what they are."""
     path = onnx_models.write(tmp_path)
     tokenizer = path.with_name("tokenizer.json")
     assert "cannot load the model" in await refusal(OnnxReranker(tokenizer, tokenizer))
     other = tmp_path / "other.json"
     other.write_text("{}")
-    assert "is no tokenizer.json" in await refusal(OnnxReranker(path, other))
+    assert "is not a tokenizer.json" in await refusal(OnnxReranker(path, other))
     three = made(tmp_path / "three", model={"classes": 3})
     assert "shape (2, 3) for 2 pairs; expected (2, 1) or (2, 2)" in await refusal(three)
     names = made(tmp_path / "names", model={"inputs": "input_ids attention_mask pixels"})
@@ -155,18 +155,18 @@ async def test_files_of_another_kind(tmp_path: Path) -> None:
 
 
 async def test_figures_that_are_not_finite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A graph that gives NaN fails the search, and is no passage's figure."""
+    """A graph that returns NaN makes the search fail."""
     monkeypatch.setitem(WEIGHTS, "huge", float("nan"))
     reranker = made(tmp_path)
     with pytest.raises(RerankerError, match="not finite"):
         await rerank_texts(reranker, "q", ["huge"])
 
 
-# Declared.
+# Declarations.
 
 
 def test_declared(tmp_path: Path) -> None:
-    """Paths are the project's; the tokenizer is beside the model unless another is named."""
+    """Paths are relative to the project; by default the tokenizer is next to the model."""
     path = onnx_models.write(tmp_path / "models")
     declared = OnnxRerankDeclaration(provider="onnx", model_path="{{ .env.FOLDER }}/model.onnx")
     reranker = make_reranker(declared, Environment(tmp_path, {"FOLDER": "models"}))
@@ -208,13 +208,13 @@ def project(rerank: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_declarations_that_cannot_be(tmp_path: Path, rerank: dict[str, Any], message: str) -> None:
-    """Each is refused where it stands, in words about rerankers."""
+    """Invalid declarations are refused with their location, in terms of rerankers."""
     with pytest.raises(ConfigurationError, match=message):
         build_project(project(rerank), root=tmp_path, environ={})
 
 
 def test_left_out_it_is_of_langchain(tmp_path: Path) -> None:
-    """A declaration with a class and without a provider is what it was."""
+    """A declaration with a class and without a provider means LangChain, as before."""
     loaded = build_project(project({"class": "a.b:C"}), root=tmp_path, environ={})
     rerank = loaded.knowledge_base("docs", None)[0].retrieval.rerank
     assert rerank is not None
@@ -222,7 +222,7 @@ def test_left_out_it_is_of_langchain(tmp_path: Path) -> None:
 
 
 async def test_a_search(bench: Bench, tmp_path: Path) -> None:
-    """The model's figure is the score, and `min_score` is about it."""
+    """The model's score becomes the match's score, and `min_score` applies to it."""
     onnx_models.write(tmp_path / "models")
     texts: Sequence[str] = ["rotate keys", "keys filler", "snow keys"]
     for number, text in enumerate(texts):

@@ -1,4 +1,4 @@
-"""Searching one knowledge base: what it refuses, what it announces, what counts as a hit."""
+"""Searching one knowledge base: its refusals, its events, and its verdicts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def filled(bench: Bench) -> Bench:
 
 
 async def test_the_best_comes_first(bench: Bench) -> None:
-    """Matches come by score, as many as asked, from the knowledge base that was searched."""
+    """Matches are sorted by score, as many as asked for, from the searched knowledge base."""
     await filled(bench)
     result = await bench.ask("gamma", top_k=3)
     assert result.matches[0].text == paragraph("gamma")
@@ -48,7 +48,7 @@ async def test_the_best_comes_first(bench: Bench) -> None:
 
 
 async def test_fewer_are_the_beginning_of_more(bench: Bench) -> None:
-    """The three best are the first of the six best, and the base's own settings the default."""
+    """The three best are the first of the six best; the knowledge base's settings are defaults."""
     await filled(bench)
     bench.change(retrieval=RetrievalDeclaration(top_k=2))
     six = (await bench.ask("beta words", top_k=6)).matches
@@ -58,7 +58,7 @@ async def test_fewer_are_the_beginning_of_more(bench: Bench) -> None:
 
 @pytest.mark.parametrize("question", ["", "  ", "\n\t\u3000"])
 async def test_blank_question(bench: Bench, question: str) -> None:
-    """A blank question is the caller's mistake, not a search."""
+    """A blank question is a UsageError, not a search."""
     await filled(bench)
     with pytest.raises(UsageError, match="question is empty"):
         await bench.ask(question)
@@ -66,14 +66,14 @@ async def test_blank_question(bench: Bench, question: str) -> None:
 
 
 async def test_nothing_ingested(bench: Bench) -> None:
-    """Before the first ingest the error names the command, and no file is made."""
+    """Before the first ingest, the error names the command and no file is created."""
     with pytest.raises(NotIngestedError, match="lorebind knowledge ingest docs"):
         await bench.ask("anything")
     assert list(bench.root.iterdir()) == []
 
 
 async def test_events(bench: Bench) -> None:
-    """A search announces itself and how it went, without the text of the question."""
+    """A search emits its start and its result, without the text of the question."""
     await filled(bench)
     await bench.ask("gamma", top_k=3)
     assert bench.diary.names() == ["retrieval_started", "retrieval_completed"]
@@ -84,7 +84,7 @@ async def test_events(bench: Bench) -> None:
 
 
 async def test_events_of_a_failure(bench: Bench) -> None:
-    """A search that fails says why, and the error reaches the caller."""
+    """A failed search emits the reason, and the caller gets the error."""
     await filled(bench)
 
     class Broken(CountingEmbedder):
@@ -99,7 +99,7 @@ async def test_events_of_a_failure(bench: Bench) -> None:
 
 
 async def test_an_unknown_filter(bench: Bench) -> None:
-    """A filter that cannot be is the caller's mistake."""
+    """An invalid filter is a UsageError."""
     await filled(bench)
     with pytest.raises(ValueError, match=r"unknown operator '\$like'"):
         await bench.ask("gamma", filters={"uri": {"$like": "x"}})
@@ -107,8 +107,8 @@ async def test_an_unknown_filter(bench: Bench) -> None:
 
 @pytest.mark.parametrize("strategy", ["similarity", "lexical", "hybrid", "mmr"])
 async def test_lost_vectors_are_an_error(bench: Bench, strategy: str) -> None:
-    """When the store has lost what the catalog says it holds, the answer is neither empty nor
-    shorter, and the message says how to restore it."""
+    """If the store lost vectors that the catalog lists, the search raises an error that says how to
+    restore them, instead of returning fewer results."""
     await filled(bench)
     (hit,) = await bench.ask("gamma", top_k=1)
     number = await _number(bench, hit.id)
@@ -125,13 +125,13 @@ async def test_lost_vectors_are_an_error(bench: Bench, strategy: str) -> None:
 
 
 async def _number(bench: Bench, name: str) -> int:
-    """Under which the store keeps the vector of a chunk."""
+    """Return the number under which the store holds the vector of a chunk."""
     owner = bench.kb.namespace
     return await bridge.call(bench.index.read, owner, lambda view: view.named([name])[name].number)
 
 
 async def test_a_search_that_a_reindex_overtakes(bench: Bench) -> None:
-    """A search whose index is replaced under it answers from the successor."""
+    """If an index is replaced during a search, the search reads its successor."""
     await filled(bench)
     old = bench.entry.key
 
@@ -149,7 +149,7 @@ async def test_a_search_that_a_reindex_overtakes(bench: Bench) -> None:
 
 
 async def test_searches_at_once(bench: Bench) -> None:
-    """Many searches at once, from tasks and from blocking callers, give what one alone gives."""
+    """Concurrent searches, from tasks and from sync callers, return what a single one returns."""
     await filled(bench)
     words = ["alpha", "beta", "gamma", "delta"] * 8
     results = await asyncio.gather(*(bench.ask(word, top_k=1) for word in words))
@@ -160,7 +160,7 @@ async def test_searches_at_once(bench: Bench) -> None:
 
 
 async def test_min_score(bench: Bench) -> None:
-    """A threshold leaves out what scores lower, and may leave nothing."""
+    """A threshold drops matches with lower scores, possibly all of them."""
     await filled(bench)
     every = (await bench.ask("gamma", top_k=6)).matches
     bar = round(every[0].scores["dense"], 6)
@@ -168,7 +168,7 @@ async def test_min_score(bench: Bench) -> None:
     assert (await bench.ask("unheard", top_k=6, min_score=0.99)).matches == []
 
 
-# Hits.
+# Verdicts.
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ async def test_min_score(bench: Bench) -> None:
 def test_verdicts(
     cosines: tuple[float, ...], settings: dict[str, Any], hit_score: float | None, expected: str
 ) -> None:
-    """Enough matches, and the best one's cosine reaches the embedder's level unless one was set."""
+    """A hit has enough matches, and the best reaches the embedder's level unless one was set."""
     matches = [
         DocumentMatch(str(number), max(cosine, 0), {"dense": cosine}, "text", {})
         for number, cosine in enumerate(cosines)
@@ -207,13 +207,13 @@ async def test_a_weak_match_is_found(bench: Bench) -> None:
     bench.embedder.hit_score = 0.99
     found = await bench.ask("gamma and more", top_k=6)
     assert (len(found), found.verdict) == (6, "weak")
-    assert "'docs' has the cosine" in found.shortfall
+    assert "'docs' has a cosine of" in found.shortfall
     assert bench.diary.data("retrieval_completed")[-1]["verdict"] == "weak"
     assert (await bench.ask("unheard", min_score=0.99)).verdict == "miss"
 
 
 async def test_namespaces_in_one_store(bench: Bench) -> None:
-    """Another tenant, project, scope or knowledge base in the same file finds nothing of this."""
+    """Other tenants, projects, scopes and knowledge bases in the same file find nothing of this."""
     await filled(bench)
     mine = bench.kb
     for field in ("tenant", "project", "scope", "kb"):
@@ -244,14 +244,14 @@ async def _visible(bench: Bench, kb: Any) -> QueryResult:
 
 
 async def test_a_filter_on_a_key_that_is_nowhere(bench: Bench) -> None:
-    """It is noticed once, with the keys that there are, until a document has it."""
+    """A notice appears once with the known keys, until a document has the key."""
     await filled(bench)
     result = await bench.ask("words", filters={"titel": "x", "uri": "docs/0.md"})
     assert result.matches == []
     (notice,) = result.notices
     assert notice.startswith(
-        "no document of knowledge base 'docs' has the key 'titel', which the filter names, in its "
-        "metadata; did you mean 'title'; known: "
+        "no document of knowledge base 'docs' has the metadata key 'titel', which the filter "
+        "names; did you mean 'title'; known: "
     )
     without = [{"old": {"$ne": "en"}}, {"$not": {"old": "en"}}, {"old": {"$exists": False}}]
     where = {"$or": [*without, {"lang": {"$in": ["en"]}}, {"titel": "x"}]}

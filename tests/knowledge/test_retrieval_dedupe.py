@@ -1,4 +1,4 @@
-"""Passages that say the same are found once."""
+"""Near duplicates are found only once."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def kept(*passages: str) -> list[str]:
     ],
 )
 def test_what_counts_as_the_same(one: str, other: str, same: bool) -> None:
-    """Nine tenths of all runs of three words, whatever case and marks."""
+    """Duplicates share nine tenths of all three-word runs, ignoring case and punctuation."""
     assert kept(one, other) == (["0"] if same else ["0", "1"])
     assert kept(other, one) == (["0"] if same else ["0", "1"])
 
 
 def test_where_the_others_are() -> None:
-    """The best stays as it was, and names the documents of the others, each once, sorted."""
+    """The best match does not change, and names the other documents once each, sorted."""
     found = [match(LONG, "b"), match("else", "d"), match(LONG, "c"), match(LONG, "a")]
     best, other = without_repeats([*found, match(LONG, "c")])
     assert (best.id, best.text, best.score) == ("b", LONG, 0.5)
@@ -72,7 +72,7 @@ def runs(text: str) -> set[tuple[str, ...]]:
 
 @given(st.lists(st.lists(st.integers(0, 59), max_size=4), max_size=20))
 def test_same_as_comparing_each_with_each(changes: list[list[int]]) -> None:
-    """A passage goes when it shares nine tenths of the runs with one before it that stays."""
+    """A passage is dropped if it shares nine tenths of its runs with an earlier one that stays."""
     passages = []
     for changed in changes:
         words = [f"w{number}" for number in range(60)]
@@ -89,8 +89,8 @@ def test_same_as_comparing_each_with_each(changes: list[list[int]]) -> None:
 
 @given(st.lists(texts, max_size=12))
 def test_a_beginning_has_the_same_survivors(passages: list[str]) -> None:
-    """What stays of the first few stays of all, the first always does, and doing it again takes
-    nothing away."""
+    """The remaining passages of a prefix also remain in the whole, the first always remains, and
+    a second pass drops nothing."""
     found = [match(text, str(at)) for at, text in enumerate(passages)]
     every = without_repeats(found)
     names = [one.id for one in every]
@@ -102,7 +102,7 @@ def test_a_beginning_has_the_same_survivors(passages: list[str]) -> None:
 
 
 async def repeated(bench: Bench) -> Bench:
-    """Six documents that say the same, and four that say something else."""
+    """Return a bench with six documents that repeat each other, and four different ones."""
     for number in range(6):
         bench.write(f"same/{number}.md", "Rotate the keys in the console every ninety days.")
     for number, word in enumerate(("orchard", "violin", "harbour", "glacier")):
@@ -113,7 +113,7 @@ async def repeated(bench: Bench) -> Bench:
 
 @pytest.mark.parametrize("strategy", ["similarity", "lexical", "hybrid", "mmr"])
 async def test_as_many_as_asked_nevertheless(bench: Bench, strategy: str) -> None:
-    """What is left out makes room for what comes after it."""
+    """Dropped duplicates make room for the next matches."""
     await repeated(bench)
     for top_k in (1, 2, 3, 5):
         result = await bench.ask("rotate the keys", strategy=strategy, top_k=top_k)
@@ -126,7 +126,7 @@ async def test_as_many_as_asked_nevertheless(bench: Bench, strategy: str) -> Non
 
 
 async def test_many_repeats(bench: Bench) -> None:
-    """Though most passages repeat the best one, what says something else is found."""
+    """Different passages are found even if most passages repeat the best one."""
     for number in range(60):
         bench.write(f"same/{number}.md", "Rotate the keys in the console every ninety days.")
     bench.write("own.md", "Rotate orchards.")
@@ -138,7 +138,7 @@ async def test_many_repeats(bench: Bench) -> None:
 
 
 async def test_dedupe_switched_off(bench: Bench) -> None:
-    """A knowledge base that says so gives every passage."""
+    """A knowledge base with `dedupe: false` returns every passage."""
     await repeated(bench)
     bench.change(dedupe=False)
     result = await bench.ask("rotate the keys", strategy="similarity", top_k=6)
@@ -148,7 +148,7 @@ async def test_dedupe_switched_off(bench: Bench) -> None:
 
 
 def test_so_many_and_no_more() -> None:
-    """With a number, the first so many of all are kept, and what is looked at ends with them."""
+    """With a limit, the first passages up to the limit are kept, and no others are inspected."""
     texts = [" ".join(f"{word}{at}" for word in ("one", "two", "three", "four")) for at in range(9)]
     found = [match(text, f"{at}") for at, text in enumerate(texts)]
     repeated = [*found[:2], match(texts[1], "again"), *found[2:]]

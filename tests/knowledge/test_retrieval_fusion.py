@@ -1,4 +1,4 @@
-"""Fusion: what both figures of a passage come to."""
+"""Fusion: combining the two raw scores of a passage."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ CANDIDATES = [
     candidate("c", dense=0.7, lexical=4.0),
     candidate("d", dense=0.1, lexical=1.0),
 ]
-# Scaled, the cosines are 1, 0.5, 0.75 and 0, the BM25 figures 0, 1, 0.25 and 0.0625.
+# Scaled, the cosines are 1, 0.5, 0.75 and 0, the BM25 scores 0, 1, 0.25 and 0.0625.
 
 
 def test_weighted_by_hand() -> None:
-    """Each figure is scaled over the candidates, and they add by weight, by default equally."""
+    """Each score is scaled over the candidates, then added by weight, equally by default."""
     equal = [("b", 0.75), ("a", 0.5), ("c", 0.5), ("d", 0.03125)]
     assert fused(CANDIDATES) == fused(CANDIDATES, dense_weight=0.5) == equal
     mostly_near = [("a", 0.7), ("b", 0.65), ("c", 0.6), ("d", 0.01875)]
@@ -68,7 +68,7 @@ def test_weighted_by_hand() -> None:
 
 
 def test_words_of_whole_documents() -> None:
-    """By default they are half of the words' figure, which is then scaled."""
+    """By default, documents are half of the word score, which is then scaled."""
     whole = dict(zip("abcd", (8.0, 0.0, 20.0, 3.0), strict=True))
     both = [one.scored(one.score, document=whole[one.id]) for one in CANDIDATES]
     # Halves of both are 4, 8, 12 and 2; scaled 0.2, 0.6, 1 and 0.
@@ -79,13 +79,13 @@ def test_words_of_whole_documents() -> None:
 
 
 def test_ranks_by_hand() -> None:
-    """Each rank counts 1 / (k + rank), the two together as a share of being first in both."""
+    """Each rank counts 1 / (k + rank); the sum is a share of being first in both lists."""
     most = 2 / 61
     expected = [
         ("b", (1 / 63 + 1 / 61) / most),
         ("c", (1 / 62 + 1 / 62) / most),
         ("d", (1 / 64 + 1 / 63) / most),
-        ("a", (1 / 61) / most),  # without any of the words it has no rank there
+        ("a", (1 / 61) / most),  # no rank by words, since it has none of them
     ]
     got = fused(CANDIDATES, method="rrf")
     assert [name for name, _ in got] == [name for name, _ in expected]
@@ -93,14 +93,14 @@ def test_ranks_by_hand() -> None:
 
 
 def test_ranks_that_are_shared() -> None:
-    """Equal figures have one rank, and the next one is as far behind as if they had not."""
+    """Equal scores share a rank, and the next rank is as far behind as if they did not."""
     equal = columns(candidates_of([(0.9, 2.0), (0.9, 0.0), (0.8, 0.0)]))
     got = fuse(equal, FusionDeclaration(method="rrf", rank_constant=1))
     assert [one.scores["fused"] for one in got] == [1.0, 0.5, 0.25]
 
 
 def test_the_rank_constant_counts() -> None:
-    """A small constant favours a first place in one list, a large one being in both."""
+    """A small constant favors a first rank in one list, a large one favors being in both."""
     pairs = [(0.9, 0.0), (0.8, 0.0), (0.7, 1.0), (0.0, 3.0), (0.0, 2.0)]
     small, large = (
         [name for name, _ in fused(candidates_of(pairs), method="rrf", rank_constant=k)]
@@ -123,13 +123,13 @@ def test_the_rank_constant_counts() -> None:
     ],
 )
 def test_scaled(given: list[float], expected: list[float]) -> None:
-    """The least becomes 0 and the greatest 1; where there is no least, all or nothing."""
+    """The minimum becomes 0 and the maximum 1; if all values are equal, all become 1 or 0."""
     assert scaled(np.array(given)).tolist() == expected
 
 
 @pytest.mark.parametrize("method", ["weighted", "rrf"])
 def test_the_best_scores_the_nearest_cosine(method: str) -> None:
-    """The others score their share of that, whichever candidate is the nearest."""
+    """The best passage scores the cosine of the nearest candidate, the others a share of it."""
     ranked = fuse(columns(CANDIDATES), FusionDeclaration(method=method))
     best = ranked[0].scores["fused"]
     assert [one.score for one in ranked] == [
@@ -142,14 +142,14 @@ def test_the_best_scores_the_nearest_cosine(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["weighted", "rrf"])
 def test_ties_go_by_id(method: str) -> None:
-    """Passages of the same figures stand in the order of their ids."""
+    """Passages with equal scores are ordered by id."""
     same = [candidate(name, dense=0.4, lexical=1.0) for name in "cab"]
     assert [name for name, _ in fused(same, method=method)] == ["a", "b", "c"]
 
 
 @given(figures, fusions)
 def test_a_ranking(pairs: list[tuple[float, float]], fusion: FusionDeclaration) -> None:
-    """All candidates come back, scores in 0 to 1 fall, equal ones go by id, figures are kept."""
+    """All candidates return with their raw scores, sorted by scores in 0 to 1, then by id."""
     candidates = candidates_of(pairs)
     ranked = fuse(columns(candidates), fusion)
     assert sorted(one.id for one in ranked) == [one.id for one in candidates]
@@ -177,7 +177,7 @@ def test_the_order_of_candidates_does_not_matter(
 def test_better_in_both_is_better(
     pairs: list[tuple[float, float]], fusion: FusionDeclaration
 ) -> None:
-    """A passage that is no worse by vectors and by words is no worse fused."""
+    """A passage that is not worse by vectors and by words is not worse after fusion."""
     ranked = list(fuse(columns(candidates_of(pairs)), fusion))
     for one in ranked:
         for other in ranked:

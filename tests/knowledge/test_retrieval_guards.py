@@ -1,7 +1,7 @@
-"""What a default of the search must not break, on forty pages of documentation.
+"""Properties that the defaults of the search must keep, tested on forty pages of documentation.
 
-The embedder is the hashing one, whose vectors know little: a default that trusts them too much
-shows. `benchmarks/retrieval.py` asks the same with the real one.
+The embedder is the hashing one, whose vectors carry little meaning, so that a default that relies
+too much on vectors fails. `benchmarks/retrieval.py` tests the same with the real embedder.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ JUDGED = {
     "describe the API in its documentation": "metadata path-operation-configuration",
 }
 TRUSTING = {"fusion": {"dense_weight": 0.7, "document_weight": 0}}
-"""The default of once, which was tuned on two collections."""
+"""An earlier default, which was tuned on two collections."""
 
 
 def _guards() -> Any:
@@ -80,7 +80,7 @@ def kb() -> Iterator[KnowledgeBase]:
 
 @pytest.fixture
 async def filled(kb: KnowledgeBase) -> KnowledgeBase:
-    """Ingested at the first use."""
+    """Return the knowledge base, ingested at the first use."""
     source = FileSource("markdown_glob", ["*.md"], PAGES)
     report = await ingest(Corpus(kb, [source], RecursiveChunker(1000, 100), {}))
     assert report.chunks["total"] == 296
@@ -93,7 +93,7 @@ async def ndcg(kb: KnowledgeBase, asked: Dataset, **settings: Any) -> float:
 
 
 async def test_rare_words(filled: KnowledgeBase) -> None:
-    """Three rare words of a page find it, though vectors do not."""
+    """Three rare words of a page find it, although vectors do not."""
     texts = {page.stem: page.read_text(encoding="utf-8") for page in PAGES.glob("*.md")}
     asked = guards.rare_words(texts)
     assert len(asked.relevant) == 40
@@ -103,7 +103,7 @@ async def test_rare_words(filled: KnowledgeBase) -> None:
 
 
 async def test_thinned_judgements(filled: KnowledgeBase) -> None:
-    """A page is found without others about the same beside it."""
+    """A page is found when the other pages about its topic are filtered out."""
     relevant = {question: frozenset(names.split()) for question, names in JUDGED.items()}
     asked, away = guards.thinned(Dataset(dict(zip(JUDGED, JUDGED, strict=True)), relevant))
     assert all(len(found) == 1 and not found & away for found in asked.relevant.values())
@@ -130,6 +130,6 @@ async def test_headings(filled: KnowledgeBase) -> None:
 
 
 def test_telling_questions_apart() -> None:
-    """The share of pairs in which the own question has more; equal ones count half."""
+    """The measure is the share of pairs whose own question scores higher; ties count half."""
     assert guards.separation([3, 4], [1, 2]) == 1
     assert guards.separation([1, 4], [2, 1]) == (0.5 + 2) / 4

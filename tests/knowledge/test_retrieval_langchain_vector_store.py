@@ -1,4 +1,4 @@
-"""A project's knowledge bases and collections, as LangChain's `VectorStore`."""
+"""A project's knowledge bases and collections as LangChain `VectorStore`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def service(root: Path, dimension: int = 64) -> KnowledgeService:
-    """A project with one knowledge base `docs`, over `docs/*.md`."""
+    """Return a project with one knowledge base `docs` over `docs/*.md`."""
     (root / "docs").mkdir(exist_ok=True)
     (root / "docs" / "a.md").write_text("# Keys\n\nRotate the keys.\n")
     declared: dict[str, Any] = {
@@ -47,7 +47,7 @@ def service(root: Path, dimension: int = 64) -> KnowledgeService:
 
 
 async def test_a_knowledge_base_is_searched(bench: Bench) -> None:
-    """The nearest passages by cosine with what is known of them; a filter is one of ours."""
+    """The nearest passages come by cosine with their metadata; filters are Lorebind's."""
     fill(bench)
     await bench.ingest()
     searched = KnowledgeBaseVectorStore(bench.kb)
@@ -66,12 +66,12 @@ async def test_a_knowledge_base_is_searched(bench: Bench) -> None:
 
 
 async def test_a_knowledge_base_is_not_written(bench: Bench) -> None:
-    """Adding and deleting are refused in words that say where to: an ingest would undo them."""
+    """Adding and deleting are refused with an alternative, since an ingest would undo them."""
     fill(bench)
     await bench.ingest()
     before = await bench.texts()
     searched = KnowledgeBaseVectorStore(bench.kb)
-    with pytest.raises(UsageError, match=r"'docs' are those of its sources.*a collection"):
+    with pytest.raises(UsageError, match=r"'docs' come from its sources.*a collection"):
         searched.add_documents([Document("by hand")])
     with pytest.raises(UsageError, match="sources"):
         await searched.adelete()
@@ -79,7 +79,7 @@ async def test_a_knowledge_base_is_not_written(bench: Bench) -> None:
 
 
 async def test_nothing_ingested(bench: Bench) -> None:
-    """As for every search it is an error that names the command."""
+    """Without an ingest, the error names the command, as for every search."""
     with pytest.raises(NotIngestedError, match="lorebind knowledge ingest docs"):
         await KnowledgeBaseVectorStore(bench.kb).asimilarity_search("word")
 
@@ -87,7 +87,7 @@ async def test_nothing_ingested(bench: Bench) -> None:
 async def test_a_reindex_meanwhile(
     make_bench: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An index that is replaced between looking it up and searching it is looked up again."""
+    """An index that is replaced between its lookup and its search is looked up again."""
     bench = make_bench("sqlite")
     fill(bench)
     await bench.ingest()
@@ -107,7 +107,7 @@ async def test_a_reindex_meanwhile(
 
 
 async def test_an_ingest_leaves_a_collection_alone(tmp_path: Path) -> None:
-    """A collection of the same name in the same file is another thing than the knowledge base."""
+    """A collection and a knowledge base with the same name in the same file are independent."""
     made = service(tmp_path)
     collection = made.collection("docs")
     await collection.aadd_texts(["by hand"], ids=["1"])
@@ -126,7 +126,7 @@ async def test_an_ingest_leaves_a_collection_alone(tmp_path: Path) -> None:
 
 
 async def test_collections_are_kept(tmp_path: Path) -> None:
-    """They outlast the process, and are the project's, the tenant's and the name's own."""
+    """Collections outlive the process, and are separate per project, tenant and name."""
     made = service(tmp_path)
     await made.collection("notes").aadd_texts(["kept"], ids=["1"])
     await made.close()
@@ -140,10 +140,10 @@ async def test_collections_are_kept(tmp_path: Path) -> None:
 
 
 async def test_another_embedder_is_refused(tmp_path: Path) -> None:
-    """Vectors of two embedders never meet in one collection, whatever their dimension."""
+    """Vectors of two embedders never mix in one collection, even with equal dimensions."""
     made = service(tmp_path)
     await made.collection("notes").aadd_texts(["one"])
-    with pytest.raises(IndexMismatchError, match="'notes' was begun with the embedder hashing"):
+    with pytest.raises(IndexMismatchError, match="'notes' was created with the embedder hashing"):
         await made.collection("notes", embedder="more").asimilarity_search("x")
     with pytest.raises(NotFoundError, match="'none'"):
         made.collection("notes", embedder="none")
@@ -151,7 +151,7 @@ async def test_another_embedder_is_refused(tmp_path: Path) -> None:
 
 
 async def test_failing_stores_fail(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An outage is passed on and not asked about twice."""
+    """An outage is raised without a second attempt."""
     fill(bench, 1)
     await bench.ingest()
     asked = []

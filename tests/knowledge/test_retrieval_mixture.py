@@ -1,4 +1,4 @@
-"""Searches while documents are published: never two versions of one, never less than is there."""
+"""Searches while documents are published never mix two versions, and never miss a passage."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ QUESTION = "keys stay even part1 odd1"
 
 
 def passages(version: int) -> list[str]:
-    """One passage that always stays, and three that each version has of its own; every second
-    version is as the one before the last."""
+    """Return one passage that never changes, and three that each version has for itself; every
+    second version equals the one before the last."""
     name = "even" if version % 2 == 0 else f"odd{version % 3}"
     return ["keys stay for ever", *(f"keys {name} part{part} words" for part in range(3))]
 
@@ -56,7 +56,7 @@ def records(bench: Bench, uri: str, texts: list[str], generation: int) -> list[R
 
 
 def publish_all(bench: Bench, lease: Lease, version: int) -> None:
-    """As an ingest does it: staged, published in one step, what was before deleted at once."""
+    """Publish like an ingest: stage, publish in one step, delete the old version immediately."""
     index, entry = bench.index, bench.entry
     for uri, generation in index.next_generations(entry, DOCUMENTS).items():
         index.stage(lease, entry, records(bench, uri, passages(version), generation))
@@ -65,7 +65,7 @@ def publish_all(bench: Bench, lease: Lease, version: int) -> None:
 
 
 def begin(bench: Bench) -> None:
-    """Three documents, put in by hand."""
+    """Add three documents by hand."""
     bench.write("a.md", "to make the index")
     bench.change(dedupe=False)
     run(bench.ingest())
@@ -75,7 +75,7 @@ def begin(bench: Bench) -> None:
 
 
 def check(found: Iterable[DocumentMatch]) -> None:
-    """All four passages of each document, all of one version."""
+    """Check that all four passages of each document are found, all of one version."""
     texts: dict[str, list[str]] = {uri: [] for uri in DOCUMENTS}
     for match in found:
         texts[match.metadata["uri"]].append(match.text)
@@ -87,7 +87,7 @@ def check(found: Iterable[DocumentMatch]) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_while_a_writer_publishes(bench: Bench, strategy: str) -> None:
-    """Every answer holds each document whole and in one version."""
+    """Every result contains each document completely and in one version."""
     begin(bench)
     done = threading.Event()
     failures: list[BaseException] = []
@@ -120,7 +120,7 @@ def test_while_a_writer_publishes(bench: Bench, strategy: str) -> None:
 
 
 class Blind(StoreWrapper):
-    """Gives no vectors, so that the catalog keeps them."""
+    """A store that returns no vectors, so that the catalog stores them."""
 
     def __init__(self, inner: VectorStore) -> None:
         super().__init__(inner)
@@ -135,7 +135,7 @@ class Blind(StoreWrapper):
 
 @pytest.fixture(params=["gives vectors", "gives none"])
 def overtaken(request: pytest.FixtureRequest, make_bench: Callable[[str], Bench]) -> Bench:
-    """A bench whose catalog can be written while a search reads it."""
+    """Return a bench whose catalog can be written while a search reads it."""
     bench = make_bench("sqlite")
     if request.param == "gives none":
         bench.index.store = Blind(bench.index.store)
@@ -146,7 +146,7 @@ def overtaken(request: pytest.FixtureRequest, make_bench: Callable[[str], Bench]
 def before_each_search(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, steps: Iterator[Callable[[], None]]
 ) -> None:
-    """Let one step happen after a search has opened its view, and before it asks the store."""
+    """Run one step after a search has opened its view and before it asks the store."""
     nearest = bench.index.store.nearest
 
     def late(*arguments: Any) -> Any:
@@ -161,8 +161,8 @@ def before_each_search(
 def test_versions_that_come_and_go(
     overtaken: Bench, monkeypatch: pytest.MonkeyPatch, times: int, strategy: str
 ) -> None:
-    """Of a version between two that are alike nothing is mixed with theirs, and what was deleted
-    under a search is not missing in its answer."""
+    """A version between two equal ones is never mixed with them, and passages that are deleted
+    during a search are not missing in its result."""
     bench = overtaken
     with bench.catalog.lease(bench.kb.namespace) as lease:
         steps = [partial(publish_all, bench, lease, 2 + step) for step in range(times)]
@@ -175,7 +175,7 @@ def test_versions_that_come_and_go(
 def test_much_that_is_staged_meanwhile(
     overtaken: Bench, monkeypatch: pytest.MonkeyPatch, top_k: int, strategy: str
 ) -> None:
-    """What a search cannot see yet does not crowd out what it can, however much and near it is."""
+    """Staged passages do not displace visible ones, however many and near they are."""
     bench = overtaken
     expected = run(bench.ask(QUESTION, strategy=strategy, top_k=top_k)).matches
     with bench.catalog.lease(bench.kb.namespace) as lease:

@@ -1,4 +1,4 @@
-"""`mmr`: passages that repeat what is chosen already come late."""
+"""`mmr`: passages that repeat chosen ones come late."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUESTION = "rotate keys console"
 
 
 async def filled(bench: Bench) -> Bench:
-    """Four passages that hardly differ, and four less relevant ones of their own."""
+    """Add four nearly equal passages, and four different, less relevant ones."""
     for number in range(4):
         bench.write(f"same{number}.md", f"Rotate keys in the console today {number}")
     for number, word in enumerate(("orchard", "violin", "harbour", "glacier")):
@@ -33,7 +33,7 @@ def uris(matches: list[DocumentMatch]) -> list[str]:
 
 
 async def test_near_duplicates_come_late(bench: Bench) -> None:
-    """The best of them comes first, and the others after what says something else."""
+    """The best of them comes first, and the others follow the different passages."""
     await filled(bench)
     plain = (await bench.ask(QUESTION, strategy="hybrid", top_k=8)).matches
     assert uris(plain) == ["same"] * 4 + ["own"] * 4
@@ -44,7 +44,7 @@ async def test_near_duplicates_come_late(bench: Bench) -> None:
 
 
 async def test_relevance_alone(bench: Bench) -> None:
-    """With λ 1 the order and the scores are those of `hybrid`."""
+    """With λ = 1, the order and the scores are those of `hybrid`."""
     await filled(bench)
     plain = (await bench.ask(QUESTION, strategy="hybrid", top_k=8)).matches
     alone = (await bench.ask(QUESTION, strategy="mmr", top_k=8, mmr_lambda=1)).matches
@@ -53,7 +53,7 @@ async def test_relevance_alone(bench: Bench) -> None:
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 0.7, 1.0])
 async def test_the_choice_by_hand(bench: Bench, weight: float) -> None:
-    """Each passage is the one that the formula says, written down here once more, and plainly."""
+    """Each choice follows the formula, which is implemented here again in a simple way."""
     await filled(bench)
     plain = (await bench.ask(QUESTION, strategy="hybrid", top_k=8)).matches
     vectors = [bench.embedder._inner.embed_query(_embedded(match)) for match in plain]
@@ -71,16 +71,16 @@ async def test_the_choice_by_hand(bench: Bench, weight: float) -> None:
         figures.append(gains[best])
     got = (await bench.ask(QUESTION, strategy="mmr", top_k=8, mmr_lambda=weight)).matches
     assert [match.scores["mmr"] for match in got] == pytest.approx(figures, abs=1e-5)
-    if weight:  # without relevance many gains are equal but for rounding
+    if weight:  # without relevance, many gains differ only by rounding
         assert [match.id for match in got] == [plain[at].id for at in chosen]
 
 
 def _embedded(match: DocumentMatch) -> str:
-    """A passage is embedded under its title."""
+    """Return the text that is embedded for a passage, which includes its title."""
     return f"{match.metadata['title']}\n{match.text}"
 
 
 async def test_nothing_to_choose_from(bench: Bench) -> None:
-    """No candidates make no passages."""
+    """Without candidates there are no passages."""
     await filled(bench)
     assert (await bench.ask(QUESTION, strategy="mmr", filters={"uri": "none"})).matches == []

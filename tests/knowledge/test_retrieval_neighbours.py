@@ -1,4 +1,4 @@
-"""Hits with the chunks around them: what is shown is what stands in the document."""
+"""Hits with their neighboring chunks show exactly the text of the document."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBERS = [f"mark{number} says thing{number}." for number in range(12)]
 
 
 class Pieces(Chunker):
-    """Chunks of so many characters, each beginning so many before or after the last one's end."""
+    """Chunks of a fixed length, each starting a fixed distance from the previous one's end."""
 
     def __init__(self, size: int, overlap: int) -> None:
         self._size, self._overlap = size, overlap
@@ -56,7 +56,7 @@ async def filled(bench: Bench, chunker: Chunker) -> Bench:
 @pytest.mark.parametrize("overlap", [0, 7, 20])
 @pytest.mark.parametrize("neighbours", [1, 2, 5])
 async def test_joined_text_is_the_documents(bench: Bench, overlap: int, neighbours: int) -> None:
-    """Touching or overlapping, chunks join to the very slice of the document their span names."""
+    """Touching or overlapping chunks join to exactly the slice of the document in their span."""
     await filled(bench, Pieces(30, overlap))
     for number in range(12):
         question = f"mark{number} thing{number}"
@@ -76,8 +76,8 @@ async def test_joined_text_is_the_documents(bench: Bench, overlap: int, neighbou
 
 
 async def test_the_ends_of_a_document(bench: Bench) -> None:
-    """Before the first and after the last chunk there is nothing to add, of other documents
-    neither."""
+    """Before the first and after the last chunk nothing is added, not even from other
+    documents."""
     await filled(bench, Pieces(30, 0))
     text = " ".join(NUMBERS)
     (first,) = (await bench.ask("mark0 thing0", top_k=1, neighbours=1)).matches
@@ -90,7 +90,7 @@ async def test_the_ends_of_a_document(bench: Bench) -> None:
 
 
 async def test_chunks_that_do_not_touch(bench: Bench) -> None:
-    """Between paragraphs, where only blanks were left out, one line break stands."""
+    """Between paragraphs, where only whitespace was omitted, there is one line break."""
     bench.write("a.md", *(f"{number} {'word ' * 10}end{number}." for number in range(4)))
     await bench.ingest()
     plain = (await bench.ask("end1", top_k=1)).matches[0]
@@ -103,7 +103,7 @@ async def test_chunks_that_do_not_touch(bench: Bench) -> None:
 
 
 async def test_a_hit_within_a_grown_one(bench: Bench) -> None:
-    """It is in there already: it is left out, and the next one takes its place."""
+    """A hit within an extended one is dropped, and the next one takes its place."""
     await filled(bench, Pieces(30, 0))
     question = "mark4 thing4 mark5 thing5"
     plain = (await bench.ask(question, top_k=5)).matches
@@ -124,7 +124,7 @@ async def test_a_hit_within_a_grown_one(bench: Bench) -> None:
 
 
 async def test_the_same_place_in_two_knowledge_bases(bench: Bench) -> None:
-    """A place in a file of one knowledge base is not in the file of the same name in another."""
+    """Equal locations in files of the same name in two knowledge bases are different."""
     await filled(bench, Pieces(30, 0))
     first = bench.kb
     second = replace(first, id="more", namespace=Namespace("default", "test", "project", "more"))
@@ -137,12 +137,12 @@ async def test_the_same_place_in_two_knowledge_bases(bench: Bench) -> None:
 
 
 async def test_a_document_that_is_replaced_while_it_is_reranked(bench: Bench) -> None:
-    """A hit that is gone when its neighbours are looked for stays as it was found."""
+    """A hit that no longer exists when its neighbors are read stays as it was found."""
     await filled(bench, Pieces(30, 0))
 
     class Slow:
         async def rerank(self, question: str, texts: Sequence[str]) -> list[float]:
-            bench.write("a.md", "Everything was written anew.")
+            bench.write("a.md", "Everything was written again.")
             await bench.ingest()
             return [float("mark11" in text) for text in texts]
 

@@ -1,4 +1,4 @@
-"""`rerank`: LangChain's compressors and rerankers of ours, and what they do wrong."""
+"""`rerank`: LangChain compressors and custom rerankers, and their failures."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
 
 
 class Compressor(BaseDocumentCompressor):
-    """Reverses what it is given, with figures where it has some."""
+    """Reverses its documents, with scores if it has some."""
 
     figures: list[Any] = Field(default_factory=list)
-    """By place in the answer; shorter ones leave the last without."""
+    """Scores by position in the result; missing ones leave the last documents without a score."""
     keep: int = 100
     own: bool = False
     key: str = ""
@@ -55,7 +55,7 @@ class Refusing(Compressor):
 
 
 class Ours:
-    """A reranker of ours; of the other colour it is `Blocking`."""
+    """A custom async reranker; `Blocking` is the sync one."""
 
     def __init__(self, figures: Any = None, key: str = "") -> None:
         self.figures = figures
@@ -87,7 +87,7 @@ def declared(name: str, candidates: int = 50, **config: Any) -> RerankDeclaratio
 
 
 async def judged(**config: Any) -> list[float | None]:
-    """The figures of four texts, which the compressor gives back from the last to the first."""
+    """Return the scores of four texts, which the compressor returns from last to first."""
     reranker = make_reranker(declared("Compressor", **config), Environment(Path(), {}))
     return await rerank_texts(reranker, "question", ["a", "b", "c", "d"])
 
@@ -104,12 +104,12 @@ async def filled(bench: Bench, reranker: Any = None) -> Bench:
 
 
 async def test_figures_as_they_are() -> None:
-    """What is from 0 to 1 is the figure, whatever the order."""
+    """Scores from 0 to 1 are used unchanged, in any order."""
     assert await judged(figures=[0.1, 1, 0.0, 0.5]) == [0.5, 0.0, 1.0, 0.1]
 
 
 async def test_figures_of_any_size() -> None:
-    """Where one lies outside, all go through the logistic function, which keeps the order."""
+    """If a score is outside 0 to 1, all pass the logistic function, which keeps the order."""
     expected = [1 / (1 + math.exp(-figure)) for figure in (0.5, -3.0, 8.0, 0.0)]
     assert await judged(figures=[0.0, 8.0, -3.0, 0.5]) == pytest.approx(expected)
     extreme = await judged(figures=[-1e6, 1e6, 0.0, 1e300])
@@ -118,33 +118,33 @@ async def test_figures_of_any_size() -> None:
 
 @pytest.mark.parametrize("figures", [[], [0.9, 0.8]])
 async def test_only_an_order(figures: list[float]) -> None:
-    """Without figures, or with some only, the places make them, evenly from 1."""
+    """If scores are missing, positions become scores that fall evenly from 1."""
     assert await judged(figures=figures) == [0.25, 0.5, 0.75, 1.0]
 
 
 async def test_documents_that_are_dropped() -> None:
-    """What does not come back is left out."""
+    """Documents that the compressor does not return are dropped."""
     assert await judged(keep=2, figures=[0.7, 0.4]) == [None, None, 0.4, 0.7]
     assert await judged(keep=2) == [None, None, 0.5, 1.0]
     assert await judged(keep=0) == [None] * 4
 
 
 async def test_documents_of_its_own() -> None:
-    """A class that writes new documents cannot be a reranker, and is named."""
-    with pytest.raises(RerankerError, match="Compressor makes documents of its own"):
+    """A class that returns new documents is refused as a reranker, by name."""
+    with pytest.raises(RerankerError, match="Compressor returns new documents"):
         await judged(own=True)
 
 
 @pytest.mark.parametrize("figure", ["nan", "good", [1]])
 async def test_figures_that_are_none(figure: Any) -> None:
-    """What is not a number is an error of the reranker."""
+    """A score that is not a number raises a RerankerError."""
     with pytest.raises(RerankerError):
         await judged(figures=[figure, 0.1, 0.1, 0.1])
 
 
 @pytest.mark.parametrize("kind", ["Compressor", "Blocking"])
 async def test_an_outage_without_its_key(tmp_path: Path, kind: str) -> None:
-    """What the provider said is passed on, the key that it quotes is not."""
+    """The error contains the provider's message without the key that it quotes."""
     environment = Environment(tmp_path, {"KEY": SECRET})
     config: dict[str, Any] = {"key": "{{ .env.KEY }}"}
     if kind == "Compressor":
@@ -156,7 +156,7 @@ async def test_an_outage_without_its_key(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_configuration_that_is_refused(tmp_path: Path) -> None:
-    """The message names the class and hides what the environment gave."""
+    """The message names the class and hides values from the environment."""
     environment = Environment(tmp_path, {"KEY": SECRET})
     with pytest.raises(RerankerError, match=r"Refusing cannot be made.*no such key") as raised:
         make_reranker(declared("Refusing", key="{{ .env.KEY }}"), environment)
@@ -165,11 +165,11 @@ def test_a_configuration_that_is_refused(tmp_path: Path) -> None:
         make_reranker(declared("Compressor", keep="many"), environment)
 
 
-# Ours.
+# Custom rerankers.
 
 
 def test_what_can_be_a_reranker(tmp_path: Path) -> None:
-    """A compressor or a class with the method; anything else is refused by name."""
+    """A compressor, or a class with the method, is accepted; other classes are refused by name."""
     environment = Environment(tmp_path, {})
     assert isinstance(make_reranker(declared("Ours"), environment), Reranker)
     assert isinstance(make_reranker(declared("Compressor"), environment), Reranker)
@@ -180,27 +180,27 @@ def test_what_can_be_a_reranker(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("figures", "message"),
     [
-        ([0.5], "1 figures for 2 texts"),
-        ([0.5, 1.5], "figure 1.5; expected 0 to 1"),
-        ([float("nan"), 0.5], "figure nan"),
+        ([0.5], "1 scores for 2 texts"),
+        ([0.5, 1.5], "score 1.5; expected 0 to 1"),
+        ([float("nan"), 0.5], "score nan"),
         ([0.5, "good"], "ValueError"),
         (7, "TypeError"),
     ],
 )
 async def test_answers_that_cannot_be(figures: Any, message: str) -> None:
-    """Another number of figures, or what is no figure from 0 to 1, is an error of the reranker."""
+    """A wrong number of scores, or a score outside 0 to 1, raises a RerankerError."""
     with pytest.raises(RerankerError, match=message):
         await rerank_texts(Ours(figures), "question", ["a", "b"])
 
 
 async def test_figures_of_numpy() -> None:
-    """Figures come out as plain numbers, however a model returns them."""
+    """Scores are returned as plain floats, whatever type the model returns."""
     figures = await rerank_texts(Ours(np.array([0.5, 1], np.float32)), "question", ["a", "b"])
     assert [(type(figure), figure) for figure in figures] == [(float, 0.5), (float, 1.0)]
 
 
 async def test_the_order_is_the_rerankers(bench: Bench) -> None:
-    """Its figure is the score, ties go by id, what it leaves out is not found."""
+    """The reranker's score is the score, ties go by id, and passages without one are dropped."""
     ours = Ours()
     await filled(bench, ours)
     result = await bench.ask("alpha", strategy="rerank", top_k=6, rerank={"class": "a.b:C"})
@@ -217,7 +217,7 @@ async def test_the_order_is_the_rerankers(bench: Bench) -> None:
 
 
 async def test_candidates(bench: Bench) -> None:
-    """It is given as many as declared, whatever the limit, the best of the fusion first."""
+    """The reranker gets the best fused passages, as many as declared, for any limit."""
     ours = Ours()
     await filled(bench, ours)
     best = [match.text for match in await bench.ask("alpha", strategy="hybrid", top_k=3)]
@@ -229,7 +229,7 @@ async def test_candidates(bench: Bench) -> None:
 
 
 async def test_nothing_to_rerank(bench: Bench) -> None:
-    """Without candidates nothing is asked."""
+    """Without candidates the reranker is not called."""
     ours = Ours()
     await filled(bench, ours)
     found = await bench.ask(
@@ -239,7 +239,7 @@ async def test_nothing_to_rerank(bench: Bench) -> None:
 
 
 async def test_no_reranker(bench: Bench) -> None:
-    """The strategy without a declared reranker is the caller's mistake, and says what to write."""
+    """The strategy without a declared reranker is a UsageError that says what to write."""
     await filled(bench)
     with pytest.raises(UsageError, match=r"'docs'.*needs a reranker; write: rerank"):
         await bench.ask("alpha", strategy="rerank")
@@ -249,7 +249,7 @@ async def test_no_reranker(bench: Bench) -> None:
 
 
 async def test_an_outage_is_an_error(bench: Bench) -> None:
-    """A reranker that fails fails the search: it is never an empty answer or another order."""
+    """If the reranker fails, the search fails: the result is never empty or in another order."""
 
     class Broken(Ours):
         async def rerank(self, question: str, texts: Sequence[str]) -> Any:

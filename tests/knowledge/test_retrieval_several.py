@@ -1,4 +1,4 @@
-"""Several knowledge bases as one ranking."""
+"""Searching several knowledge bases in one ranking."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def text_of(number: int) -> str:
 
 
 def other(bench: Bench, name: str) -> KnowledgeBase:
-    """Another knowledge base in the same store."""
+    """Return another knowledge base in the same store."""
     namespace = Namespace("default", "test", "project", name)
     return replace(bench.kb, id=name, namespace=namespace)
 
@@ -61,13 +61,13 @@ def write(bench: Bench, folder: str, name: str, text: str) -> None:
 async def ingest(
     bench: Bench, kb: KnowledgeBase, folder: str = "", strategy: str = "upsert"
 ) -> None:
-    """From the folder that is named; else from the one that is called as the knowledge base."""
+    """Ingest the given folder, or by default the one named like the knowledge base."""
     source = FileSource("markdown_glob", [f"{folder or kb.id}/**/*.md"], bench.root)
     await ingest_corpus(replace(bench.corpus, kb=kb, sources=[source]), strategy=strategy)
 
 
 async def three(bench: Bench) -> list[KnowledgeBase]:
-    """Thirty passages, ten to each knowledge base."""
+    """Return thirty passages, ten in each knowledge base."""
     kbs = [other(bench, name) for name in ("one", "two", "three")]
     for number in range(30):
         write(bench, kbs[number % 3].id, f"{number:02}.md", text_of(number))
@@ -83,8 +83,8 @@ async def ask(kbs: list[KnowledgeBase], question: str = QUESTION, **settings: An
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 async def test_one_ranking(bench: Bench, strategy: str) -> None:
-    """The passages of all come best first, fewer are the beginning of more, the cosine orders
-    them as in one knowledge base, and their order does not matter."""
+    """Passages of all knowledge bases are ranked together, best first, in any order of the
+    knowledge bases; a shorter result is a prefix of a longer one."""
     kbs = await three(bench)
     every = (await ask(kbs, strategy=strategy, top_k=50)).matches
     assert {match.metadata["kb_id"] for match in every} == {"one", "two", "three"}
@@ -97,7 +97,7 @@ async def test_one_ranking(bench: Bench, strategy: str) -> None:
 
 
 async def test_cosines_are_those_of_one(bench: Bench) -> None:
-    """By similarity the ranking is that of one knowledge base that holds everything."""
+    """By similarity, the ranking equals that of one knowledge base that holds everything."""
     kbs = await three(bench)
     whole = other(bench, "whole")
     for number in range(30):
@@ -110,7 +110,7 @@ async def test_cosines_are_those_of_one(bench: Bench) -> None:
 
 
 async def test_one_of_one_is_the_knowledge_base_itself(bench: Bench) -> None:
-    """A single knowledge base answers as it does alone."""
+    """A single knowledge base gives the same result as when it is searched directly."""
     kbs = await three(bench)
     bench.kb = kbs[0]
     for strategy in STRATEGIES:
@@ -119,7 +119,7 @@ async def test_one_of_one_is_the_knowledge_base_itself(bench: Bench) -> None:
 
 
 async def test_the_question_is_embedded_once(bench: Bench) -> None:
-    """However many knowledge bases and searches there are."""
+    """The question is embedded once for any number of knowledge bases and searches."""
     kbs = await three(bench)
     for strategy in STRATEGIES:
         bench.embedder.forget()
@@ -128,7 +128,7 @@ async def test_the_question_is_embedded_once(bench: Bench) -> None:
 
 
 async def test_what_was_not_ingested_is_skipped(bench: Bench) -> None:
-    """The others answer, and the result says which did not; where none can, it is an error."""
+    """Knowledge bases without an index are listed as skipped; if all lack one, it is an error."""
     kbs = await three(bench)
     empty = other(bench, "later")
     result = await ask([kbs[0], empty, kbs[1]])
@@ -143,7 +143,7 @@ async def test_what_was_not_ingested_is_skipped(bench: Bench) -> None:
 
 
 async def test_different_embedders(bench: Bench) -> None:
-    """Figures of two embedders cannot be compared: it is refused before anything is asked."""
+    """Scores of two embedders cannot be compared, so the search is refused before any call."""
     kbs = await three(bench)
     strange = replace(kbs[1], embedder=CountingEmbedder(revision="2"))
     with pytest.raises(UsageError, match=r"different embedders .*one by one"):
@@ -152,7 +152,7 @@ async def test_different_embedders(bench: Bench) -> None:
 
 
 async def test_an_outage_of_one_is_an_error(bench: Bench) -> None:
-    """Neither a store that lost an index nor an embedder that fails makes a shorter answer."""
+    """A store without its index or a failing embedder raises instead of shortening the result."""
     kbs = await three(bench)
     bench.index.store.drop(_entry(bench, kbs[1]).space)
     for strategy in STRATEGIES:
@@ -174,8 +174,8 @@ def _entry(bench: Bench, kb: KnowledgeBase) -> IndexEntry:
 
 
 async def test_every_one_is_announced(bench: Bench) -> None:
-    """Each knowledge base's search begins and ends, with its own share of the matches; one that is
-    skipped says why, and an outage is told of all."""
+    """Each knowledge base emits the start and end of its search with its own matches; a skipped one
+    emits the reason, and an outage is emitted for all."""
     kbs = await three(bench)
     later = other(bench, "later")
     bench.diary.entries.clear()
@@ -209,7 +209,7 @@ async def test_every_one_is_announced(bench: Bench) -> None:
 
 
 async def test_a_reindex_that_overtakes(bench: Bench) -> None:
-    """Where one of the indexes is replaced under the search, its successor answers."""
+    """If one of the indexes is replaced during the search, its successor is read."""
     kbs = await three(bench)
     old = _entry(bench, kbs[1]).key
 
@@ -226,7 +226,7 @@ async def test_a_reindex_that_overtakes(bench: Bench) -> None:
 
 
 async def test_databases_of_their_own(bench: Bench, make_bench: Callable[[str], Bench]) -> None:
-    """Where knowledge bases are kept changes neither the ranking nor a figure."""
+    """Storing knowledge bases in separate databases changes neither the ranking nor a score."""
     together = await three(bench)
     apart = [*together[:2], replace(together[2], index=make_bench("memory").index)]
     await ingest(bench, apart[2])
@@ -237,7 +237,7 @@ async def test_databases_of_their_own(bench: Bench, make_bench: Callable[[str], 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_databases_in_another_order(make_bench: Callable[[str], Bench], kind: str) -> None:
-    """Searches that name the same databases in another order do not wait for each other."""
+    """Searches that name the same databases in different orders do not deadlock."""
     meeting = threading.Barrier(2)
     kbs = []
     for name in ("one", "two"):
@@ -262,7 +262,7 @@ def test_databases_in_another_order(make_bench: Callable[[str], Bench], kind: st
 
 
 def _meet_within_a_read(bench: Bench, meeting: threading.Barrier) -> None:
-    """Let the first two that read a catalog wait for each other there, for a moment."""
+    """Let the first two readers of a catalog wait briefly for each other."""
     reading = bench.catalog.reading
 
     @contextmanager
@@ -276,7 +276,7 @@ def _meet_within_a_read(bench: Bench, meeting: threading.Barrier) -> None:
 
 
 async def test_the_same_passage_in_two(bench: Bench) -> None:
-    """It is found once, and says where else it stands, unless none of them dedupes."""
+    """The passage is found once and names its other location, unless no knowledge base dedupes."""
     kbs = [other(bench, "one"), other(bench, "two")]
     for kb in kbs:
         write(bench, kb.id, "keys.md", "Rotate the keys in the console every ninety days.")
@@ -293,7 +293,7 @@ async def test_the_same_passage_in_two(bench: Bench) -> None:
 
 
 async def test_the_same_file_in_two(bench: Bench) -> None:
-    """Versions of a file are counted by each knowledge base for itself: none hides the other's."""
+    """Each knowledge base counts a file's versions separately; none hides those of another."""
     first, second = (
         bench.kb,
         replace(bench.kb, id="more", namespace=Namespace("default", "test", "project", "more")),
@@ -308,12 +308,12 @@ async def test_the_same_file_in_two(bench: Bench) -> None:
     assert len(result) == 4
 
 
-# Through the front door.
+# Through the public interface.
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Two knowledge bases of the project, and one that a workflow declares by the same name."""
+    """Return a project with two knowledge bases, and a workflow's own of the same name."""
 
     def base(kb_id: str, folder: str, **more: Any) -> dict[str, Any]:
         return {
@@ -344,7 +344,7 @@ def project(tmp_path: Path) -> Project:
 
 
 async def test_query_many(project: Project) -> None:
-    """The first one's settings hold but for those given; unknown names are not found."""
+    """The settings of the first apply unless overridden; unknown names raise NotFoundError."""
     async with project:
         with pytest.raises(NotIngestedError):
             await project.aquery_many(["one", "two"], "keys")
@@ -363,7 +363,7 @@ async def test_query_many(project: Project) -> None:
 
 
 async def test_query_many_of_a_workflow(project: Project) -> None:
-    """A workflow's own knowledge base stands before the project's of that name."""
+    """A workflow's own knowledge base takes precedence over the project's of that name."""
     async with project:
         for kb_id, workflow in (("one", None), ("two", None), ("one", "flow"), ("inner", "flow")):
             await project.aingest(kb_id, workflow=workflow)
@@ -376,7 +376,7 @@ async def test_query_many_of_a_workflow(project: Project) -> None:
 
 
 def test_query_many_blocking(project: Project) -> None:
-    """The blocking twin gives the same."""
+    """The sync version returns the same."""
     with project:
         project.ingest("one")
         assert [match.text for match in project.query_many(["one"], "keys")] == ["Keys rotate."]

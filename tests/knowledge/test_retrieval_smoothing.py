@@ -1,4 +1,4 @@
-"""Smoothing: what near documents add to a passage."""
+"""Smoothing: the influence of near documents on a passage's score."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def near(figures: list[float], documents: str, vectors: list[Any], count: int) -
 
 
 def test_the_nearest_document_by_hand() -> None:
-    """Its best passage counts, for all passages of a document alike; its own do not."""
-    # Document a lies to the east, b slanted, c to the north.
+    """The best passage of the nearest document counts, equally for all passages of a document."""
+    # Document a points east, c north, and b between them.
     vectors = [EAST, SLANTED, EAST, NORTH]
     assert near([1, 0.8, 0.6, 0.4], "abac", vectors, 1) == pytest.approx([0.8, 0.4, 0.8, 0.8])
 
 
 def test_several_documents_by_hand() -> None:
-    """They count by their cosines; more than there are means all others."""
+    """Near documents are weighted by their cosines; a count above their number means all others."""
     expected = [0.8, (0.6 * 1 + 0.8 * 0.4) / 1.4, 0.8]
     for count in (2, 9):
         got = near([1, 0.8, 0.4], "abc", [EAST, SLANTED, NORTH], count)
@@ -42,25 +42,25 @@ def test_several_documents_by_hand() -> None:
 
 
 def test_the_direction_of_a_document() -> None:
-    """It is that of the sum of its passages: one between two is near to both."""
+    """A document's direction is the sum of its passages, so one in the middle is near to both."""
     vectors = [EAST, NORTH, (0.7071, 0.7071), (0.6, -0.8)]
     assert near([1, 0.9, 0.5, 0.1], "aabc", vectors, 1)[:2] == pytest.approx([0.5, 0.5])
 
 
 def test_a_document_that_is_alone() -> None:
-    """It has its own best figure, so that the order stays."""
+    """A single document gets its own best score, so that the order does not change."""
     assert near([0.9, 0.3], "aa", [EAST, NORTH], 5) == [0.9, 0.9]
 
 
 def test_documents_that_are_not_near_at_all() -> None:
-    """They count alike, and what has no direction breaks nothing."""
+    """Unrelated documents count equally, and a document without a direction raises no error."""
     assert near([0.9, 0.6, 0.2], "abc", [EAST, NORTH, (0, 0)], 2) == pytest.approx(
         [0.4, 0.55, 0.75]
     )
 
 
 def test_the_mix() -> None:
-    """The weight says which part of the fused figure is the documents'; the order follows it."""
+    """The weight is the documents' share of the fused score, and the order follows the mix."""
     figures = {"dense": np.full(3, 0.8), "fused": np.array([1.0, 0.6, 0.5])}
     ranked = Candidates([("docs", at, "abc"[at]) for at in range(3)], np.full(3, 0.8), figures)
     vectors = np.array([NORTH, EAST, (0.28, 0.96)], np.float32)
@@ -79,7 +79,7 @@ def test_the_mix() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 5)), min_size=1, max_size=30))
 def test_same_as_by_the_definition(passages: list[tuple[float, int]]) -> None:
-    """Whatever belongs to what, the sums over groups are those of one document after the other."""
+    """For any documents, grouped sums equal those computed for one document at a time."""
     figures, documents = zip(*sorted(passages, key=lambda one: -one[0]), strict=True)
     vectors = np.random.default_rng(3).normal(size=(len(figures), 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -101,14 +101,14 @@ def test_same_as_by_the_definition(passages: list[tuple[float, int]]) -> None:
 
 
 def test_ranks_are_not_smoothed() -> None:
-    """`rrf` has no figures to mix, and says so rather than leave the setting without effect."""
+    """`rrf` has no scores to mix, and raises an error instead of ignoring the setting."""
     with pytest.raises((RefusedError, ValueError), match="rrf cannot smooth"):
         FusionDeclaration.model_validate({"method": "rrf", "smoothing": {"weight": 0.3}})
     FusionDeclaration.model_validate({"method": "rrf", "smoothing": {"documents": 3}})
 
 
 async def test_a_search_that_smooths(bench: Bench) -> None:
-    """Among documents of one figure, those come first that lie near to others that match."""
+    """Of documents with equal scores, those near to other matches come first."""
     bench.write("a.md", "pump valve turbine engine")
     bench.write("b.md", "pump violin orchard harbour")
     bench.write("c.md", "valve turbine engine pump motor")

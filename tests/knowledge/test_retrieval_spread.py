@@ -1,4 +1,4 @@
-"""`max_per_document`: a document does not fill the list where others score nearly as high."""
+"""`max_per_document`: one document does not fill the list if others score nearly as high."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Words(Reranker):
 
 
 def order(passages: str, most: int | None) -> str:
-    """The order of passages, each given as its document and its score in hundredths."""
+    """Return the order of passages, each given as its document and its score in hundredths."""
     names = passages.split()
     ranked = [Candidate("docs", at, name, int(name[1:]) / 100, {}) for at, name in enumerate(names)]
     return " ".join(one.id for one in spread(ranked, [name[0] for name in names], most))
@@ -42,14 +42,14 @@ def order(passages: str, most: int | None) -> str:
         (1, "a100 a95 a95 b90 b90 c90", "a100 b90 c90 a95 a95 b90"),
         (2, "a100 a95 a95 b90 b90 c90", "a100 a95 b90 b90 c90 a95"),
         (1, "a100 a99 a98 b85 c60", "a100 a99 a98 b85 c60"),  # the others are clearly worse
-        (1, "a100 a95 a90 b85 c60", "a100 a95 b85 a90 c60"),  # until they are not
+        (1, "a100 a95 a90 b85 c60", "a100 a95 b85 a90 c60"),  # b85 is nearly as good as a90
         (1, "a90 a80 a80", "a90 a80 a80"),  # one long document
         (1, "a0 a0 b0", "a0 b0 a0"),
         (1, "", ""),
     ],
 )
 def test_by_hand(most: int | None, passages: str, expected: str) -> None:
-    """What a document has too many of waits for others that are near, and for no more."""
+    """Surplus passages of a document move behind others that score nearly as high, not further."""
     assert order(passages, most) == expected
 
 
@@ -58,7 +58,7 @@ figures = st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 1)), max_size=
 
 @given(figures, st.integers(1, 4))
 def test_what_holds_of_every_ranking(passages: list[tuple[str, float]], most: int) -> None:
-    """All stay, the best stays first, and so do the documents in the order of their best."""
+    """All passages stay, the best stays first, and documents keep the order of their best."""
     passages = sorted(passages, key=lambda one: -one[1])
     ranked = [Candidate("docs", at, str(at), score, {}) for at, (_, score) in enumerate(passages)]
     documents = [name for name, _ in passages]
@@ -69,7 +69,7 @@ def test_what_holds_of_every_ranking(passages: list[tuple[str, float]], most: in
     assert list(dict.fromkeys(after)) == list(dict.fromkeys(documents))
     for at, one in enumerate(got):
         waited = [n for n in range(one.number) if got.index(ranked[n]) > at]
-        for n in waited:  # who was overtaken has been given often, and is not far better
+        for n in waited:  # its document has reached its limit, and it is not far better
             assert after[:at].count(documents[n]) >= most
             assert one.score >= NEARLY * ranked[n].score
 
@@ -78,7 +78,7 @@ QUESTION = "pump valve engine turbine motor"
 
 
 async def long_and_short(bench: Bench) -> None:
-    """A document with ten passages that match, six with one each, and some about other things."""
+    """Add a document with ten matching passages, six with one each, and some about other topics."""
     bench.write("long.md", *(f"{QUESTION} {QUESTION[:20]} long{n}" for n in range(10)))
     for n in range(6):
         bench.write(f"short{n}.md", f"{QUESTION} {QUESTION[:20]} short{n}")
@@ -94,7 +94,7 @@ def settings(strategy: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 async def test_every_strategy(bench: Bench, strategy: str) -> None:
-    """A document gives as many as it may before the others; fewer are a prefix of more."""
+    """A document's first passages precede others up to the limit; shorter lists are prefixes."""
     await long_and_short(bench)
     way = settings(strategy)
     every = await bench.ask(QUESTION, top_k=16, **way)
@@ -111,7 +111,7 @@ async def test_every_strategy(bench: Bench, strategy: str) -> None:
 
 
 async def test_with_repeats_and_neighbours(bench: Bench) -> None:
-    """Passages that repeat others or lie in their neighbours make room as they do without it."""
+    """Duplicates, and passages within neighbors of others, make room as they do without it."""
     await long_and_short(bench)
     bench.change(dedupe=True)
     found = await bench.ask(QUESTION, top_k=7, max_per_document=1, neighbours=1)
@@ -121,7 +121,7 @@ async def test_with_repeats_and_neighbours(bench: Bench) -> None:
 
 
 async def test_one_long_document_works_as_before(bench: Bench) -> None:
-    """Where there is no other, it fills the list."""
+    """If there is no other document, one fills the list."""
     bench.write("long.md", *(f"pump valve number{n} " + "engine motor " * 3 for n in range(10)))
     await bench.ingest()
     for strategy in ("similarity", "lexical", "hybrid", "mmr"):
@@ -132,7 +132,7 @@ async def test_one_long_document_works_as_before(bench: Bench) -> None:
 
 
 async def test_only_what_passes_counts(bench: Bench) -> None:
-    """A passage below `min_score` takes no other's turn."""
+    """A passage below `min_score` takes no other passage's turn."""
     await long_and_short(bench)
     bar = {"min_score": 0.4, "min_score_on": "dense", "max_per_document": 2}
     kept = await bench.ask(QUESTION, top_k=16, **bar)

@@ -1,4 +1,4 @@
-"""`stages`: further ways to search, while too little is found."""
+"""`stages`: further searches while too little is found."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def filled(bench: Bench) -> Bench:
 
 
 async def test_the_first_that_finds_enough(bench: Bench) -> None:
-    """Stages are tried in their order; the result says which one answered, and how."""
+    """Stages are tried in order; the result says which one found it, with which strategy."""
     await filled(bench)
     stages: list[dict[str, Any]] = [
         {"filters": {"uri": ["docs/alpha.md", "docs/beta.md"]}},
@@ -48,7 +48,7 @@ async def test_the_first_that_finds_enough(bench: Bench) -> None:
 
 
 async def test_a_stage_is_the_search_it_describes(bench: Bench) -> None:
-    """What a stage gives, scores and order, is what the same settings alone give."""
+    """A stage returns the same scores and order as a search with the same settings."""
     await filled(bench)
     stages = [{"filters": {}, "min_score": None, "strategy": "lexical"}]
     staged = await bench.ask("alpha words", filters={"uri": "none"}, min_score=0.9, stages=stages)
@@ -58,7 +58,7 @@ async def test_a_stage_is_the_search_it_describes(bench: Bench) -> None:
 
 
 async def test_the_question_is_embedded_once(bench: Bench) -> None:
-    """However many stages are tried."""
+    """The question is embedded once for any number of stages."""
     await filled(bench)
     stages = [{"filters": {"uri": str(number)}} for number in range(5)]
     result = await bench.ask("alpha", filters={"uri": "none"}, stages=stages)
@@ -66,7 +66,7 @@ async def test_the_question_is_embedded_once(bench: Bench) -> None:
 
 
 async def test_none_finds_enough(bench: Bench) -> None:
-    """The fullest answer stays, the first of equals, and it is still too little."""
+    """If no stage finds enough, the longest result, the first of equals, is returned as a miss."""
     await filled(bench)
     stages = [
         {"filters": {"uri": "none"}},
@@ -87,7 +87,7 @@ async def test_none_finds_enough(bench: Bench) -> None:
 async def test_what_is_not_likely_to_answer(
     bench: Bench, hit_score: float | None, stage: int
 ) -> None:
-    """Enough passages of which none is near is too little; a stage with a bar has its own say."""
+    """Enough passages of which none is near do not suffice, unless the stage has a threshold."""
     await filled(bench)
     bench.embedder.hit_score = hit_score
     settings = RetrievalDeclaration.model_validate({"stages": [{"min_score": 0.05}]})
@@ -98,7 +98,7 @@ async def test_what_is_not_likely_to_answer(
 
 @pytest.mark.parametrize("strategy", ["similarity", "hybrid", "mmr"])
 async def test_fewer_are_the_first_of_more(bench: Bench, strategy: str) -> None:
-    """`top_k` cuts what is found and has no say in which stage answers."""
+    """`top_k` only cuts the result, and does not change which stage is used."""
     await filled(bench)
     settings: dict[str, Any] = {
         "strategy": strategy,
@@ -115,7 +115,7 @@ async def test_fewer_are_the_first_of_more(bench: Bench, strategy: str) -> None:
 
 
 async def test_several_knowledge_bases(bench: Bench) -> None:
-    """They go through the stages together."""
+    """Several knowledge bases go through the stages together."""
     await filled(bench)
     settings = RetrievalDeclaration.model_validate(
         {"filters": {"uri": "none"}, "stages": [{"filters": ONLY_ALPHA}], "min_score": 0}
@@ -131,12 +131,12 @@ async def test_several_knowledge_bases(bench: Bench) -> None:
         ({"strategy": "rerank"}, r"'docs': stage 2 .*needs a reranker"),
         (
             {"strategy": "similarity", "min_score": 0.1, "min_score_on": "lexical"},
-            r"stage 2 .* has no figure 'lexical'; known: dense",
+            r"stage 2 .* has no score 'lexical'; known: dense",
         ),
     ],
 )
 async def test_a_stage_that_would_fail(bench: Bench, stage: dict[str, Any], message: str) -> None:
-    """It is refused in every search, although the first stage finds enough."""
+    """An invalid stage is refused in every search, even if the first stage finds enough."""
     await filled(bench)
     with pytest.raises(UsageError, match=message):
         await bench.ask("alpha", stages=[{"min_score": 0}, stage])
@@ -145,18 +145,18 @@ async def test_a_stage_that_would_fail(bench: Bench, stage: dict[str, Any], mess
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        ([{}], r"stages\[0\]: the stage is that before it; write at least one of strategy"),
+        ([{}], r"stages\[0\]: the stage changes nothing; write at least one of strategy"),
         ([{"min_score": 2}], r"stages\[0\]\.min_score: "),
         ([{"min_scor": 0.2}], r"min_scor: unknown key 'min_scor'; did you mean 'min_score'"),
         ([{"strategy": "keywords"}], r"stages\[0\]\.strategy: "),
-        ([{"strategy": None}], r"stages\[0\]\.strategy: a strategy has to be named"),
+        ([{"strategy": None}], r"stages\[0\]\.strategy: strategy cannot be null"),
         ([{"min_score": 0.1}] * 6, r"stages: "),
     ],
 )
 def test_declarations_that_cannot_be(
     tmp_path: Path, stages: list[dict[str, Any]], message: str
 ) -> None:
-    """Each is refused where it stands."""
+    """Invalid declarations are refused with their location."""
     data = {
         "name": "p",
         "knowledge_bases": [

@@ -1,4 +1,4 @@
-"""Every strategy on the embedded stores: one meaning of score, order, filter and threshold."""
+"""All strategies on the embedded stores agree on scores, order, filters and thresholds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUESTION = "apple boat cedar"
 
 
 class ByLength(BaseDocumentCompressor):
-    """Likes short texts."""
+    """A reranker that prefers short texts."""
 
     def compress_documents(
         self, documents: Sequence[Any], query: str, callbacks: Any = None
@@ -48,7 +48,7 @@ class ByLength(BaseDocumentCompressor):
 
 
 def text_of(number: int) -> str:
-    """A passage of its own words, of which each occurs in some others."""
+    """Return a passage of words that each also occur in some other passages."""
     words = [WORDS[(number * step + step) % len(WORDS)] for step in (1, 3, 7)]
     return f"{' '.join(words)} and item{number} with{number} tail{number % 4}"
 
@@ -68,7 +68,7 @@ async def ask(bench: Bench, question: str, strategy: str, **settings: Any) -> Qu
 
 
 async def viewed(bench: Bench, ask: Callable[[View], T]) -> T:
-    """What is answered by a view of the index."""
+    """Return the result of `ask`, called with a view of the index."""
     owner = bench.kb.namespace
 
     def asked(views: Mapping[Namespace, View]) -> T:
@@ -83,7 +83,7 @@ def names(matches: Sequence[DocumentMatch]) -> list[tuple[str, float]]:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 async def test_fewer_are_the_beginning_of_more(bench: Bench, strategy: str) -> None:
-    """The first k are the first of the first 2k, with the same figures, whatever k is."""
+    """The first k are the first of the first 2k, with the same scores, for every k."""
     await filled(bench)
     every = (await ask(bench, QUESTION, strategy, top_k=50)).matches
     assert len(every) > 10
@@ -95,7 +95,7 @@ async def test_fewer_are_the_beginning_of_more(bench: Bench, strategy: str) -> N
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 async def test_figures(bench: Bench, strategy: str) -> None:
-    """Scores are in 0 to 1, fall but for mmr, and the raw figures stand beside them."""
+    """Scores are in 0 to 1 and fall, except for mmr; the raw scores are included."""
     await filled(bench)
     result = await ask(bench, QUESTION, strategy, top_k=20)
     assert result.strategy == strategy
@@ -110,7 +110,7 @@ async def test_figures(bench: Bench, strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["similarity", "lexical", "hybrid", "mmr"])
 async def test_where_nothing_is_near_nothing_scores_high(bench: Bench, strategy: str) -> None:
-    """No score is above the cosine of the nearest passage, although one is always the best."""
+    """No score exceeds the cosine of the nearest passage."""
     await filled(bench)
     for question in (QUESTION, "zebra", f"zebra quagga okapi {QUESTION.split()[0]}"):
         vector = bench.embedder.embed_query(question)
@@ -121,7 +121,7 @@ async def test_where_nothing_is_near_nothing_scores_high(bench: Bench, strategy:
 
 @pytest.mark.parametrize("strategy", ["lexical", "hybrid", "mmr", "rerank"])
 async def test_what_only_one_list_holds_has_both_figures(bench: Bench, strategy: str) -> None:
-    """Past the depth of a list a passage has its real figures, not those of one that is missing."""
+    """A passage from beyond the depth of a list still has its real scores for both lists."""
     await filled(bench, 120)  # the lists hold 50
     vector = bench.embedder.embed_query(QUESTION)
     near, named = await viewed(
@@ -137,7 +137,7 @@ async def test_what_only_one_list_holds_has_both_figures(bench: Bench, strategy:
 
 
 async def test_a_passage_far_down_one_list_is_found(bench: Bench) -> None:
-    """What the words find is there although more passages than the depth are nearer, and so is
+    """Passages that match by words are found even if more passages than the depth are nearer, and
     the reverse."""
     for number in range(60):
         bench.write(f"near{number:02}.md", f"keys keys keys keys n{number}")
@@ -165,7 +165,7 @@ async def test_a_passage_far_down_one_list_is_found(bench: Bench) -> None:
 
 @pytest.mark.parametrize("question", ["?!", "the of and", "… —", "x"])
 async def test_a_question_without_words_to_look_for(bench: Bench, question: str) -> None:
-    """Words find nothing then; what looks at vectors goes by them alone."""
+    """The word search finds nothing; strategies with vectors use only the vectors."""
     await filled(bench, 12)
     assert (await ask(bench, question, "lexical")).matches == []
     near = (await ask(bench, question, "similarity", top_k=12)).matches
@@ -176,7 +176,7 @@ async def test_a_question_without_words_to_look_for(bench: Bench, question: str)
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 async def test_filters(bench: Bench, strategy: str) -> None:
-    """Nothing that fails the filter is found, and what passes is ranked among itself."""
+    """Only passages that pass the filter are found and ranked."""
     await filled(bench)
     uris = [f"docs/1/{number:02}.md" for number in (1, 4, 7, 10)]
     where = {"uri": {"$in": uris}}
@@ -193,7 +193,7 @@ async def test_filters(bench: Bench, strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["similarity", "lexical", "hybrid", "mmr"])
 async def test_min_score_is_about_the_cosine(bench: Bench, strategy: str) -> None:
-    """A threshold leaves out, in place, what has a smaller cosine, whatever its score."""
+    """A threshold drops passages with a smaller cosine, whatever their score."""
     await filled(bench)
     every = (await ask(bench, QUESTION, strategy, top_k=50)).matches
     bar = sorted(match.scores["dense"] for match in every)[len(every) // 2]
@@ -204,7 +204,7 @@ async def test_min_score_is_about_the_cosine(bench: Bench, strategy: str) -> Non
 
 
 async def test_min_score_finds_what_stands_behind(bench: Bench) -> None:
-    """As many as asked are found where enough reach the threshold, though others come before."""
+    """As many passages as asked for are found if enough reach the threshold at any rank."""
     await filled(bench)
     every = (await ask(bench, QUESTION, "hybrid", top_k=50, fusion={"dense_weight": 0})).matches
     bar = sorted((round(match.scores["dense"], 6) for match in every), reverse=True)[3]
@@ -216,7 +216,7 @@ async def test_min_score_finds_what_stands_behind(bench: Bench) -> None:
 
 
 async def test_min_score_for_rerank_is_about_its_figure(bench: Bench) -> None:
-    """The reranker's figure is absolute, so the threshold looks at it."""
+    """The reranker's score is absolute, so the threshold applies to it."""
     await filled(bench)
     every = (await ask(bench, QUESTION, "rerank", top_k=50)).matches
     bar = every[5].score
@@ -227,7 +227,7 @@ async def test_min_score_for_rerank_is_about_its_figure(bench: Bench) -> None:
 
 
 async def test_min_score_on_another_figure(bench: Bench) -> None:
-    """The figure that is named is the one that counts."""
+    """The threshold applies to the score that `min_score_on` names."""
     await filled(bench)
     every = (await ask(bench, QUESTION, "hybrid", top_k=50)).matches
     fused = await ask(bench, QUESTION, "hybrid", top_k=50, min_score=0.5, min_score_on="fused")
@@ -239,12 +239,12 @@ async def test_min_score_on_another_figure(bench: Bench) -> None:
 
 
 async def test_zero_is_a_threshold(bench: Bench) -> None:
-    """0 lets everything pass, as no score is lower, and still asks for a figure."""
+    """A threshold of 0 lets everything pass, but still requires that the score exists."""
     await filled(bench)
     every = (await ask(bench, QUESTION, "similarity", top_k=50)).matches
     assert any(match.scores["dense"] < 0 for match in every)
     assert (await ask(bench, QUESTION, "similarity", top_k=50, min_score=0)).matches == every
-    with pytest.raises(UsageError, match="no figure 'fused'"):
+    with pytest.raises(UsageError, match="no score 'fused'"):
         await ask(bench, QUESTION, "similarity", min_score=0, min_score_on="fused")
 
 
@@ -255,14 +255,14 @@ async def test_zero_is_a_threshold(bench: Bench) -> None:
 async def test_a_figure_that_a_strategy_does_not_have(
     bench: Bench, strategy: str, figure: str
 ) -> None:
-    """A threshold on it is the caller's mistake, and the message says what there is."""
+    """A threshold on a missing score is a UsageError that lists the known ones."""
     await filled(bench, 5)
-    with pytest.raises(UsageError, match=rf"{strategy}.* no figure '{figure}'.*dense"):
+    with pytest.raises(UsageError, match=rf"{strategy}.* no score '{figure}'.*dense"):
         await ask(bench, QUESTION, strategy, min_score=0.1, min_score_on=figure)
 
 
 async def test_a_reranker_is_asked_once(bench: Bench) -> None:
-    """A miss, too, is judged once: asking for more would show the reranker the same passages."""
+    """The reranker is called only once even for a miss, since more calls get the same passages."""
     await filled(bench)
     asked: list[int] = []
 
@@ -278,7 +278,7 @@ async def test_a_reranker_is_asked_once(bench: Bench) -> None:
 
 
 async def test_words_that_were_superseded_meanwhile(bench: Bench) -> None:
-    """A passage that is replaced while words are searched costs no figure and no error."""
+    """A passage that is replaced during a word search loses no score and raises no error."""
     await filled(bench, 6)
     bench.write("0/00.md", "apple boat cedar first")
     await bench.ingest()

@@ -1,4 +1,4 @@
-"""Doing something once: who runs it, who waits, and what becomes of failures and cancellations."""
+"""Running something once: who runs it, who waits, and what failures and cancellations do."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from lorebind_knowledge.run_once import Once
 
 SECONDS = 10
-"""After which a test that hangs has failed."""
+"""Seconds after which a hanging test fails."""
 
 
 class Work:
-    """An action that waits for `go`, and counts how often it was begun."""
+    """An action that waits for `go`, and counts how often it was started."""
 
     def __init__(self, *failures: BaseException) -> None:
         self.begun = 0
@@ -42,7 +42,7 @@ def _ask(once: Once, work: Work, given: str | None = None) -> asyncio.Task[None]
 
 
 async def test_many_tasks_run_it_once() -> None:
-    """Of tasks that ask at the same time one runs it, and none goes on before it has ended."""
+    """Of concurrent tasks one runs the action, and none continues before it has ended."""
     once, work = Once(), Work()
     tasks = [_ask(once, work) for _ in range(20)]
     await work.running.wait()
@@ -66,7 +66,7 @@ async def test_keys_are_apart() -> None:
 
 
 def test_threads_and_event_loops_run_it_once() -> None:
-    """Threads, each with an event loop of its own, wait for the one that runs it."""
+    """Threads, each with its own event loop, wait for the one that runs the action."""
     once, begun = Once(), []
     ready = threading.Barrier(8)
     ended = threading.Event()
@@ -87,7 +87,7 @@ def test_threads_and_event_loops_run_it_once() -> None:
 
 
 async def test_a_failure_is_raised_to_all_that_wait() -> None:
-    """Who asked while it ran gets the same failure; the next to ask tries again."""
+    """Concurrent callers get the same failure; the next caller tries again."""
     once, work = Once(), Work(OSError("no disk"))
     tasks = [_ask(once, work) for _ in range(5)]
     await work.running.wait()
@@ -101,7 +101,7 @@ async def test_a_failure_is_raised_to_all_that_wait() -> None:
 
 
 async def test_when_the_runner_is_cancelled_another_runs_it() -> None:
-    """One of those that wait takes over, and the others go on waiting for that one."""
+    """One of the waiting callers takes over, and the others wait for it."""
     once, work = Once(), Work()
     first = _ask(once, work)
     await work.running.wait()
@@ -115,7 +115,7 @@ async def test_when_the_runner_is_cancelled_another_runs_it() -> None:
 
 
 async def test_when_the_runner_is_cancelled_another_thread_runs_it() -> None:
-    """Those that wait in other event loops take over just as well."""
+    """Waiting callers in other event loops take over too."""
     once, work = Once(), Work()
     first = _ask(once, work)
     await work.running.wait()
@@ -126,7 +126,7 @@ async def test_when_the_runner_is_cancelled_another_thread_runs_it() -> None:
 
     async def there() -> None:
         asked = asyncio.create_task(once.do("key", action))
-        await asyncio.sleep(0)  # until it has asked
+        await asyncio.sleep(0)  # until it has called
         waits.set()
         await asked
 
@@ -140,7 +140,7 @@ async def test_when_the_runner_is_cancelled_another_thread_runs_it() -> None:
 
 
 async def test_who_stops_waiting_stops_alone() -> None:
-    """A waiting task that is cancelled is cancelled; the run, and those that wait, go on."""
+    """Cancelling a waiting task cancels only that task, not the run or other waiting tasks."""
     once, work = Once(), Work()
     first = _ask(once, work)
     await work.running.wait()
@@ -156,7 +156,7 @@ async def test_who_stops_waiting_stops_alone() -> None:
 
 
 async def test_a_timeout_while_waiting_is_one() -> None:
-    """Who waits with a timeout gets it, and asking again later finds it done."""
+    """A waiting caller with a timeout gets it; a later call finds the action completed."""
     once, work = Once(), Work()
     first = _ask(once, work)
     await work.running.wait()
@@ -169,7 +169,7 @@ async def test_a_timeout_while_waiting_is_one() -> None:
 
 
 async def test_other_words_for_what_it_is_given_run_it_again() -> None:
-    """The last that was given counts; who gives nothing is content with any."""
+    """A different value of `given` runs it again; a call without one accepts any run."""
     once, work = Once(), Work()
     work.go.set()
     for given in ("north", "north", None, "south", "south", None, "north"):
@@ -178,7 +178,7 @@ async def test_other_words_for_what_it_is_given_run_it_again() -> None:
 
 
 async def test_what_ran_with_nothing_given_runs_again_when_something_is() -> None:
-    """A run that was given nothing does not stand for one with inputs."""
+    """A run without `given` does not count for a call with a value."""
     once, work = Once(), Work()
     work.go.set()
     for given in (None, None, "north"):
@@ -187,7 +187,7 @@ async def test_what_ran_with_nothing_given_runs_again_when_something_is() -> Non
 
 
 async def test_a_failure_with_other_words_leaves_the_newer_run() -> None:
-    """A run that fails after another began is forgotten without that other one."""
+    """A run that fails after another one started does not remove the newer run."""
     once, old, new = Once(), Work(OSError("old")), Work()
     first = _ask(once, old, "north")
     await old.running.wait()

@@ -1,4 +1,4 @@
-"""The service: declared knowledge bases, who sees which, and what it opens and closes."""
+"""The service: declared knowledge bases, their visibility, and what it opens and closes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def diary() -> Diary:
 async def service(
     request: pytest.FixtureRequest, tmp_path: Path, diary: Diary
 ) -> AsyncIterator[KnowledgeService]:
-    """Two knowledge bases in one store, and a workflow with one of its own of the same name."""
+    """Two knowledge bases in one store, and a workflow that declares one with the same id."""
     _write(tmp_path, "guides", "alpha", "beta")
     _write(tmp_path, "policies", "gamma")
     _write(tmp_path, "private", "omega")
@@ -85,7 +85,7 @@ async def test_ingest_and_query(service: KnowledgeService) -> None:
 
 
 async def test_the_cost_of_a_plan(tmp_path: Path) -> None:
-    """It is told where the embedder declares a price, and by that price."""
+    """A plan contains a cost if the embedder declares a price, computed from that price."""
     _write(tmp_path, "guides", "alpha", "beta")
     paid = {
         "id": "paid",
@@ -114,7 +114,7 @@ async def test_the_cost_of_a_plan(tmp_path: Path) -> None:
 
 
 async def test_a_plan_that_cuts_otherwise(tmp_path: Path) -> None:
-    """A plan embeds nothing, so a semantic chunker estimates; the ingest after it cuts as ever."""
+    """A plan calls no embedder, so a semantic chunker estimates; the ingest chunks as usual."""
     texts = [" ".join(f"{word}{number} goes here." for number in range(60)) for word in "abc"]
     data = {
         "name": "x",
@@ -146,7 +146,7 @@ async def test_a_plan_that_cuts_otherwise(tmp_path: Path) -> None:
 
 
 async def test_reindex(service: KnowledgeService, diary: Diary) -> None:
-    """A declared knowledge base, a workflow's own too, is built anew."""
+    """A declared knowledge base is rebuilt, also one of a workflow."""
     for workflow in (None, "triage"):
         await service.ingest("guides", workflow=workflow)
         before = await _found(service, "guides", workflow=workflow)
@@ -157,7 +157,7 @@ async def test_reindex(service: KnowledgeService, diary: Diary) -> None:
 
 
 async def test_unknown_knowledge_base(service: KnowledgeService) -> None:
-    """An id that is not declared gives the nearest, and all there are, whatever is asked."""
+    """Every method refuses an unknown id, with the nearest and all known ids."""
     for ask in (service.ingest, service.reindex, service.plan, service.stats):
         with pytest.raises(NotFoundError, match="did you mean 'policies'; known: guides, policies"):
             await ask("polices")
@@ -178,7 +178,7 @@ async def test_two_in_one_file(service: KnowledgeService) -> None:
 
 
 async def test_tenants(service: KnowledgeService, tmp_path: Path) -> None:
-    """Tenants of one project do not see each other, and do not pay twice for a text."""
+    """Tenants of one project do not see each other's documents, and share cached embeddings."""
     await service.ingest("guides")
     with tenant("acme"):
         with pytest.raises(NotIngestedError):
@@ -193,7 +193,7 @@ async def test_tenants(service: KnowledgeService, tmp_path: Path) -> None:
 
 
 async def test_tenants_at_once(service: KnowledgeService) -> None:
-    """Concurrent calls of different tenants work each for their own."""
+    """Concurrent calls of different tenants each use their own data."""
 
     async def work(name: str) -> str:
         with tenant(name):
@@ -208,7 +208,7 @@ async def test_tenants_at_once(service: KnowledgeService) -> None:
 
 
 async def test_a_workflows_own(service: KnowledgeService) -> None:
-    """A workflow's knowledge base shadows the project's of the same id without touching it."""
+    """A workflow's knowledge base shadows the project's with the same id without changing it."""
     await service.ingest("guides", workflow="triage")
     assert await _found(service, "guides", workflow="triage") == {paragraph("omega")}
     for scope in ({}, {"workflow": "other"}):
@@ -226,7 +226,7 @@ async def test_a_workflows_own(service: KnowledgeService) -> None:
 
 
 async def test_stats(service: KnowledgeService, tmp_path: Path) -> None:
-    """Counts follow the ledger; before the first ingest they are empty, and no file is made."""
+    """Counts follow the ledger; before the first ingest they are empty, and no file is created."""
     before = await service.stats("guides")
     assert (before.documents, before.chunks, before.last_run) == ({}, 0, None)
     assert not (tmp_path / ".lorebind").exists()
@@ -241,7 +241,7 @@ async def test_stats(service: KnowledgeService, tmp_path: Path) -> None:
 
 
 async def test_close_and_use_again(service: KnowledgeService, diary: Diary) -> None:
-    """Closing gives everything back and says so; a later call opens it again."""
+    """Closing releases everything and sends an event; a later call opens it again."""
     await service.ingest("guides")
     kept = service.knowledge_base("guides")
     await service.close()
@@ -256,13 +256,13 @@ async def test_close_and_use_again(service: KnowledgeService, diary: Diary) -> N
 
 
 async def test_parts_are_shared(service: KnowledgeService) -> None:
-    """One index and one embedder serve all knowledge bases and all threads."""
+    """All knowledge bases and threads share one index and one embedder."""
     ready = threading.Barrier(8)
 
     def make(number: int) -> tuple[int, int]:
         ready.wait(5)
         kb = service.knowledge_base("guides" if number % 2 else "policies")
-        assert isinstance(kb.embedder, EmbedderWrapper)  # it announces calls in the name of each
+        assert isinstance(kb.embedder, EmbedderWrapper)  # it sends events for each knowledge base
         return id(kb.index), id(kb.embedder.inner)
 
     with ThreadPoolExecutor(8) as threads:
@@ -270,7 +270,7 @@ async def test_parts_are_shared(service: KnowledgeService) -> None:
 
 
 async def test_events_name_their_knowledge_base(service: KnowledgeService, diary: Diary) -> None:
-    """Every event says which knowledge base it is about."""
+    """Every event names its knowledge base."""
     await service.ingest("guides")
     await service.ingest("policies")
     await service.query("policies", "gamma")

@@ -49,7 +49,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def service(root: Path, diary: Diary) -> AsyncIterator[KnowledgeService]:
-    """One that is ingested on start, one that is not, and a workflow with one of its own."""
+    """One knowledge base with `on_start`, one without, and a workflow that declares its own."""
     langchain = {"type": "langchain", "class": f"{__name__}:Regions"}
     data = {
         "name": "support",
@@ -83,7 +83,7 @@ async def service(root: Path, diary: Diary) -> AsyncIterator[KnowledgeService]:
 
 
 class Regions(BaseLoader):
-    """A LangChain document loader of one document, which says where it is."""
+    """A LangChain document loader of one document, which names its region."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -100,7 +100,7 @@ BOTH = {paragraph("alpha"), paragraph("beta")}
 
 
 async def test_the_first_query_ingests(service: KnowledgeService, diary: Diary, root: Path) -> None:
-    """Once for the life of the service: what changes later is not seen."""
+    """The first query ingests once per service; later changes are not seen."""
     assert await _texts(service, "docs") == BOTH
     (root / "docs" / "gamma.md").write_text(paragraph("gamma"))
     assert await _texts(service, "docs") == BOTH
@@ -112,7 +112,7 @@ async def test_the_first_query_ingests(service: KnowledgeService, diary: Diary, 
 async def test_what_is_there_is_brought_up_to_date(
     service: KnowledgeService, diary: Diary, root: Path
 ) -> None:
-    """What was ingested before by hand is kept, and only what changed is embedded."""
+    """An earlier ingest is reused, and only changes are embedded."""
     await service.ingest("docs")
     (root / "docs" / "gamma.md").write_text(paragraph("gamma"))
     assert await _texts(service, "docs") == BOTH | {paragraph("gamma")}
@@ -120,14 +120,14 @@ async def test_what_is_there_is_brought_up_to_date(
 
 
 async def test_many_first_queries_ingest_once(service: KnowledgeService, diary: Diary) -> None:
-    """Twenty at the same time wait for one ingest, and all find what it brought."""
+    """Twenty concurrent queries wait for one ingest, and all find its documents."""
     found = await asyncio.gather(*(_texts(service, "docs") for _ in range(20)))
     assert found == [BOTH] * 20
     assert diary.names().count("ingest_started") == 1
 
 
 async def test_many_threads_ingest_once(service: KnowledgeService, diary: Diary) -> None:
-    """So do threads, whichever event loops they use."""
+    """Concurrent threads wait for one ingest, whichever event loops they use."""
     ready = threading.Barrier(8)
 
     def ask(number: int) -> set[str]:
@@ -146,7 +146,7 @@ async def test_many_threads_ingest_once(service: KnowledgeService, diary: Diary)
 async def test_a_failure_is_raised_and_tried_again(
     service: KnowledgeService, root: Path, diary: Diary
 ) -> None:
-    """Every waiting query fails as the ingest did; the next one tries again."""
+    """All waiting queries fail with the ingest's error; the next query tries again."""
     await service.ingest("docs")
     (root / "docs").rename(root / "away")
     (root / "docs").mkdir()
@@ -164,7 +164,7 @@ async def test_a_failure_is_raised_and_tried_again(
 
 
 async def test_tenants_and_scopes_start_apart(service: KnowledgeService, diary: Diary) -> None:
-    """Each tenant, and each scope of the same id, has an index of its own to begin."""
+    """Each tenant, and each scope with the same id, ingests its own index."""
     await service.query("docs", "alpha")
     with tenant("acme"):
         assert await _texts(service, "docs") == BOTH
@@ -174,7 +174,7 @@ async def test_tenants_and_scopes_start_apart(service: KnowledgeService, diary: 
 
 
 async def test_a_workflow_gives_its_inputs(service: KnowledgeService, diary: Diary) -> None:
-    """Sources name inputs; other inputs are another ingest, the same ones are none."""
+    """Sources that name inputs are ingested again for other inputs, and not for the same ones."""
     for region, count in (("north", 1), ("north", 1), ("south", 2)):
         given = {"input": {"region": region}, "vars": {"place": f"{region} side"}}
         await service.start("regions", workflow="triage", given=given)
@@ -189,7 +189,7 @@ async def test_a_workflow_gives_its_inputs(service: KnowledgeService, diary: Dia
 async def test_inputs_that_no_source_names_are_no_reason(
     service: KnowledgeService, diary: Diary
 ) -> None:
-    """Runs with other questions do not read the same files again."""
+    """Inputs that no source names do not cause another ingest."""
     for region in ("north", "south"):
         for kb_id in ("docs", "places"):
             given = {"input": {"region": region}, "vars": {"place": "here"}}
@@ -199,7 +199,7 @@ async def test_inputs_that_no_source_names_are_no_reason(
 
 
 async def test_after_a_close_it_starts_again(service: KnowledgeService, diary: Diary) -> None:
-    """What was kept in memory only is gone then."""
+    """After closing, data in memory is lost and is ingested again."""
     await service.query("docs", "alpha")
     await service.close()
     assert await _texts(service, "docs") == BOTH
@@ -209,7 +209,7 @@ async def test_after_a_close_it_starts_again(service: KnowledgeService, diary: D
 async def test_sources_that_cannot_be_read_are_a_failure(
     service: KnowledgeService, diary: Diary
 ) -> None:
-    """A report that says `failed` is raised with its reasons, and the next to ask tries again."""
+    """A report with the status `failed` is raised with its reasons; the next call tries again."""
     lacking: dict[str, Any] = {"input": {}, "vars": {}}
     for _ in range(2):
         with pytest.raises(SourceError, match=r"'regions' cannot be .*workflow.input.region \}\}"):
@@ -222,7 +222,7 @@ async def test_sources_that_cannot_be_read_are_a_failure(
 
 
 async def test_what_only_a_run_knows_is_left_to_it(service: KnowledgeService, diary: Diary) -> None:
-    """A search does not ingest sources that name a run's inputs; what a run ingested is found."""
+    """A search does not ingest sources that name a run's inputs, but finds what a run ingested."""
     for kb_id in ("regions", "places"):
         with pytest.raises(NotIngestedError):
             await service.query(kb_id, "anything", workflow="triage")
@@ -235,7 +235,7 @@ async def test_what_only_a_run_knows_is_left_to_it(service: KnowledgeService, di
 async def test_start_does_nothing_where_nothing_is_declared(
     service: KnowledgeService, diary: Diary
 ) -> None:
-    """A manual knowledge base is left alone; one that is not there is an error."""
+    """A manual knowledge base is not ingested; an unknown one is an error."""
     await service.start("manual")
     assert diary.entries == []
     with pytest.raises(NotFoundError, match="'docz'"):

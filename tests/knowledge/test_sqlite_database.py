@@ -1,4 +1,4 @@
-"""Transactions on SQLite: connections, forks, errors, several users."""
+"""Transactions on SQLite: connections, forks, errors, several processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lorebind_knowledge.sqlite.database import SqliteDatabase
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What the other processes of these tests begin with: `database`, on the file given to them.
+# The beginning of the other processes' scripts: `database`, on the file in their arguments.
 PRELUDE = """
 import os, sys, threading, warnings
 from pathlib import Path
@@ -48,7 +48,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def database(path: Path) -> Iterator[SqliteDatabase]:
-    """With one table of one row."""
+    """Return a database with one table of one row."""
     with closing(SqliteDatabase(path, "x.db")) as database:
         fill(database)
         yield database
@@ -95,7 +95,7 @@ def run(script: str, path: Path) -> str:
 def test_a_block_that_raises_changes_nothing(
     database: SqliteDatabase, memory: SqliteDatabase
 ) -> None:
-    """What was written is undone, and the next block works."""
+    """A block that raises is rolled back, and the next one works."""
 
     def attempt(each: SqliteDatabase) -> None:
         with each.writing() as db:
@@ -112,7 +112,7 @@ def test_a_block_that_raises_changes_nothing(
 
 
 def test_a_view_does_not_change(database: SqliteDatabase) -> None:
-    """What is written meanwhile is not seen, and a view holds back no writer."""
+    """A reader does not see concurrent writes, and does not block a writer."""
     with database.reading() as db:
         assert db.execute("select count(*) from t").fetchone()[0] == 1
         put(database, 2)
@@ -121,7 +121,7 @@ def test_a_view_does_not_change(database: SqliteDatabase) -> None:
 
 
 def test_views_within_views(database: SqliteDatabase) -> None:
-    """Any number of threads hold a view and open another one in it, and none waits for another."""
+    """Any number of threads can open a snapshot inside another one without waiting."""
     ready = threading.Barrier(40, timeout=30)
 
     def look(_: int) -> list[int]:
@@ -135,7 +135,7 @@ def test_views_within_views(database: SqliteDatabase) -> None:
 
 
 def test_errors_are_named(database: SqliteDatabase) -> None:
-    """An error names the file and what to do."""
+    """An error names the file and a suggested fix."""
 
     def attempt(statement: str) -> None:
         with database.writing() as db:
@@ -153,7 +153,7 @@ def test_errors_are_named(database: SqliteDatabase) -> None:
 
 
 def test_a_message_that_is_no_text(path: Path) -> None:
-    """SQLite quotes what it has read, which in a damaged file may be any bytes."""
+    """An error is readable even if SQLite quotes invalid bytes of a damaged file."""
     with closing(sqlite3.connect(path)) as db:
         db.execute("create table thing (a)")
     whole = path.read_bytes()
@@ -168,7 +168,7 @@ def test_a_message_that_is_no_text(path: Path) -> None:
 
 
 def test_a_full_disk(database: SqliteDatabase) -> None:
-    """It is said that space is missing; nothing is lost."""
+    """A full disk is an error that asks for space; nothing is lost."""
 
     def attempt() -> None:
         with database.writing() as db:
@@ -183,7 +183,7 @@ def test_a_full_disk(database: SqliteDatabase) -> None:
 
 
 def test_the_first_switch_to_a_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new file that another process holds at that moment is waited for."""
+    """A new file that another process has locked at that moment is waited for."""
     monkeypatch.setattr(database_module, "BUSY_SECONDS", 5)
     holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     holder.execute("create table t (x integer)")
@@ -196,7 +196,7 @@ def test_the_first_switch_to_a_log(path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_processes_that_make_the_file(path: Path) -> None:
-    """Processes that make the file and its tables at the same moment all succeed."""
+    """Processes that create the file and its tables at the same moment all succeed."""
     script = PRELUDE + "for n in range(10): put(n)\ndatabase.close()"
     command = [sys.executable, "-W", "error", "-c", script, str(path)]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
@@ -211,7 +211,7 @@ def test_processes_that_make_the_file(path: Path) -> None:
 
 
 def test_nothing_is_made_by_reading(path: Path) -> None:
-    """A file is made when it is first written, and holds what was written into it."""
+    """The first write creates the file, and reading does not."""
     with closing(SqliteDatabase(path, "x.db")) as database:
         with database.reading() as db:
             assert db.execute("select count(*) from sqlite_master").fetchone()[0] == 0
@@ -225,7 +225,7 @@ def test_nothing_is_made_by_reading(path: Path) -> None:
 def test_from_another_folder(
     database: SqliteDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that changes its folder goes on with the same file."""
+    """A process that changes its working directory still uses the same file."""
     monkeypatch.chdir(tmp_path)
     with closing(SqliteDatabase(Path("x.db"), "x.db")) as relative:
         assert read(relative) == [1]
@@ -236,7 +236,7 @@ def test_from_another_folder(
 
 
 def test_a_file_that_was_removed_or_replaced(database: SqliteDatabase, path: Path) -> None:
-    """What is open to the file before is not used for the one that is there now."""
+    """Connections to a removed or replaced file are not used for the current one."""
     other = path.with_name("other.db")
     with closing(sqlite3.connect(other)) as made, made:
         made.execute("create table t (x integer)")
@@ -256,7 +256,7 @@ def test_a_file_that_was_removed_or_replaced(database: SqliteDatabase, path: Pat
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="rights are those of POSIX")
 def test_a_folder_that_may_not_be_looked_into(tmp_path: Path) -> None:
-    """It is said, and not answered as if nothing were there."""
+    """A folder without access is an error, instead of reading as empty."""
     inside = tmp_path / "x.db"
     script = """
 if os.geteuid() == 0:
@@ -272,7 +272,9 @@ for attempt in (read, lambda: put(1)):
     tmp_path.chmod(0o000)
     try:
         reading, writing = run(script, inside).splitlines()
-        assert "cannot be reached: Permission denied; check the rights of its folder" in reading
+        assert (
+            "cannot be reached: Permission denied; check the permissions of its folder" in reading
+        )
         assert "Permission denied; make " in writing
     finally:
         tmp_path.chmod(0o700)
@@ -280,7 +282,7 @@ for attempt in (read, lambda: put(1)):
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_close_gives_back_every_handle(database: SqliteDatabase) -> None:
-    """After `close` no thread's connection is left open, one in use as soon as it is given back."""
+    """After `close`, every connection is closed; one in use is closed when it is given back."""
     with ThreadPoolExecutor(12) as threads:
         list(threads.map(lambda _: read(database), range(100)))
     assert handles(database) > 0
@@ -299,7 +301,7 @@ def test_close_gives_back_every_handle(database: SqliteDatabase) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_errors_leave_no_handle(database: SqliteDatabase) -> None:
-    """Blocks that fail do not pile up connections or hold the lock."""
+    """Blocks that fail leave no connections and no lock."""
     read(database)
     before = handles(database)
     for _ in range(20):
@@ -314,7 +316,7 @@ def handles(database: SqliteDatabase) -> int:
     for fd in os.listdir("/proc/self/fd"):
         try:
             links.append(os.readlink(f"/proc/self/fd/{fd}"))
-        except FileNotFoundError:  # the listing's own
+        except FileNotFoundError:  # the handle of the listing itself
             continue
     return sum(link.startswith(str(database.path)) for link in links)
 
@@ -324,8 +326,8 @@ def handles(database: SqliteDatabase) -> int:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_forks(path: Path) -> None:
-    """Parent and child both go on, each with connections of its own, while threads read and write,
-    and while they read within a view."""
+    """After a fork, parent and child both work, each with its own connections, while threads read
+    and write, also inside snapshots."""
     script = """
 put(0)
 memory = EmbeddedDatabase(None, CATALOG)
@@ -366,7 +368,7 @@ print("done")
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_fork_within_a_view(path: Path) -> None:
-    """A thread that forks while it has a view itself does not wait for itself."""
+    """A thread that forks inside its own snapshot does not wait for itself."""
     script = """
 import time
 put(1)

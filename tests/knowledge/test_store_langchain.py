@@ -1,4 +1,4 @@
-"""What is particular to a wrapped LangChain store: odd classes, shared ones, what it is made of."""
+"""Features of the wrapped LangChain store: odd classes, shared ones, and its arguments."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def found(store: LangChainStore, k: int = 50, space: Space = SPACE, at: Any = EA
 
 
 def held(store: LangChainStore) -> dict[str, Any]:
-    """The documents of the wrapped InMemoryVectorStore."""
+    """Return the documents of the wrapped InMemoryVectorStore."""
     kept: dict[str, Any] = store._made[4]._store.store  # type: ignore[attr-defined]
     return kept
 
 
 def test_ids_are_uuids_that_tell_spaces_and_numbers_apart() -> None:
-    """They are of version 8, begin with the birth, and follow the order of numbers."""
+    """Ids have version 8, begin with the birth, and are sorted like the numbers."""
     numbers = [1, 2, 3, 2**62 - 1, 2**62, 2**63 - 1]
     made = [uuid.UUID(document_id(space, n)) for space in (OTHER, SPACE) for n in numbers]
     assert len(set(made)) == len(made)
@@ -68,7 +68,7 @@ def test_ids_are_uuids_that_tell_spaces_and_numbers_apart() -> None:
 
 
 def test_what_the_wrapped_store_holds() -> None:
-    """The text, and whose it is, so that others can tell."""
+    """A stored document has the text, its space and its number."""
     store = make()
     store.add(SPACE, [one(3, text="kept")])
     (kept,) = held(store).values()
@@ -78,7 +78,7 @@ def test_what_the_wrapped_store_holds() -> None:
 
 
 class Counting(InMemoryVectorStore):
-    """Notes how many documents each search asked for."""
+    """Records the number of documents that each search requests."""
 
     asked: list[int]
 
@@ -94,7 +94,7 @@ def asked(store: LangChainStore) -> list[int]:
 
 
 def test_search_widens_until_enough_of_the_space_is_found() -> None:
-    """What others have nearer is passed over: other spaces, and documents of nobody here."""
+    """Nearer documents of other spaces and of other programs are skipped."""
     store = make(Counting)
     store.add(SPACE, [one(n, NORTH) for n in (1, 2)])
     store.add(OTHER, [one(n) for n in range(1, 100)])
@@ -107,7 +107,7 @@ def test_search_widens_until_enough_of_the_space_is_found() -> None:
 
 
 def test_search_asks_once_when_all_is_its_own() -> None:
-    """Whether the space has enough, or fewer than were asked for."""
+    """One search is enough if all documents are of the space, even if there are too few."""
     store = make(Counting)
     store.add(SPACE, [one(n) for n in range(1, 10)])
     assert len(found(store, 4)) == 4
@@ -116,7 +116,7 @@ def test_search_asks_once_when_all_is_its_own() -> None:
 
 
 def test_search_does_not_read_a_whole_database_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is a bound, and the error says the way out."""
+    """The number of requested documents is limited, and the error suggests a fix."""
     monkeypatch.setattr(module, "_MOST", 50)
     store = make(Counting)
     store.add(OTHER, [one(n) for n in range(1, 100)])
@@ -128,7 +128,7 @@ def test_search_does_not_read_a_whole_database_of_others(monkeypatch: pytest.Mon
 
 
 def test_a_vector_of_length_0_never_stands_for_how_near_the_rest_is() -> None:
-    """It is handed over as another, and counts only where everything was found."""
+    """A stand-in for length 0 counts only if all documents were found."""
     store = make()
     store.add(SPACE, [one(1, NOWHERE), one(2, NOWHERE), one(3, (3, 4, 0, 0)), one(4, NORTH)])
     assert found(store, 1)[:1] == [3]
@@ -139,7 +139,7 @@ def test_a_vector_of_length_0_never_stands_for_how_near_the_rest_is() -> None:
 
 
 def test_many_at_once() -> None:
-    """More than are handed to the class in one call."""
+    """More documents than are passed to the class in one call are stored and deleted."""
     store = make()
     numbers = range(1, 1202)
     store.add(SPACE, [one(n) for n in numbers])
@@ -154,21 +154,21 @@ def test_many_at_once() -> None:
 
 
 class Searchable(InMemoryVectorStore):
-    """Has no search by vector: a query is a text."""
+    """Cannot search by vector: a query is a text."""
 
     def similarity_search_by_vector(self, embedding: list[float], k: int = 4, **kwargs: Any) -> Any:
         raise NotImplementedError
 
 
 class OwnIds(InMemoryVectorStore):
-    """Takes no ids."""
+    """Ignores the given ids."""
 
     def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:  # type: ignore[override]
         return super().add_documents([Document(text.page_content) for text in documents])
 
 
 class Strict(InMemoryVectorStore):
-    """Deletes nothing where one id is unknown, and adds nothing where one is known, as FAISS."""
+    """Like FAISS: deletes nothing if an id is unknown, and adds nothing if an id exists."""
 
     def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:  # type: ignore[override]
         if known := [name for name in kwargs["ids"] if name in self.store]:
@@ -182,20 +182,20 @@ class Strict(InMemoryVectorStore):
 
 
 class Secretive(InMemoryVectorStore):
-    """Cannot give documents by their ids."""
+    """Cannot return documents by their ids."""
 
     get_by_ids = VectorStore.get_by_ids
 
 
 class Nameless(Strict):
-    """Gives documents without their ids, so that nobody can tell which are there."""
+    """Returns documents without their ids, so that existing ones cannot be identified."""
 
     def get_by_ids(self, ids: Any, /) -> list[Document]:
         return [text.model_copy(update={"id": None}) for text in super().get_by_ids(ids)]
 
 
 class Reader(InMemoryVectorStore):
-    """Embeds something else than it is given."""
+    """Embeds another text than the given one."""
 
     def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:  # type: ignore[override]
         self.embedding.embed_documents([text.page_content.upper() for text in documents])
@@ -203,36 +203,38 @@ class Reader(InMemoryVectorStore):
 
 
 class Undeleting(InMemoryVectorStore):
-    """Only adds, as SKLearnVectorStore does."""
+    """Cannot delete, like SKLearnVectorStore."""
 
     delete = VectorStore.delete  # type: ignore[assignment]
 
 
 class Lingering(InMemoryVectorStore):
-    """Says that it deletes, and finds what it deleted for a while."""
+    """Finds deleted documents for a while."""
 
     def delete(self, ids: Any = None, **kwargs: Any) -> None:
         pass
 
 
 class Refusing(InMemoryVectorStore):
-    """Says that it did not delete."""
+    """Reports that it did not delete."""
 
     def delete(self, ids: Any = None, **kwargs: Any) -> bool:  # type: ignore[override]
         return False
 
 
 def test_a_class_without_search_by_vector() -> None:
-    """The one method that every class has is enough."""
+    """The one search method that every class has is enough."""
     store = make(Searchable)
     store.add(SPACE, [one(1), one(2, NORTH)])
     assert found(store) == [1, 2]
     assert found(store, at=NORTH) == [2, 1]
 
 
-@pytest.mark.parametrize(("kind", "says"), [(OwnIds, "ids of its own"), (Reader, "changes texts")])
+@pytest.mark.parametrize(
+    ("kind", "says"), [(OwnIds, "assigns its own ids"), (Reader, "changes texts")]
+)
 def test_a_class_that_cannot_be_used(kind: Any, says: str) -> None:
-    """What makes vectors unfindable is refused when the first is written, and leaves nothing."""
+    """A class that makes vectors unfindable is refused at the first write, and left empty."""
     store = make(kind)
     with pytest.raises(StoreError, match=says):
         store.add(SPACE, [one(1)])
@@ -240,13 +242,13 @@ def test_a_class_that_cannot_be_used(kind: Any, says: str) -> None:
 
 
 def test_a_class_that_cannot_delete() -> None:
-    """It is refused when it is first used, not when a document changes for the first time."""
+    """A class that cannot delete is refused on first use, not when a document changes."""
     with pytest.raises(StoreError, match="Undeleting has no method that deletes"):
         make(Undeleting).add(SPACE, [one(1)])
 
 
 def test_a_class_that_says_it_did_not_delete() -> None:
-    """It is believed."""
+    """A class that reports a failed deletion raises an error."""
     store = make(Refusing)
     store.add(SPACE, [one(1)])
     with pytest.raises(StoreError, match=r"cannot delete documents: .*were not deleted"):
@@ -255,14 +257,14 @@ def test_a_class_that_says_it_did_not_delete() -> None:
 
 
 def test_a_class_that_deletes_late() -> None:
-    """Dropping ends all the same."""
+    """Dropping a space ends even if deleted documents are still found."""
     store = make(Lingering)
     store.add(SPACE, [one(1)])
     store.drop(SPACE)
 
 
 def test_a_class_that_refuses_known_and_unknown_ids() -> None:
-    """Adding and deleting go on where some of the documents are there, or gone, already."""
+    """Adding and deleting succeed even if some of the documents exist, or are gone, already."""
     store = make(Strict)
     store.add(SPACE, [one(1), one(2)])
     store.add(SPACE, [one(2), one(3)])
@@ -274,10 +276,10 @@ def test_a_class_that_refuses_known_and_unknown_ids() -> None:
 
 
 def test_a_class_that_cannot_tell_what_is_there() -> None:
-    """Asking is an error of its own kind; all else is done without knowing."""
+    """`get` raises NotImplementedError; everything else works without it."""
     store = make(Secretive)
     store.add(SPACE, [one(1), one(2)])
-    with pytest.raises(NotImplementedError, match="Secretive cannot give documents by their ids"):
+    with pytest.raises(NotImplementedError, match="Secretive cannot return documents by their ids"):
         store.get(SPACE, [1])
     store.delete(SPACE, [2, 3])
     assert found(store) == [1]
@@ -289,7 +291,7 @@ def test_a_class_that_cannot_tell_what_is_there() -> None:
 
 
 def test_the_same_text_with_other_vectors() -> None:
-    """Each number keeps its own vector."""
+    """Numbers with the same text keep their own vectors."""
     store = make()
     store.add(SPACE, [one(1, text="same"), one(2, NORTH, "same"), one(3, (1, 1, 0, 0), "same")])
     assert found(store) == [1, 3, 2]
@@ -297,7 +299,7 @@ def test_the_same_text_with_other_vectors() -> None:
 
 
 class Failing(InMemoryVectorStore):
-    """Repeats what it was made with, and the documents, when it fails."""
+    """Fails with an error that repeats its arguments and the documents."""
 
     def __init__(self, embedding: Any, address: str, parts: Any = None) -> None:
         super().__init__(embedding)
@@ -308,7 +310,7 @@ class Failing(InMemoryVectorStore):
 
 
 def test_errors_hold_neither_secrets_nor_documents() -> None:
-    """What templates gave is taken out, that of an argument's own settings too."""
+    """Errors omit the values of templates, even those in the settings of an argument."""
     settings = {"address": "hunter2", "parts": {"factory": "a:b", "config": {"a": "hunter3"}}}
     written = {"address": "{{ .env.A }}", "parts": {"factory": "a:b", "config": {"a": "{{…}}"}}}
     part = Recipe("part", Part, {"a": "hunter3"}, {"a": "{{…}}"})
@@ -326,7 +328,7 @@ def test_errors_hold_neither_secrets_nor_documents() -> None:
 
 
 class Part:
-    """An argument that is an object: a client, an engine."""
+    """An argument that is an object, like a client or an engine."""
 
     made: int = 0
     closed: int = 0
@@ -345,7 +347,7 @@ class Using(InMemoryVectorStore):
 
 
 def test_an_argument_that_is_an_object_is_made_once_and_closed() -> None:
-    """For all dimensions together, and not before the store is used."""
+    """An argument is made once for all dimensions, on first use, and closed."""
     Part.made = Part.closed = 0
     recipe = Recipe("Using", Using, parts={"part": Recipe("Part", Part, {"a": "x"})})
     store = LangChainStore(recipe)
@@ -361,7 +363,7 @@ def test_an_argument_that_is_an_object_is_made_once_and_closed() -> None:
 
 
 class Alone(InMemoryVectorStore):
-    """Fails where a second thread comes while the first is inside."""
+    """Fails if two threads use it at the same time."""
 
     inside = threading.Lock()
 
@@ -384,7 +386,7 @@ class Alone(InMemoryVectorStore):
 
 
 def test_one_thread_at_a_time() -> None:
-    """LangChain promises no more of its classes."""
+    """Only one thread at a time uses a class, because LangChain promises no more."""
     store = make(Alone)
 
     def work(number: int) -> None:
@@ -397,7 +399,7 @@ def test_one_thread_at_a_time() -> None:
 
 
 def made_of(root: Path, **declared: Any) -> LangChainStore:
-    """The store of a declaration."""
+    """Return the store of a declaration."""
     data = {"id": "db", "type": "langchain", **declared}
     declaration = LangChainVectorDB.model_validate(data)
     return LangChainStore(recipe_of(declaration, Environment(root, {"NAME": "hunter2"})))
@@ -436,7 +438,7 @@ class Frame:
 
 
 def test_what_a_declaration_names_is_made(tmp_path: Path) -> None:
-    """A class method of the project, with an argument that is made of another one."""
+    """A project's class method makes the store, with an argument made of another one."""
     (tmp_path / "mine.py").write_text(MODULE, encoding="utf-8")
     inner = {"class": "mine:Size", "config": {"width": 3}}
     size = {"factory": "mine:Frame.around", "config": {"of": inner}}
@@ -459,7 +461,7 @@ def test_what_a_declaration_names_is_made(tmp_path: Path) -> None:
         ({"factory": "mine:Store"}, StoreError, "is the class Store; expected a class method, or"),
         ({"factory": "mine:Store.unfit"}, StoreError, "with a parameter 'embedding' or 'embeddi"),
         ({"factory": "mine:Store.gone"}, UsageError, "the class Store has no class method or"),
-        ({"factory": "mine:number"}, StoreError, "mine:number is not a VectorStore of LangChain"),
+        ({"factory": "mine:number"}, StoreError, "mine:number is not a LangChain VectorStore"),
         (
             {"factory": "mine:failing", "config": {"part": {"class": "mine:Gone"}}},
             UsageError,
@@ -481,7 +483,8 @@ def test_what_a_declaration_names_is_made(tmp_path: Path) -> None:
 def test_what_cannot_be_made(
     tmp_path: Path, declared: dict[str, Any], error: type[Exception], says: str
 ) -> None:
-    """What cannot be imported, made, or is no VectorStore, is named, without secrets."""
+    """Errors name code that cannot be imported or called, or makes no VectorStore, without
+    secrets."""
     (tmp_path / "mine.py").write_text(MODULE, encoding="utf-8")
     config = {**declared.get("config", {}), "surplus": "{{ .secrets.NAME }}"}
     if "number" in declared.get("factory", ""):

@@ -1,4 +1,4 @@
-"""The exact search that the stores in memory and in SQLite share."""
+"""The exact search that the memory and SQLite stores share."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def built(matrix: Matrix, numbers: Numbers) -> ExactMatrix:
 @settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_same_as_sorting_everything(data: st.DataObject) -> None:
-    """Nominees are the best k of all cosines above 0 with all that tie, also under a mask.
+    """Nominees are the best k of all cosines above 0 with all ties, even under a mask.
 
-    There are many ties, vectors of length 0 and such as share nothing.
+    The data has many ties, vectors of length 0, and vectors with nothing in common.
     """
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     count, dimension = data.draw(st.integers(1, 300)), data.draw(st.integers(1, 9))
@@ -74,7 +74,7 @@ def test_same_as_sorting_everything(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("count", [5, 64, 1021])
 def test_ties_survive_the_product(count: int) -> None:
-    """Equal vectors are nominated together, though a float32 product might differ in the last
+    """Equal vectors are nominated together, although float32 products may differ in the last
     digits."""
     matrix = np.tile(vectors(1, 384, seed=3), (count, 1))
     exact = built(matrix, np.arange(1, count + 1))
@@ -86,8 +86,8 @@ def test_ties_survive_the_product(count: int) -> None:
 
 @given(st.lists(st.sets(st.integers(1, 41)), max_size=8))
 def test_replacing_is_the_same_as_building(steps: list[set[int]]) -> None:
-    """A matrix brought up to date is the one built anew, fetches only what it lacks, and leaves
-    the one before as it was."""
+    """An updated matrix equals a new one, fetches only missing vectors, and does not change the
+    previous matrix."""
     known = vectors(42, 5, seed=1)
     matrix, before = ExactMatrix.empty(5), set[int]()
     for wanted in steps:
@@ -113,7 +113,7 @@ def test_replacing_is_the_same_as_building(steps: list[set[int]]) -> None:
 
 
 def test_block_by_block() -> None:
-    """More rows than are copied at a time all keep their own vector."""
+    """With more rows than are copied at a time, each keeps its own vector."""
     matrix = vectors(10_000, 3, seed=2)
     exact = built(matrix, np.arange(10_000))
     fewer = exact.replaced(np.arange(0, 10_000, 2), lambda _: ())
@@ -125,7 +125,7 @@ def test_block_by_block() -> None:
 
 
 def test_another_dimension() -> None:
-    """A vector of another dimension is refused with both."""
+    """A vector of another dimension is refused, with both dimensions."""
     added = [StoredVector(1, vectors(1, 4)[0], "", {}), StoredVector(2, vectors(1, 7)[0], "", {})]
     with pytest.raises(StoreError, match=r"index acme/.* #1: vector 2 .*\(7,\), .* dimension 4"):
         stacked(space(4), added)

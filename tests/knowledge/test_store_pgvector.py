@@ -1,4 +1,4 @@
-"""What is particular to the PostgreSQL store: its table, its approximate indexes, forks."""
+"""Features of the PostgreSQL store: its table, its approximate indexes, forks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def tables(db: psycopg.Connection) -> list[str]:
 
 
 def indexes(db: psycopg.Connection) -> dict[str, bool]:
-    """The approximate indexes, and whether each is valid."""
+    """Return the approximate indexes, each with whether it is valid."""
     query = """select c.relname, i.indisvalid from pg_index i join pg_class c on c.oid = indexrelid
         join pg_am a on a.oid = c.relam where indrelid = to_regclass('knowledge_chunks_vectors')
         and amname in ('hnsw', 'ivfflat')"""
@@ -80,7 +80,7 @@ def indexes(db: psycopg.Connection) -> dict[str, bool]:
 
 
 def test_reading_makes_nothing(store: PgvectorStore, db: psycopg.Connection) -> None:
-    """Until a vector is added nothing is made, and every space is empty."""
+    """Until a vector is added, nothing is created, and every space is empty."""
     assert found(store) == []
     assert store.get(SPACE, [1]) == {}
     assert store.count(SPACE) == 0
@@ -93,7 +93,7 @@ def test_reading_makes_nothing(store: PgvectorStore, db: psycopg.Connection) -> 
 def test_tables_of_any_name(
     make_store: Callable[..., PgvectorStore], db: psycopg.Connection
 ) -> None:
-    """Stores of several tables do not see each other; an invalid name is refused."""
+    """Stores with different tables are separate; an invalid name is refused."""
     names = ["Chunks", "select", "t" * 55]
     stores = [make_store(table=name) for name in names]
     for number, store in enumerate(stores, 1):
@@ -107,7 +107,7 @@ def test_tables_of_any_name(
 
 
 def test_many_make_the_table_at_once(make_store: Callable[..., PgvectorStore]) -> None:
-    """Stores that add their first vector at the same moment make one table."""
+    """Stores that add their first vectors at the same moment create one table."""
     stores = [make_store() for _ in range(8)]
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda n: stores[n].add(SPACE, [stored(n + 1)]), range(8)))
@@ -117,7 +117,7 @@ def test_many_make_the_table_at_once(make_store: Callable[..., PgvectorStore]) -
 def test_who_looked_before_the_table_was_made(
     store: PgvectorStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That there was none is no news to a thread that knows better by now."""
+    """A thread that found no table does not overwrite the later finding of another."""
     looked, go_on, look = threading.Event(), threading.Event(), Table.is_there
     answers: list[bool] = []
 
@@ -144,7 +144,7 @@ def test_who_looked_before_the_table_was_made(
 def test_without_leave_to_make_tables(
     make_store: Callable[..., PgvectorStore], db: psycopg.Connection
 ) -> None:
-    """With `ensure_schema: false` nothing is made, and the error has the SQL to run."""
+    """With `ensure_schema: false`, nothing is created, and the error has the SQL to run."""
     store = make_store(ensure_schema=False, ensure_index=True, ann_from=1)
     with pytest.raises(StoreError, match='table "knowledge_chunks_vectors" missing') as caught:
         store.add(SPACE, [stored(1)])
@@ -166,7 +166,7 @@ def test_without_leave_to_make_tables(
 
 
 def test_a_table_of_somebody_else(store: PgvectorStore, db: psycopg.Connection) -> None:
-    """A table with other columns is left alone; the error names it and what it lacks."""
+    """A foreign table is not changed; the error names it and the missing columns."""
     db.execute("create table knowledge_chunks_vectors (number bigint, space text)")
     for call in (lambda: store.add(SPACE, [stored(1)]), lambda: found(store)):
         with pytest.raises(StoreError, match=r"not one of Lorebind's.*embedding, fields; name"):
@@ -174,11 +174,11 @@ def test_a_table_of_somebody_else(store: PgvectorStore, db: psycopg.Connection) 
 
 
 def test_a_dropped_table(store: PgvectorStore, db: psycopg.Connection) -> None:
-    """A table that somebody drops is an error once, and is made anew for the next vector."""
+    """A dropped table is an error once, and is created again for the next vector."""
     store.add(SPACE, [stored(1)])
     assert found(store) == [1]
     db.execute("drop table knowledge_chunks_vectors")
-    with pytest.raises(StoreError, match="was the table dropped"):
+    with pytest.raises(StoreError, match="if the table was dropped"):
         found(store)
     assert found(store) == []
     store.add(SPACE, [stored(2)])
@@ -197,7 +197,7 @@ def test_configured_dimension(make_store: Callable[..., PgvectorStore]) -> None:
 
 
 def test_writers_of_the_same_numbers(make_store: Callable[..., PgvectorStore]) -> None:
-    """Vectors that several writers add at once, in any order, are there once; no writer fails."""
+    """Vectors that several writers add concurrently, in any order, are stored once."""
     stores = [make_store() for _ in range(3)]
     for start in range(1, 1001, 50):
         many = [stored(number) for number in range(start, start + 50)]
@@ -210,7 +210,7 @@ def test_writers_of_the_same_numbers(make_store: Callable[..., PgvectorStore]) -
 
 
 def test_more_than_a_block(store: PgvectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many statements a call takes, all of its vectors are there, or none."""
+    """A call with several statements adds all its vectors or none."""
     monkeypatch.setattr(store_module, "_BLOCK", 7)
     many = [stored(number) for number in range(1, 51)]
     for bad in (stored(51, EAST[:2]), stored(51, EAST * np.nan), stored(51, n=float("nan"))):
@@ -237,7 +237,7 @@ def test_more_than_a_block(store: PgvectorStore, monkeypatch: pytest.MonkeyPatch
     ids=["dimension", "nan", "object", "surrogate", "infinity"],
 )
 def test_vectors_that_cannot_be_stored(store: PgvectorStore, bad: StoredVector, says: str) -> None:
-    """The error says what is wrong, and with which vector."""
+    """The error names the problem and the vector."""
     with pytest.raises(StoreError, match=says):
         store.add(SPACE, [stored(1), bad])
 
@@ -246,7 +246,7 @@ def test_vectors_that_cannot_be_stored(store: PgvectorStore, bad: StoredVector, 
 
 
 def test_the_nearest_are_found(store: PgvectorStore) -> None:
-    """Numbers are in the order of the cosine, filtered or not, and vectors come back unchanged."""
+    """Numbers are sorted by cosine, with or without a filter, and vectors are unchanged."""
     rng = np.random.default_rng(5)
     space = Space(INDEX, 5, 48)
     vectors = unit(rng, 300, 48)
@@ -273,7 +273,7 @@ def test_the_nearest_are_found(store: PgvectorStore) -> None:
 
 
 def test_several_dimensions(store: PgvectorStore) -> None:
-    """Spaces of several dimensions stand in one table, and each is searched by its own."""
+    """Spaces of several dimensions share a table, and each is searched separately."""
     plane = Space(INDEX, 3, 2)
     store.add(SPACE, [stored(1), stored(2, -EAST)])
     store.add(plane, [stored(1, np.array([0, 1], np.float32))])
@@ -284,7 +284,7 @@ def test_several_dimensions(store: PgvectorStore) -> None:
 
 
 def test_malformed_filters(store: PgvectorStore) -> None:
-    """A filter without meaning is the caller's mistake."""
+    """A malformed filter is a usage error."""
     with pytest.raises(UsageError, match=r"\$nor"):
         store.nearest(SPACE, EAST, 1, {"$nor": [{}]}, None)
 
@@ -293,7 +293,7 @@ def test_malformed_filters(store: PgvectorStore) -> None:
 
 
 def crowd(store: PgvectorStore, space: Space, count: int) -> Matrix:
-    """Vectors around a few centres, numbered from 1; the last is a query near one of them."""
+    """Add vectors around a few centers, numbered from 1; return a query near one of them."""
     rng = np.random.default_rng(3)
     centres = unit(rng, 8, space.dimension) * np.sqrt(space.dimension)
     rows = centres[rng.integers(0, 8, count)] + 0.5 * rng.standard_normal((count, space.dimension))
@@ -305,11 +305,11 @@ def crowd(store: PgvectorStore, space: Space, count: int) -> Matrix:
 
 
 FORCED = "%20-c%20enable_seqscan%3Doff%20-c%20enable_bitmapscan%3Doff%20-c%20enable_sort%3Doff"
-"""Settings by which the planner uses the index for so few rows as these tests have."""
+"""Settings that make the planner use the index for the few rows of these tests."""
 
 
 def test_is_approximate(make_store: Callable[..., PgvectorStore]) -> None:
-    """A store with `ensure_index` says that it is not exact."""
+    """A store with `ensure_index` is not exact."""
     assert make_store().is_exact
     store = make_store(ensure_index=True)
     assert not store.is_exact
@@ -335,7 +335,7 @@ def test_approximate_search(
     metric: str,
     dimension: int,
 ) -> None:
-    """The index is used, and finds nearly all of what is nearest, in the exact order."""
+    """The index is used, and finds nearly all of the nearest, in the exact order."""
     config = AnnIndexConfig(**settings)
     store = make_store(FORCED, ensure_index=True, index=config, metric=metric, ann_from=1)
     exact = make_store()
@@ -357,13 +357,13 @@ def test_approximate_search(
     store.close()
     used = "select idx_scan from pg_stat_user_indexes where indexrelname = %s"
     deadline = time.monotonic() + 60
-    # A connection counts what it used when it is at its end.
+    # PostgreSQL updates the statistics when the connection ends.
     while db.execute(used, list(indexes(db))).fetchone() == (0,):
         assert time.monotonic() < deadline
 
 
 def test_a_filter_that_leaves_little(make_store: Callable[..., PgvectorStore]) -> None:
-    """Where the index stops before enough rows pass the filter, the search is exact."""
+    """If the index stops before enough rows pass the filter, the search is exact."""
     poor = FORCED + "%20-c%20work_mem%3D64kB"
     config = AnnIndexConfig(ef_search=10)
     store = make_store(poor, ensure_index=True, index=config, ann_from=1)
@@ -378,7 +378,7 @@ def test_a_filter_that_leaves_little(make_store: Callable[..., PgvectorStore]) -
 
 
 def test_vectors_of_length_zero(make_store: Callable[..., PgvectorStore]) -> None:
-    """A search that wants all vectors gets those that an index by cosine leaves out, too."""
+    """A search for all vectors finds those that an index by cosine omits, too."""
     store = make_store(FORCED, ensure_index=True, ann_from=1)
     store.add(SPACE, [stored(1), stored(2, 0 * EAST), stored(3, -EAST)])
     store.build_index(SPACE)
@@ -389,7 +389,7 @@ def test_vectors_of_length_zero(make_store: Callable[..., PgvectorStore]) -> Non
 def test_the_first_search_has_it_built(
     make_store: Callable[..., PgvectorStore], db: psycopg.Connection
 ) -> None:
-    """A large space gets its index in the background of a search, a small one never."""
+    """A search starts building the index of a large space in the background, never of a small."""
     store = make_store(ensure_index=True, ann_from=100)
     crowd(store, OTHER, 99)
     crowd(store, SPACE, 100)
@@ -422,7 +422,7 @@ def test_an_index_goes_with_its_space(
 def test_indexes_that_are_left_over(
     make_store: Callable[..., PgvectorStore], db: psycopg.Connection, name: str | None
 ) -> None:
-    """One whose making was cut off is made anew; one whose rows are gone is removed."""
+    """An unfinished index is built again; an index without rows is dropped."""
     store = make_store(ensure_index=True, ann_from=1, index=AnnIndexConfig(name=name))
     crowd(store, OTHER, 20)
     store.build_index(OTHER)
@@ -443,7 +443,7 @@ def test_a_server_with_little_shared_memory(
     db: psycopg.Connection,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where processes cannot share enough memory to build an index, one process builds it."""
+    """Without enough shared memory for parallel workers, one process builds the index."""
     sql = AnnIndex.sql
 
     def refused_together(self: AnnIndex, *given: Any) -> str:
@@ -459,7 +459,7 @@ def test_a_server_with_little_shared_memory(
 
 
 def test_an_index_is_given_memory(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index is built with memory for the whole of it, up to a limit, and never with less."""
+    """A build gets enough memory for the whole index, up to a limit, and never less than set."""
     seen: list[str] = []
 
     def sql(self: AnnIndex, *given: Any) -> str:
@@ -477,17 +477,17 @@ def test_an_index_is_given_memory(db: psycopg.Connection, monkeypatch: pytest.Mo
 
 
 def test_vectors_too_long_for_an_index(make_store: Callable[..., PgvectorStore]) -> None:
-    """A dimension that pgvector cannot index is refused where an index is asked for."""
+    """A dimension that pgvector cannot index is refused if an index is wanted."""
     long = Space(INDEX, 9, 5000)
     vectors = [stored(1, np.eye(1, 5000, dtype=np.float32)[0])]
     store = make_store(ensure_index=True)
     for call in (lambda: store.add(long, vectors), lambda: store.count(long)):
-        with pytest.raises(UsageError, match=r"up to dimension 4000, and these have 5000"):
+        with pytest.raises(UsageError, match=r"up to dimension 4000, but these have 5000"):
             call()
     make_store().add(long, vectors)
 
 
-# Beside others.
+# Other processes and packages.
 
 
 SCRIPT = """
@@ -533,14 +533,15 @@ print("done")
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork here")
 def test_after_a_fork(dsn: str) -> None:
-    """Parent and child both go on, each with connections of its own, while a thread searches."""
+    """After a fork, parent and child both work with their own connections, while a thread
+    searches."""
     command = [sys.executable, "-W", "error", "-c", SCRIPT, dsn]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("done\n", "")
 
 
 def test_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without psycopg the error names the extra that brings it."""
+    """Without psycopg, the error names the extra to install."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ImportError, match=r"pip install 'lorebind\[postgres\]'"):
         PgvectorStore("postgresql://localhost/x")

@@ -1,4 +1,4 @@
-"""Metadata filters in PostgreSQL mean what they mean everywhere."""
+"""Metadata filters in PostgreSQL have the same meaning as everywhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUMBERS |= st.sampled_from([1e23, 10**23, 1e300, 5e-324])
 TEXTS = st.sampled_from(["", "a", "b", "ab", "A", "ä", "1", "true", "a\0", "a\0b", "a\x01", "\x01"])
 TEXTS |= st.sampled_from(["\ufffd", "\ue000", "\ud7ff", "𝕏", "a%", "%(x)s", "{}"])
 STORED = st.none() | st.booleans() | NUMBERS | TEXTS
-# What a filter may ask for, and no record can hold.
+# Values that a filter may have, and no record can.
 ASKED = STORED | st.sampled_from(["\ud800", "a\udfff", "a\ud800b"])
 METADATA = st.dictionaries(
     NAMES,
@@ -79,7 +79,7 @@ def holds(db: psycopg.Connection, where: dict[str, Any], metadata: dict[str, Any
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(where=FILTERS, metadata=METADATA)
 def test_agreement(db: psycopg.Connection, where: dict[str, Any], metadata: dict[str, Any]) -> None:
-    """Whatever the filter and the metadata, PostgreSQL says what the predicate says."""
+    """For any filter and metadata, PostgreSQL agrees with the Python predicate."""
     assert holds(db, where, metadata) is compile_filter(where)(metadata)
 
 
@@ -88,7 +88,7 @@ def test_agreement(db: psycopg.Connection, where: dict[str, Any], metadata: dict
 @example(value=10**23, other=1e23, operator="$gt")
 @given(value=STORED, other=ASKED, operator=st.sampled_from(["$eq", "$gt", "$gte", "$lt", "$lte"]))
 def test_comparisons(db: psycopg.Connection, value: Any, other: Any, operator: str) -> None:
-    """Any value compares with any other as in Python."""
+    """Any two values compare as in Python."""
     if operator != "$eq" and (other is None or isinstance(other, bool)):
         return
     where, metadata = {"x": {operator: other}}, {"x": value}
@@ -96,14 +96,14 @@ def test_comparisons(db: psycopg.Connection, value: Any, other: Any, operator: s
 
 
 def test_malformed_filters_are_refused() -> None:
-    """What means nothing is a UsageError before PostgreSQL hears of it."""
+    """A malformed filter is a UsageError before PostgreSQL is called."""
     with pytest.raises(UsageError, match=r"\$nor"):
         sql_filter({"$nor": [{}]})
 
 
 @given(st.text(st.sampled_from("\0\x01\x02a"), max_size=8), st.text("\0\x01\x02a", max_size=8))
 def test_any_text_can_be_kept(one: str, other: str) -> None:
-    """The escape for NUL gives every text back, without NUL, and in the order it had."""
+    """The escape for NUL is reversible, contains no NUL, and keeps the order of texts."""
     assert unescaped(escaped(one)) == one
     assert "\0" not in escaped(one)
     assert (escaped(one) < escaped(other)) is (one < other)

@@ -1,4 +1,4 @@
-"""What PostgreSQL refuses, and outages: an error that says what to do, and recovery."""
+"""Refusals and outages of PostgreSQL: errors with a suggested fix, and recovery."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def add(store: PgvectorStore, *numbers: int) -> PgvectorStore:
 
 
 def message(caught: pytest.ExceptionInfo[StoreError]) -> str:
-    """The error's text, which names the store and holds no secret."""
+    """Return the error's text, after checking that it names the store and has no secret."""
     text = str(caught.value)
     assert text.startswith("pgvector store, table 'knowledge_chunks' at 127.0.0.1:")
     assert PASSWORD not in text
@@ -66,7 +66,7 @@ def message(caught: pytest.ExceptionInfo[StoreError]) -> str:
 def test_a_writer_that_is_cut_off_holds_up_nobody(
     postgres: Server, dsn: str, make_store: Callable[..., PgvectorStore]
 ) -> None:
-    """Vectors of which the server has heard only the beginning keep no others out."""
+    """A writer that is cut off in the middle of a statement does not block others."""
     vector = np.array([0.6, 0.8], np.float32)
     vectors = [StoredVector(2, vector, "", {})]
     cable = Cable(postgres.port)
@@ -88,7 +88,7 @@ def test_a_writer_that_is_cut_off_holds_up_nobody(
 def test_a_server_that_stops_and_comes_back(
     own_postgres: Server, make_store: Callable[..., PgvectorStore]
 ) -> None:
-    """While the server is down every call is an error; when it is up the same store goes on."""
+    """Every call is an error while the server is down; afterwards the same store works."""
     store = add(make_store(own_postgres.dsn()), 1)
     own_postgres.stop()
     for call in (
@@ -110,7 +110,7 @@ def test_a_server_that_stops_and_comes_back(
 def test_a_server_that_stops_in_the_middle(
     own_postgres: Server, make_store: Callable[..., PgvectorStore]
 ) -> None:
-    """A statement that is cut off is an error, and leaves nothing half done."""
+    """A statement that is cut off is an error, and changes nothing."""
     store = add(make_store(own_postgres.dsn()), 1)
     raised: list[BaseException] = []
 
@@ -140,7 +140,7 @@ def test_a_server_that_stops_in_the_middle(
 def test_connections_that_the_server_ends(
     postgres: Server, dsn: str, make_store: Callable[..., PgvectorStore]
 ) -> None:
-    """Whatever number of connections was lost, one call fails at the most."""
+    """At most one call fails, however many connections were lost."""
     store = add(make_store(dsn), 1)
     threads = [threading.Thread(target=found, args=(store,)) for _ in range(8)]
     for thread in threads:
@@ -164,7 +164,7 @@ def test_an_idle_connection_is_tried_first(
     make_store: Callable[..., PgvectorStore],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One that was lost while it lay idle is replaced, and nobody notices."""
+    """A connection that was lost while idle is replaced without an error."""
     monkeypatch.setattr(connections, "_TRUSTED_SECONDS", 0)
     store = add(make_store(dsn), 1)
     with postgres.connect() as db:
@@ -176,7 +176,7 @@ def test_an_idle_connection_is_tried_first(
 
 
 def test_connections_in_use(dsn: str, make_store: Callable[..., PgvectorStore]) -> None:
-    """A caller that waits too long for a connection is told which setting to raise."""
+    """The error of a caller that waits too long for a connection names the setting to raise."""
     store = add(make_store(dsn, pool=PoolConfig(max_size=1, timeout_seconds=0.05)), 1)
     with store._db.reading(), pytest.raises(StoreError) as caught:
         found(store)
@@ -188,14 +188,14 @@ def test_connections_in_use(dsn: str, make_store: Callable[..., PgvectorStore]) 
 def test_a_lock_that_is_held(
     dsn: str, make_store: Callable[..., PgvectorStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A writer does not wait for ever for somebody else's transaction."""
+    """A writer does not wait forever for another transaction."""
     monkeypatch.setattr(store_module, "_LOCK_SECONDS", 0.05)
     store = add(make_store(dsn), 1)
     with psycopg.connect(dsn) as db:
         db.execute("lock table knowledge_chunks_vectors in share mode")
         with pytest.raises(StoreError) as caught:
             add(store, 2)
-    assert "let it end, then try again" in message(caught)
+    assert "wait for it to end, then try again" in message(caught)
     assert found(add(store, 2)) == [1, 2]
 
 
@@ -205,7 +205,7 @@ def test_idle_connections_are_closed(
     make_store: Callable[..., PgvectorStore],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`min_size` connections stay when there is little to do, and none after closing."""
+    """`min_size` idle connections stay open, and none after `close`."""
 
     def count() -> int:
         with postgres.connect() as db:
@@ -236,14 +236,14 @@ def test_idle_connections_are_closed(
     ("dsn", "says"),
     [
         ({"password": "wrong-secret"}, "check user and password"),
-        ({"database": "nowhere"}, r'"nowhere" does not exist; make it'),
+        ({"database": "nowhere"}, r'"nowhere" does not exist; create it'),
     ],
     ids=["password", "database"],
 )
 def test_a_dsn_that_is_refused(
     postgres: Server, make_store: Callable[..., PgvectorStore], dsn: dict[str, str], says: str
 ) -> None:
-    """What is wrong with the DSN is said at once, without the password."""
+    """A wrong DSN is an error immediately, without the password."""
     with pytest.raises(StoreError, match=says) as caught:
         found(make_store(postgres.dsn(**dsn)))
     assert "wrong-secret" not in str(caught.value)
@@ -252,9 +252,11 @@ def test_a_dsn_that_is_refused(
 def test_a_port_where_nobody_listens(
     own_postgres: Server, make_store: Callable[..., PgvectorStore]
 ) -> None:
-    """An address that cannot be reached is named."""
+    """The error for an address that cannot be reached names it."""
     own_postgres.stop()
-    with pytest.raises(StoreError, match=r"is the server up, and is this its address\?") as caught:
+    with pytest.raises(
+        StoreError, match=r"check that the server is up and that this is its address"
+    ) as caught:
         found(make_store(own_postgres.dsn()))
     assert str(own_postgres.port) in message(caught)
 
@@ -263,14 +265,14 @@ def test_a_port_where_nobody_listens(
     "dsn", ["hunter2", "postgresql://u:hunter2@[::1/x", "host=x password='hunter2", "sqlite:///x"]
 )
 def test_a_dsn_that_is_none(dsn: str) -> None:
-    """What cannot be read as a DSN is refused without being repeated."""
+    """An invalid DSN is refused without being repeated."""
     with pytest.raises(UsageError, match=r"expected postgresql://user") as caught:
         PgvectorStore(dsn)
     assert "hunter2" not in str(caught.value)
 
 
 def test_spellings_of_a_dsn(dsn: str, make_store: Callable[..., PgvectorStore]) -> None:
-    """SQLAlchemy's spelling works too, and no text of a store holds the password."""
+    """SQLAlchemy's form of a DSN works too, and no text of a store contains the password."""
     store = add(make_store(dsn.replace("postgresql://", "postgresql+psycopg://")), 1)
     assert found(store) == [1]
     for text in (str(store), repr(store), repr(store._db._address), str(vars(store._db))):
@@ -278,7 +280,7 @@ def test_spellings_of_a_dsn(dsn: str, make_store: Callable[..., PgvectorStore]) 
 
 
 def test_a_password_that_is_quoted() -> None:
-    """What PostgreSQL or a proxy says is shown without the password in it."""
+    """Messages of PostgreSQL or a proxy are shown without the password."""
     address = PostgresAddress("postgresql://u:hunter2@localhost/x")
     assert address.advice(ValueError("no\nhunter2 here")) == "no [secret] here"
     assert "hunter2" not in str(address) + repr(address)
@@ -287,7 +289,7 @@ def test_a_password_that_is_quoted() -> None:
 def test_a_database_without_the_extension(
     own_postgres: Server, make_store: Callable[..., PgvectorStore]
 ) -> None:
-    """A role that may not make the extension is told who may; then everything goes on."""
+    """If a role may not create the extension, the error names who may; then it works."""
     with own_postgres.connect() as db:
         db.execute("create role plain login password 'plain-secret'")
         db.execute("grant create on schema public to plain")
@@ -310,8 +312,8 @@ def test_a_database_without_the_extension(
 def test_a_database_of_another_encoding(
     own_postgres: Server, make_store: Callable[..., PgvectorStore]
 ) -> None:
-    """A database that cannot hold every text is refused with the way out."""
+    """A database that cannot store every text is refused with a suggested fix."""
     with own_postgres.connect() as db:
         db.execute("create database odd encoding 'LATIN1' locale 'C' template template0")
-    with pytest.raises(StoreError, match="LATIN1, which cannot hold every text; make one with"):
+    with pytest.raises(StoreError, match="LATIN1, which cannot store every text; create one with"):
         add(make_store(own_postgres.dsn(database="odd")), 1)

@@ -1,4 +1,4 @@
-"""The product that an exact search makes."""
+"""The product of an exact search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = 20_011
 
 @pytest.mark.parametrize("rows", [0, 1, 3000, ROWS])
 def test_same_as_numpy(rows: int) -> None:
-    """Every row is multiplied once, whoever did it, to what float32 can hold."""
+    """Every row is multiplied once, in any thread, within float32's precision."""
     rng = np.random.default_rng(rows)
     matrix = rng.standard_normal((rows, 384)).astype(np.float32)
     vector = rng.standard_normal(384).astype(np.float32)
@@ -25,7 +25,7 @@ def test_same_as_numpy(rows: int) -> None:
 
 
 def test_many_at_a_time() -> None:
-    """Searches that share the helping threads get each their own figures, bit by bit."""
+    """Concurrent searches that share the helper threads get exactly their own products."""
     rng = np.random.default_rng(5)
     matrix = rng.standard_normal((ROWS, 384)).astype(np.float32)
     vectors = rng.standard_normal((16, 384)).astype(np.float32)
@@ -36,7 +36,7 @@ def test_many_at_a_time() -> None:
 
 
 def test_equal_rows_have_equal_figures() -> None:
-    """A figure does not depend on where in the matrix its row stands."""
+    """A row's product does not depend on its position in the matrix."""
     rng = np.random.default_rng(7)
     matrix = np.tile(rng.standard_normal(384).astype(np.float32), (ROWS, 1))
     assert len(set(product(matrix, rng.standard_normal(384).astype(np.float32)).tolist())) == 1
@@ -45,7 +45,7 @@ def test_equal_rows_have_equal_figures() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_after_a_fork() -> None:
-    """A child does not wait for threads that only its parent has."""
+    """A child process does not wait for threads that only its parent has."""
     matrix = np.ones((ROWS, 384), np.float32)
     vector = np.ones(384, np.float32)
     product(matrix, vector)

@@ -1,4 +1,4 @@
-"""What is particular to the Qdrant store: places, outages, layouts, filters pushed down."""
+"""Features of the Qdrant store: locations, outages, layouts, and filters on the server."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ orderings = st.dictionaries(
 
 
 def filters(conditions: st.SearchStrategy[Any], least: int = 0) -> st.SearchStrategy[Any]:
-    """Filters of these conditions on fields, at least `least` in each."""
+    """Generate filters of these conditions, with at least `least` fields each."""
     return st.recursive(
         st.dictionaries(names, conditions, min_size=least, max_size=2),
         lambda inner: st.one_of(
@@ -96,7 +96,7 @@ def queries(loopback: Loopback) -> list[dict[str, Any]]:
 
 
 def meets(where: dict[str, Any], metadata: dict[str, Any]) -> bool:
-    """Whether a point with this metadata meets the condition that Qdrant is asked for."""
+    """Return whether a point with this metadata meets the condition sent to Qdrant."""
     condition = narrow(where)
     payload = {"facts": facts(metadata)}
     return condition is None or check_filter(models.Filter(must=[condition]), payload, 1, {})
@@ -105,7 +105,7 @@ def meets(where: dict[str, Any], metadata: dict[str, Any]) -> bool:
 @given(metadatas, filters(memberships | orderings))
 @settings(max_examples=examples(300))
 def test_filters_only_narrow(metadata: dict[str, Any], where: dict[str, Any]) -> None:
-    """What passes a filter is never left out."""
+    """No point that passes a filter is excluded."""
     assert meets(where, metadata) or not compile_filter(where)(metadata)
 
 
@@ -113,19 +113,19 @@ def test_filters_only_narrow(metadata: dict[str, Any], where: dict[str, Any]) ->
 @example({}, {"x": []})
 @settings(max_examples=examples(300))
 def test_equality_is_decided_by_the_server(metadata: dict[str, Any], where: dict[str, Any]) -> None:
-    """Equality, membership and existence leave out all that does not pass, under any name."""
+    """Equality, membership and existence exclude all points that do not pass, for any name."""
     assert meets(where, metadata) == compile_filter(where)(metadata)
 
 
 def test_orderings_ask_for_the_field(store: QdrantStore, loopback: Loopback) -> None:
-    """What is greater is for the caller to decide; what lacks the field is left out."""
+    """A comparison excludes points without the field; the caller decides the rest."""
     store.add(SPACE, [stored(1, year=2020), stored(2, year=2024), stored(3)])
     assert sorted(numbers(store, {"year": {"$gt": 2022}})) == [1, 2]
     assert sorted(numbers(store, {"$not": {"year": {"$gt": 2022}}})) == [1, 2, 3]
 
 
 def test_filters_are_pushed_down(store: QdrantStore, loopback: Loopback) -> None:
-    """The server gives the k nearest of those that pass, by fields that have an index."""
+    """The server returns the k nearest that pass a filter, using indexed fields."""
     near = [stored(number, EAST, tags=["near"]) for number in range(1, 6)]
     store.add(SPACE, [*near, stored(6, NORTH, tags=["far", "away"], n=2)])
     assert numbers(store, {"tags": "far"}, 1) == [6]
@@ -149,7 +149,7 @@ def test_filters_are_pushed_down(store: QdrantStore, loopback: Loopback) -> None
     ids=str,
 )
 def test_odd_metadata(store: QdrantStore, loopback: Loopback, odd: dict[str, Any]) -> None:
-    """Any name and value of JSON is kept apart from others, be it wide or no proper text."""
+    """Any JSON name and value is distinct from others, even a long one or invalid Unicode."""
     store.add(SPACE, [stored(1, **odd), stored(2), stored(3, other=odd)])
     ((name, value),) = odd.items()
     asked = value[-1] if isinstance(value, list) else value
@@ -165,7 +165,7 @@ def test_odd_metadata(store: QdrantStore, loopback: Loopback, odd: dict[str, Any
 def test_all_metrics_order_alike(
     metric: str, directions: list[list[float]], data: st.DataObject
 ) -> None:
-    """The k nearest by cosine are nominated, vectors of length 0 among them."""
+    """The k nearest by cosine are nominated, including vectors of length 0."""
     vectors = [np.array(direction) for direction in directions]
     vectors = [vector / (np.linalg.norm(vector) or 1.0) for vector in vectors]
     store = QdrantStore("docs", metric=metric)
@@ -182,7 +182,7 @@ def test_all_metrics_order_alike(
 
 
 def test_vectors_of_many_nominees_are_left_out() -> None:
-    """Of more than a thousand only the numbers come, which are quickly sent."""
+    """More than a thousand nominees come without vectors, which makes the response small."""
     store = QdrantStore("docs")
     store.add(SPACE, [stored(number) for number in range(1, 1201)])
     few, many = nearest(store, 1000), nearest(store, 1001)
@@ -193,7 +193,7 @@ def test_vectors_of_many_nominees_are_left_out() -> None:
 
 
 def test_what_a_point_is(store: QdrantStore, loopback: Loopback) -> None:
-    """Its id is the birth of its space and its number; neither texts nor metadata are sent."""
+    """A point's id has its space's birth and its number; it has no text and no metadata."""
     store.add(SPACE, [stored(2**63 - 1, uri="a.md")])
     (point,) = loopback.engine.scroll("docs_4")[0]
     assert point.id == "12345678-9abc-def0-7fff-ffffffffffff"
@@ -202,7 +202,7 @@ def test_what_a_point_is(store: QdrantStore, loopback: Loopback) -> None:
 
 
 def test_dimensions_have_collections_of_their_own(store: QdrantStore, loopback: Loopback) -> None:
-    """Vectors of different length live beside each other."""
+    """Vectors of different dimensions have separate collections."""
     other = Space(OWNER, birth=SPACE.birth + 1, dimension=2)
     store.add(SPACE, [stored(1)])
     store.add(other, [stored(1, (0.0, 1.0))])
@@ -213,7 +213,7 @@ def test_dimensions_have_collections_of_their_own(store: QdrantStore, loopback: 
 
 @pytest.mark.parametrize(("floats", "tags"), [(200_000, 0), (4, 150_000), (100_000, 80_000)])
 def test_requests_are_small_enough(floats: int, tags: int) -> None:
-    """A server that takes 32 MB in a request is never sent more, by vectors or by facts."""
+    """Requests stay below a server's limit of 32 MB, for any vectors and facts."""
     point = models.PointStruct(
         id="12345678-9abc-def0-7fff-ffffffffffff",
         vector=[-1.0000000116860974e-07] * floats,
@@ -227,7 +227,7 @@ def test_requests_are_small_enough(floats: int, tags: int) -> None:
 
 
 def test_much_takes_several_requests(store: QdrantStore, loopback: Loopback) -> None:
-    """What is read or deleted together is asked for in parts, and comes back whole."""
+    """Large reads and deletions take several requests, and are complete."""
     every = range(1, 601)
     store.add(SPACE, [stored(number) for number in every])
     assert sorted(store.get(SPACE, every)) == list(every)
@@ -240,7 +240,7 @@ def test_much_takes_several_requests(store: QdrantStore, loopback: Loopback) -> 
 
 
 def test_adding_that_was_cut_off(store: QdrantStore, loopback: Loopback) -> None:
-    """The error says why; the same vectors added again are all there, each once."""
+    """The error has the reason; adding the same vectors again stores each once."""
     vectors = [stored(number, tags=["x" * number]) for number in range(1, 5)]
     store.add(SPACE, vectors[:2])
 
@@ -256,7 +256,7 @@ def test_adding_that_was_cut_off(store: QdrantStore, loopback: Loopback) -> None
 
 
 def test_a_collection_that_is_gone(store: QdrantStore, loopback: Loopback) -> None:
-    """It holds nothing; whoever adds to it makes it anew, with its payload indexes."""
+    """A missing collection is empty; the next addition creates it with its payload indexes."""
     store.add(SPACE, [stored(1, tag="a")])
     loopback.engine.delete_collection("docs_4")
     loopback.indexed.clear()
@@ -268,7 +268,7 @@ def test_a_collection_that_is_gone(store: QdrantStore, loopback: Loopback) -> No
 
 
 def test_two_that_make_a_collection_at_once(loopback: Loopback) -> None:
-    """Both succeed, and whichever came first made it."""
+    """Two concurrent creations of a collection both succeed."""
     stores = [QdrantStore("docs", QdrantConnection(url=loopback.url)) for _ in range(4)]
     start = threading.Barrier(len(stores))
 
@@ -287,7 +287,7 @@ def test_two_that_make_a_collection_at_once(loopback: Loopback) -> None:
 
 
 def test_a_collection_of_another_metric(loopback: Loopback) -> None:
-    """A collection that was made with another metric is refused rather than misread."""
+    """A collection with another metric is refused instead of misread."""
     first = QdrantStore("docs", QdrantConnection(url=loopback.url), metric="l2")
     first.add(SPACE, [stored(1)])
     second = QdrantStore("docs", QdrantConnection(url=loopback.url))
@@ -310,7 +310,7 @@ def operations(store: QdrantStore) -> list[Callable[[], Any]]:
 
 
 def test_a_server_that_is_not_there(socket_enabled: None) -> None:
-    """An outage names the server and what to check, in every operation."""
+    """In every operation, the error of an outage names the server and what to check."""
     store = QdrantStore("docs", QdrantConnection(url="http://user:secret@127.0.0.1:9"))
     for operation in operations(store):
         with pytest.raises(
@@ -322,7 +322,7 @@ def test_a_server_that_is_not_there(socket_enabled: None) -> None:
 
 
 def test_an_address_of_something_else(loopback: Loopback) -> None:
-    """A server that is no Qdrant has no collection either, and that is an error, not emptiness."""
+    """A 404 from a server that is not Qdrant is an error, not an empty collection."""
     store = QdrantStore("docs", QdrantConnection(url=f"{loopback.url}/elsewhere"))
     for operation in operations(store):
         with pytest.raises(StoreError, match=r"not Qdrant \(404\); check the url"):
@@ -331,7 +331,7 @@ def test_an_address_of_something_else(loopback: Loopback) -> None:
 
 
 def test_a_server_by_a_variable_is_not_told(socket_enabled: None) -> None:
-    """An address that a variable names is called by the variable."""
+    """Messages show the variable of an address instead of its value."""
     address = "http://user:{{ .env.KEY }}@{{ .env.PLACE }}"
     store = QdrantStore(
         "docs", QdrantConnection(url="http://user:key@127.0.0.1:9", address_as_written=address)
@@ -343,7 +343,7 @@ def test_a_server_by_a_variable_is_not_told(socket_enabled: None) -> None:
 
 
 def test_a_slow_server(loopback: Loopback) -> None:
-    """A request that takes longer than `timeout_seconds` is given up."""
+    """A request that takes longer than `timeout_seconds` fails."""
     answering = threading.Event()
     loopback.before = lambda path: answering.wait(30)  # type: ignore[assignment]
     store = QdrantStore("docs", QdrantConnection(url=loopback.url, timeout_seconds=0.1))
@@ -355,7 +355,7 @@ def test_a_slow_server(loopback: Loopback) -> None:
 
 @pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 def test_the_api_key(loopback: Loopback) -> None:
-    """It is sent; one that is refused is a named error that does not show it."""
+    """The API key is sent; the error of a refused key does not show it."""
     loopback.api_key = KEY
     store = QdrantStore("docs", QdrantConnection(url=loopback.url, api_key=KEY))
     store.add(SPACE, [stored(1)])
@@ -369,7 +369,7 @@ def test_the_api_key(loopback: Loopback) -> None:
 
 
 def test_reads_ask_for_consistency(loopback: Loopback) -> None:
-    """Every read that can says how many replicas must agree, and that it compares with all."""
+    """Every read that supports them sends the consistency and the exact search."""
     store = QdrantStore("docs", QdrantConnection(url=loopback.url), consistency="majority")
     store.add(SPACE, [stored(1)])
     loopback.seen.clear()
@@ -381,7 +381,7 @@ def test_reads_ask_for_consistency(loopback: Loopback) -> None:
 
 
 def test_the_approximate_index(loopback: Loopback) -> None:
-    """With `exact: false` the server's own index is asked, and the store says so."""
+    """With `exact: false`, the server's own index is used, and the store is not exact."""
     store = QdrantStore("docs", QdrantConnection(url=loopback.url), exact=False)
     store.add(SPACE, [stored(1)])
     assert numbers(store) == [1]
@@ -390,10 +390,10 @@ def test_the_approximate_index(loopback: Loopback) -> None:
     store.close()
 
 
-# qdrant-client leaves the lock's file open when it finds the folder locked.
+# qdrant-client leaves the lock file open when it finds the folder locked.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_folder_serves_one_process(tmp_path: Path) -> None:
-    """Local mode locks its folder: another client is an error, stores of one process share it."""
+    """Local mode locks its folder: another client fails, and stores of one process share it."""
     folder = tmp_path / "qdrant"
     store = QdrantStore("docs", QdrantConnection(path=folder))
     other = QdrantClient(path=str(folder))
@@ -406,11 +406,11 @@ def test_a_folder_serves_one_process(tmp_path: Path) -> None:
     twin.close()
     assert sorted(numbers(store)) == [1, 2]
     store.close()
-    QdrantClient(path=str(folder)).close()  # nobody holds it any longer
+    QdrantClient(path=str(folder)).close()  # the lock is free now
 
 
 def test_what_a_folder_keeps(tmp_path: Path) -> None:
-    """Vectors are there when the folder is opened again, and found by what they were given."""
+    """Vectors and facts are found again when the folder is opened again."""
     store = QdrantStore("docs", QdrantConnection(path=tmp_path / "qdrant"))
     store.add(SPACE, [stored(1, (0.6, 0.8, 0.0, 0.0), tag="x"), stored(2, NORTH)])
     before = nearest(store)
@@ -424,7 +424,7 @@ def test_what_a_folder_keeps(tmp_path: Path) -> None:
 
 
 def test_nothing_is_made_before_the_first_write(tmp_path: Path) -> None:
-    """A store in a folder that is only asked makes no folder."""
+    """Reading from a store in a folder does not create the folder."""
     store = QdrantStore("docs", QdrantConnection(path=tmp_path / "qdrant"))
     _, *others = operations(store)
     for operation in others:
@@ -435,7 +435,7 @@ def test_nothing_is_made_before_the_first_write(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["server", "folder", "memory"])
 def test_a_closed_store(loopback: Loopback, tmp_path: Path, place: str) -> None:
-    """It says that it is closed, whatever is asked, and may be closed again."""
+    """Every call of a closed store is an error, and it may be closed again."""
     places: dict[str, dict[str, Any]] = {
         "server": {"url": loopback.url},
         "folder": {"path": tmp_path / "qdrant"},
@@ -451,7 +451,7 @@ def test_a_closed_store(loopback: Loopback, tmp_path: Path, place: str) -> None:
 
 
 def test_a_folder_asked_by_many_threads(tmp_path: Path) -> None:
-    """Local mode, which is not made for threads, gives each a turn."""
+    """Threads take turns with local mode, which is not thread-safe."""
     store = QdrantStore("docs", QdrantConnection(path=tmp_path / "qdrant"))
     store.add(SPACE, [stored(1000)])
     errors: list[Exception] = []
@@ -479,7 +479,7 @@ def test_a_folder_asked_by_many_threads(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("place", ["server", "folder"])
 def test_after_a_fork(loopback: Loopback, tmp_path: Path, place: str) -> None:
-    """A server is asked over sockets of the child's own; a folder says that it serves one."""
+    """A child process opens its own sockets to a server; a folder in the child is an error."""
     on_server = place == "server"
     store = QdrantStore(
         "docs", QdrantConnection(**({"url": loopback.url} if on_server else {"path": tmp_path}))

@@ -1,4 +1,4 @@
-"""A project keeps its vectors in Qdrant: in local mode, and on a server."""
+"""A project stores its vectors in Qdrant, in local mode and on a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY = "never-to-be-shown"
 
 @pytest.mark.parametrize("path", ["qdrant", ":memory:"])
 def test_in_local_mode(tmp_path: Path, path: str) -> None:
-    """A project ingests, searches, edits, deletes and replaces; a folder is read again later."""
+    """A project ingests, searches, edits, deletes and replaces; a folder can be opened again."""
     declared = {"type": "qdrant", "config": {"path": path}}
     with build(tmp_path, declared) as project:
         travel(project, tmp_path)
@@ -29,7 +29,7 @@ def test_in_local_mode(tmp_path: Path, path: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 def test_on_a_server(tmp_path: Path, socket_enabled: None) -> None:
-    """The same over HTTP, with a key from the environment; lexical search too."""
+    """All of it works over HTTP, with a key from the environment and lexical search."""
     config = {
         "url": "{{ .env.QDRANT_URL }}",
         "auth": {"api_key": "{{ .secrets.QDRANT_KEY }}"},

@@ -62,7 +62,7 @@ STORES = ("memory", "sqlite", "pgvector", "qdrant", "langchain")
 
 
 class Judge(Reranker):
-    """Counts the words that question and passage share."""
+    """Counts the words that question and passage have in common."""
 
     def rerank(self, question: str, texts: Sequence[str]) -> list[float]:
         words = set(question.lower().split())
@@ -73,7 +73,7 @@ class Judge(Reranker):
 def kbs(
     tmp_path_factory: pytest.TempPathFactory, new_dsn: Callable[[], str]
 ) -> Iterator[dict[str, KnowledgeBase]]:
-    """One knowledge base a store, all over the same documents. Ids are the same on all."""
+    """Make one knowledge base per store, with the same documents and ids."""
     stores: dict[str, Any] = {
         "memory": MemoryStore(),
         "sqlite": SqliteStore(tmp_path_factory.mktemp("quality") / "store.db"),
@@ -101,7 +101,7 @@ def kbs(
 
 @pytest.fixture
 async def filled(kbs: dict[str, KnowledgeBase]) -> dict[str, KnowledgeBase]:
-    """Ingested at the first use; a later ingest of the same documents changes nothing."""
+    """Ingest on first use; another ingest of the same documents changes nothing."""
     if kbs["memory"].catalog.ledger.index(kbs["memory"].namespace, "active") is None:
         source = FileSource("markdown_glob", ["docs/**/*.md"], DOCUMENTS)
         for kb in kbs.values():
@@ -118,7 +118,7 @@ async def answers(
 
 
 async def compare(filled: dict[str, KnowledgeBase], *, each: int = 1, **settings: Any) -> None:
-    """The same ids in the same order on all, with the same figures, for each so many questions."""
+    """Check that all stores give the same ids in the same order with the same scores."""
     way = RetrievalDeclaration.model_validate(settings)
     first, *others = STORES
     for question in QUESTIONS[::each]:
@@ -148,19 +148,19 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_strategies(filled: dict[str, KnowledgeBase], way: str) -> None:
-    """Whatever the strategy, and whatever the database can do by itself."""
+    """Every strategy finds the same on every store, whatever the database supports."""
     await compare(filled, **WAYS[way])
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_filters(filled: dict[str, KnowledgeBase], way: str) -> None:
-    """Within a part of the documents, whose words are as rare as they are in all."""
+    """Filtered searches find the same, with the rarity of words counted over all documents."""
     where = {"uri": {"$in": [f"docs/tutorial/{name}.md" for name in ("cors", "testing", "body")]}}
     await compare(filled, **WAYS[way] | {"each": 8}, filters=where)
 
 
 async def test_what_users_see(filled: dict[str, KnowledgeBase]) -> None:
-    """Texts and metadata are the same as well, with neighbours and without."""
+    """Texts and metadata are the same too, with and without neighbors."""
     for question in QUESTIONS[:2]:
         for neighbours in (0, 1):
             settings = RetrievalDeclaration(neighbours=neighbours)

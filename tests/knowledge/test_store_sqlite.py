@@ -1,4 +1,4 @@
-"""What is particular to the SQLite store: processes, crashes, damaged files, forks, its file."""
+"""Features of the SQLite store: processes, crashes, damaged files, forks, its file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 REPOSITORY = str(Path(__file__).parents[2])
 SPACE = Space(INDEX, 77, 4)
 
-# What the other processes of these tests begin with: `store`, on the file given to them.
+# The beginning of the other processes' scripts: `store`, on the file in their arguments.
 PRELUDE = f"""
 import os, sys, threading, time
 sys.path.insert(0, {REPOSITORY!r})
@@ -53,13 +53,13 @@ def store(path: Path) -> Iterator[SqliteStore]:
 
 
 def put(store: SqliteStore, *numbers: int) -> None:
-    """Add vectors; the one of a number is always the same."""
+    """Add vectors; a number always has the same vector."""
     made = [vectors(1, 4, seed=number)[0] for number in numbers]
     store.add(SPACE, [StoredVector(n, one, "", {}) for n, one in zip(numbers, made, strict=True)])
 
 
 def found(store: SqliteStore, k: int = 1000) -> list[int]:
-    """What is there, and that each number has its vector."""
+    """Return the stored numbers, after checking that each has its vector."""
     nominees = store.nearest(SPACE, vectors(1, 4, seed=0)[0], k, {}, None)
     for number, vector in zip(nominees.numbers, nominees.vectors, strict=True):
         assert np.array_equal(vector, vectors(1, 4, seed=number)[0])
@@ -80,7 +80,7 @@ def finish(process: subprocess.Popen[str]) -> str:
     try:
         output, errors = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
-        # With the children it may have.
+        # The whole group, with its children.
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise
@@ -97,7 +97,7 @@ def change(path: Path, statement: str, *values: object) -> None:
 
 
 def test_processes_see_whole_batches_at_once(store: SqliteStore, path: Path) -> None:
-    """While one process adds and deletes, others find each batch whole, and never an older state.
+    """While one process adds and deletes, others find each batch complete, and no older state.
 
     A batch is found as soon as `add` has returned, and gone as soon as `delete` has.
     """
@@ -136,7 +136,7 @@ store.close()
 
 
 def test_several_processes_write(path: Path) -> None:
-    """Processes that make the file and write to it at the same moment all succeed."""
+    """Processes that create the file and write to it at the same moment all succeed."""
     script = """
 for number in range(10):
     put(store, os.getpid() * 100 + number)
@@ -159,7 +159,7 @@ for number in range(10_000):
 
 
 def test_killed_writer_leaves_a_readable_file(store: SqliteStore, path: Path) -> None:
-    """After kill -9 in the midst of writing, readers and writers go on with whole batches."""
+    """After a writer is killed by kill -9, readers and writers continue with complete batches."""
     put(store, 1)
     for first, at in ((10_000, 100), (20_000, 1_234), (30_000, 3_456)):
         process = start(KILLED.format(first=first, at=at), path)
@@ -178,7 +178,8 @@ def test_killed_writer_leaves_a_readable_file(store: SqliteStore, path: Path) ->
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_after_a_fork(path: Path) -> None:
-    """Parent and child both go on, each with connections of its own, while a thread searches."""
+    """After a fork, parent and child both work with their own connections, while a thread
+    searches."""
     script = """
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # a fork with threads is what is tried here
@@ -215,7 +216,7 @@ print("done")
 
 
 def test_only_what_is_new_is_read(store: SqliteStore, path: Path) -> None:
-    """Vectors that were read once are not read again, whoever adds and deletes others."""
+    """Vectors are read only once, whatever others add and delete."""
     put(store, 1, 2, 3, 5)
     assert found(store) == [1, 2, 3, 5]
     change(path, "update store_vectors set embedding = x'00'")
@@ -227,7 +228,7 @@ def test_only_what_is_new_is_read(store: SqliteStore, path: Path) -> None:
 
 
 def test_get_reads_no_more_than_it_needs(store: SqliteStore, path: Path) -> None:
-    """Without a search before it, `get` reads the vectors that it is asked for and no others."""
+    """Without an earlier search, `get` reads only the requested vectors."""
     put(store, 1, 2, 3)
     change(path, "update store_vectors set embedding = x'00' where number = 3")
     given = store.get(SPACE, [2, 1, 9])
@@ -238,7 +239,7 @@ def test_get_reads_no_more_than_it_needs(store: SqliteStore, path: Path) -> None
 
 
 def test_threads_that_load_at_once(path: Path) -> None:
-    """Threads that all find the matrix out of date get the same answer."""
+    """Threads that all find the matrix outdated get the same result."""
     with closing(SqliteStore(path)) as writer, closing(SqliteStore(path)) as reader:
         answers: list[list[int]] = []
         for number in range(1, 6):
@@ -258,7 +259,7 @@ def test_threads_that_load_at_once(path: Path) -> None:
 
 
 def test_nothing_is_made_before_the_first_add(tmp_path: Path) -> None:
-    """A store that is only asked makes neither file nor folder; the first `add` makes both."""
+    """Reading creates neither file nor folder; the first `add` creates both."""
     path = tmp_path / ".lorebind" / "store.db"
     with closing(SqliteStore(path)) as store:
         assert found(store) == []
@@ -274,7 +275,7 @@ def test_nothing_is_made_before_the_first_add(tmp_path: Path) -> None:
 
 
 def test_lives_beside_other_tables(path: Path) -> None:
-    """The file may hold another program's tables, which are left alone."""
+    """The file may hold tables of another program, which do not change."""
     change(path, "create table catalog_runs (id text)")
     change(path, "insert into catalog_runs values ('r1')")
     with closing(SqliteStore(path)) as store:
@@ -289,7 +290,7 @@ def test_lives_beside_other_tables(path: Path) -> None:
 
 
 def test_removed_file_is_noticed(store: SqliteStore, path: Path) -> None:
-    """A file that is removed, or replaced by another, is not answered from memory."""
+    """Results for a removed or replaced file do not come from memory."""
     put(store, 1)
     assert found(store) == [1]
     with closing(SqliteStore(path.with_name("other.db"))) as other:
@@ -305,19 +306,19 @@ def test_removed_file_is_noticed(store: SqliteStore, path: Path) -> None:
 
 
 def test_memory_is_refused() -> None:
-    """SQLite's name for a database in memory would be a file here, so it is refused."""
+    """SQLite's name for a database in memory is refused, because it would be a file here."""
     with pytest.raises(UsageError, match="MemoryStore"):
         SqliteStore(":memory:")
 
 
-# What goes wrong with it
+# Its failures
 
 
 @pytest.mark.parametrize(
     "content", [b"This is no database. " * 400, b"SQLite format 3\0" + b"\xa5" * 8000]
 )
 def test_not_a_database(path: Path, content: bytes) -> None:
-    """A file that is something else, or damaged, is named with what to do, and left as it is."""
+    """The error for a file that is damaged or no database suggests a fix; it is not changed."""
     path.write_bytes(content)
     with closing(SqliteStore(path)) as store:
         attempts: list[Callable[[], object]] = [lambda: found(store), lambda: put(store, 1)]
@@ -328,7 +329,7 @@ def test_not_a_database(path: Path, content: bytes) -> None:
 
 
 def test_damaged_pages(store: SqliteStore, path: Path) -> None:
-    """Damage inside the file is an error, not an answer without the vectors it hit."""
+    """Damage inside the file is an error, not a result without the damaged vectors."""
     put(store, *range(1, 1500))
     store.close()
     content = bytearray(path.read_bytes())
@@ -361,7 +362,7 @@ NAN = f"x'{'0000c07f' * 4}'"
     ],
 )
 def test_damaged_rows(store: SqliteStore, path: Path, damage: str) -> None:
-    """Rows that cannot have been written like that are an error that says what to do."""
+    """Rows that Lorebind cannot have written are an error with a suggested fix."""
     put(store, 1, 2, 3)
     change(path, damage)
     with pytest.raises(StoreError, match=r"store\.db: .*move the file away, then ingest again"):
@@ -369,7 +370,7 @@ def test_damaged_rows(store: SqliteStore, path: Path, damage: str) -> None:
 
 
 def test_locked(store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock that is not given back in time is an error that says so; readers do not mind it."""
+    """A lock that is not released in time is an error for writers; readers are not affected."""
     put(store, 1)
     store.close()
     monkeypatch.setattr(database_module, "BUSY_SECONDS", 0.05)
@@ -377,18 +378,18 @@ def test_locked(store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch)
         with closing(sqlite3.connect(path, isolation_level=None)) as holder:
             holder.execute("begin immediate")
             assert found(impatient) == [1]
-            with pytest.raises(StoreError, match=r"locked; another process holds it"):
+            with pytest.raises(StoreError, match=r"locked; another process has locked it"):
                 put(impatient, 2)
         put(impatient, 2)
         assert found(impatient) == [1, 2]
 
 
 def test_folder_that_is_a_file(tmp_path: Path) -> None:
-    """A path that leads through a file, or to a folder, is an error that names it."""
+    """The error for a path through a file, or to a folder, names the path."""
     (tmp_path / "file").write_text("", encoding="utf-8")
     with (
         closing(SqliteStore(tmp_path / "file" / "store.db")) as store,
-        pytest.raises(StoreError, match=r"file: File exists; make .* or choose another place"),
+        pytest.raises(StoreError, match=r"file: File exists; make .* or choose another location"),
     ):
         put(store, 1)
     with (
@@ -400,9 +401,9 @@ def test_folder_that_is_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="rights are those of POSIX")
 def test_read_only_folder() -> None:
-    """Where nothing may be written, that is said; what is there can be searched."""
-    # Not under `tmp_path`, whose parents only their owner may enter: root may write anywhere, so
-    # the other process becomes somebody else.
+    """In a read-only folder, a write is an error, and existing vectors can be searched."""
+    # Not under `tmp_path`, whose parents only their owner may enter. Root may write anywhere, so
+    # the other process runs as another user.
     folder = Path(tempfile.mkdtemp())
     script = """
 if os.geteuid() == 0:
@@ -425,7 +426,7 @@ for attempt in (
         nothing, first, second = finish(start(script, path)).splitlines()
         assert nothing == "[]"
         assert "unable to open" in first
-        assert "cannot make the folder" in second
+        assert "cannot create the folder" in second
         folder.chmod(0o755)
         with closing(SqliteStore(path)) as store:
             put(store, 1)
@@ -442,7 +443,7 @@ for attempt in (
 def test_another_process_writes_where_this_one_cannot(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a folder that is read-only here and not elsewhere, what was written there is found."""
+    """In a folder that is read-only only for this process, writes of others are found."""
     put(store, 1)
     store.close()
     real = os.access

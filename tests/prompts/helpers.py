@@ -22,11 +22,11 @@ RENDERERS = ["bullets", "json", "xml", "markdown", *TEMPLATES]
 
 
 _LONGEST_SECONDS = 120
-"""For what takes a second or two when its time is linear, and hours when it is not."""
+"""Time limit for work that takes a few seconds in linear time, and hours otherwise."""
 
 
 def comes_to_an_end(statements: str, **values: Any) -> None:
-    """Runs Python in a process of its own, which is ended if it goes on and on."""
+    """Run Python in a separate process, which is stopped after a time limit."""
     given = "".join(f"{name} = {value!r}\n" for name, value in values.items())
     subprocess.run(
         [sys.executable, "-"], input=given + statements, text=True, timeout=_LONGEST_SECONDS,
@@ -35,7 +35,7 @@ def comes_to_an_end(statements: str, **values: Any) -> None:
 
 
 class Characters:
-    """Each character is a token."""
+    """Counts each character as a token."""
 
     name, exact = "characters", True
 
@@ -44,7 +44,7 @@ class Characters:
 
 
 class Words:
-    """Each word is a token, however long: most of a block's markup costs nothing."""
+    """Counts each word as a token, so that most of a block's markup costs nothing."""
 
     name, exact = "words", True
 
@@ -53,7 +53,7 @@ class Words:
 
 
 class Wobbling:
-    """Now and then a longer text has fewer tokens, as merges of real tokenizers make it."""
+    """Sometimes counts fewer tokens for a longer text, like the merges of real tokenizers."""
 
     name, exact = "wobbling", False
 
@@ -71,7 +71,7 @@ COUNTERS: list[TokenCounter] = [
 
 
 class Counting:
-    """Counts how often it is asked, and what for."""
+    """Records how often it is called, and with what."""
 
     def __init__(self, inner: TokenCounter) -> None:
         self.name, self.exact = inner.name, inner.exact
@@ -107,5 +107,5 @@ contexts = st.builds(
 
 
 def context(content: str, score: float = 0.5, **metadata: Any) -> RetrievedContext:
-    """A context whose id is its content."""
+    """Return a context whose id is its content."""
     return RetrievedContext("docs", content, score, 0, {"uri": "a.md", **metadata}, id=content[:40])

@@ -1,6 +1,6 @@
-"""Passages that try to get out of their block, speak for others, or be cited as what they are not.
+"""Passages that try to leave their block, imitate others, or be cited as something else.
 
-Gathered from what is written about indirect prompt injection, one for each trick.
+Collected from publications about indirect prompt injection, one for each trick.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ CONTROL_TOKENS = [
     *("[|system|]", "[|user|]", "[|endofturn|]", "<seed:bos>", "<extra_id_0>", "<SPECIAL_12>"),
     *("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<mask>"),  # encoders
 ]
-"""What models write roles, tools and images with, as their tokenizers spell it."""
+"""The tokens that models use for roles, tools and images, as their tokenizers spell them."""
 
 INVISIBLE = [
     *("\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u034f", "\u061c", "\u180e"),

@@ -42,7 +42,7 @@ def test_the_promises_hold(
     renderer: str,
     first: int,
 ) -> None:
-    """Whatever is given: the budget holds, nothing is lost, order is stable, ids are unique."""
+    """For any input, the budget holds, nothing is lost, the order is stable and ids are unique."""
     maker = Assembler(budget, counter, renderer, label)
     result = maker.assemble(given_contexts, first_marker=first)
     assert maker.assemble(given_contexts, first_marker=first) == result
@@ -57,7 +57,7 @@ def test_the_promises_hold(
     shown = [(one.marker, one.content) for one in result.citations]
     read = parse(result.context)
     assert [one.marker for one in read] == [marker for marker, _ in shown]
-    if renderer not in ("markdown", *TEMPLATES):  # those do not write blank ends of lines
+    if renderer not in ("markdown", *TEMPLATES):  # those do not write trailing spaces
         assert [(one.marker, one.content) for one in read] == shown
     assert (result.counter, result.exact) == (counter.name, counter.exact)
     ranked = sorted(given_contexts, key=lambda one: -one.score)
@@ -69,7 +69,7 @@ def test_the_promises_hold(
 
 
 def test_best_first_and_ties_as_given() -> None:
-    """Passages stand by score, equal ones in the order in which they came."""
+    """Passages are sorted by score; equal ones keep their order."""
     given_contexts = [context("b", 0.5), context("c", 0.5), context("a", 0.9), context("d", 0.1)]
     result = Assembler().assemble(given_contexts)
     assert [one.content for one in result.citations] == ["a", "b", "c", "d"]
@@ -78,7 +78,7 @@ def test_best_first_and_ties_as_given() -> None:
 
 
 def test_a_smaller_passage_still_fits() -> None:
-    """What does not fit is left out and counted, a smaller one after it is taken."""
+    """A passage that does not fit is dropped and counted, and a smaller one after it is used."""
     given_contexts = [context("best", 0.9), context(SENTENCES, 0.8), context("small", 0.1)]
     result = Assembler(200, TiktokenCounter()).assemble(given_contexts)
     assert [one.content for one in result.citations] == ["best", "small"]
@@ -89,7 +89,7 @@ def test_a_smaller_passage_still_fits() -> None:
 
 
 def test_the_budget_is_used() -> None:
-    """Packing leaves no room in which another passage of the same size would have fitted."""
+    """Packing leaves no room in which another passage of the same size would fit."""
     counter = TiktokenCounter()
     given_contexts = [context(f"Passage {number} of the handbook.") for number in range(100)]
     result = Assembler(1000, counter).assemble(given_contexts)
@@ -98,7 +98,7 @@ def test_the_budget_is_used() -> None:
 
 @pytest.mark.parametrize("counter", [EstimateCounter(), TiktokenCounter()])
 def test_the_best_is_cut_rather_than_nothing(counter: TokenCounter) -> None:
-    """When no passage fits, the best is cut at the end of a sentence, and the result says so."""
+    """If no passage fits, the best is cut at the end of a sentence, and the result says so."""
     result = Assembler(150, counter).assemble([context(SENTENCES, 0.9), context(f"x {SENTENCES}")])
     assert result.cut
     assert result.total_tokens <= 150
@@ -114,21 +114,21 @@ def test_without_sentences_words_are_kept_whole() -> None:
 
 
 def test_without_words_it_is_cut_anyway() -> None:
-    """A text without blanks is cut between characters."""
+    """A text without spaces is cut between characters."""
     result = Assembler(100, TiktokenCounter()).assemble([context("漢" * 3000)])
     assert result.cut
     assert result.total_tokens <= 100
 
 
 def test_a_budget_too_small_for_anything() -> None:
-    """Where not even a cut has room there is no context, and every passage has its reason."""
+    """If not even a cut passage fits, the context is empty, and every passage has its reason."""
     result = Assembler(40, TiktokenCounter()).assemble([context(SENTENCES), context("short")])
     assert (result.context, result.total_tokens, result.citations) == ("", 0, [])
     assert [one.reason for one in result.dropped] == ["does not fit into 40 tokens"] * 2
 
 
 def test_duplicates_appear_once() -> None:
-    """The same text, but for its blanks, is shown once; the other says of which it is one."""
+    """Texts that differ only in whitespace are shown once; the other names its duplicate."""
     twice = [context("a  b\nc", 0.9), context("other", 0.8), context("a b c", 0.7, uri="b.md")]
     result = Assembler().assemble(twice, first_marker=5)
     assert [one.marker for one in result.citations] == ["[5]", "[6]"]
@@ -137,21 +137,21 @@ def test_duplicates_appear_once() -> None:
 
 
 def test_nothing_given() -> None:
-    """Without passages, or with empty ones only, the context is empty and costs nothing."""
+    """Without passages, or with only empty ones, the context is empty and has no tokens."""
     assert Assembler(label="Docs").assemble([]).total_tokens == 0
     result = Assembler().assemble([context(" \n\u200b")])
     assert (result.context, [one.reason for one in result.dropped]) == ("", ["no text"])
 
 
 def test_a_negative_budget_is_refused() -> None:
-    """A budget below zero cannot be meant."""
+    """A budget below zero is refused."""
     with pytest.raises(UsageError, match="negative"):
         Assembler(-1)
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_passages_are_cited_as_they_are(hostile: str) -> None:
-    """A hostile passage gets its own citation at most, and makes none for others."""
+    """A hostile passage gets at most its own citation, and adds none for others."""
     result = Assembler().assemble([context("good", 0.9), context(hostile, 0.5, title=hostile)])
     assert [one.marker for one in parse(result.context)] == [one.marker for one in result.citations]
     assert "[9]" not in [one.marker for one in result.citations]
@@ -159,7 +159,7 @@ def test_hostile_passages_are_cited_as_they_are(hostile: str) -> None:
 
 
 def test_fifty_long_passages_are_counted_once() -> None:
-    """Each passage is counted by itself, and the whole block a few times, at the budget's edge."""
+    """Each passage is counted once, and the whole block only a few times, close to the budget."""
     counter = Counting(TiktokenCounter())
     many = [context(f"{number} {SENTENCES}", 1 / (number + 1)) for number in range(50)]
     assert len(Assembler(60_000, counter).assemble(many).citations) > 10
@@ -168,5 +168,5 @@ def test_fifty_long_passages_are_counted_once() -> None:
 
 
 def test_simple_assembly() -> None:
-    """The simple helper joins texts with a rule, in the order given."""
+    """The simple helper joins texts with a separator, in the given order."""
     assert assemble_simple([context("a", 0.1), context("b", 0.9)]) == "a\n\n---\n\nb"

@@ -44,7 +44,7 @@ GIVEN = [Citation(f"[{n}]", f"c{n}", "a.md", "A", 0.5, {"uri": "a.md"}, "text") 
     ],
 )
 def test_how_a_source_is_shown(metadata: dict[str, Any], shown: str) -> None:
-    """A source is its name and the most telling place it has, on one line."""
+    """A source is shown as its name and its most precise location, on one line."""
     assert label(metadata) == shown
 
 
@@ -91,7 +91,7 @@ def test_how_a_source_is_shown(metadata: dict[str, Any], shown: str) -> None:
     ],
 )
 def test_which_markers_count(text: str, cited: list[str], unknown: list[str]) -> None:
-    """Numbers in brackets count wherever they stand, but in code, links and behind a backslash."""
+    """Numbers in brackets count anywhere except in code, in links and after a backslash."""
     answer = check(text, GIVEN)
     assert [one.marker for one in answer.citations] == cited
     assert answer.unknown == unknown
@@ -101,14 +101,14 @@ def test_which_markers_count(text: str, cited: list[str], unknown: list[str]) ->
 @settings(deadline=None)
 @given(st.text(alphabet="[]【】†［1-,４ `\n~>\\x(:h", max_size=60))
 def test_escaped_text_cites_nothing(text: str) -> None:
-    """A text whose markers are escaped has none, whatever it holds, and also within another."""
+    """A text with escaped markers has none, even when it is embedded in another text."""
     for whole in (escape_markers(text), f"> - {escape_markers(text)} (more)"):
         answer = check(whole, GIVEN)
         assert (answer.citations, answer.unknown) == ([], [])
 
 
 def test_checking_takes_linear_time() -> None:
-    """An answer made of backticks and brackets is checked before long."""
+    """An answer full of backticks and brackets is checked in linear time."""
     long = [
         "`",
         "` `` ",

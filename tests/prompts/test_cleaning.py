@@ -1,4 +1,4 @@
-"""Text that others wrote, made harmless to show."""
+"""Foreign text that is made safe to show."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .hostile import INVISIBLE, LINE_BREAKS
 
 @pytest.mark.parametrize("line_break", LINE_BREAKS)
 def test_every_line_break_is_one(line_break: str) -> None:
-    """Whatever ends a line somewhere ends it as `\\n` here."""
+    """Every kind of line break becomes `\\n`."""
     assert clean_text(f"a{line_break}b") == "a\nb"
 
 
 @settings(deadline=None)
 @given(texts)
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
-    """What is clean stays as it is, and a clean line is one line."""
+    """Cleaning a cleaned text changes nothing, and a cleaned line is one line."""
     assert clean_text(clean_text(text)) == clean_text(text)
     line = clean_line(text)
     assert clean_line(line) == line
@@ -33,7 +33,7 @@ def test_cleaning_twice_is_cleaning_once(text: str) -> None:
 
 
 def test_joiners_stay_and_controls_go() -> None:
-    """Emoji and Persian keep their joiners; direction, zero width and tags are taken out."""
+    """Emoji and Persian keep their joiners; directions, zero widths and tags are removed."""
     family = "\U0001f469\u200d\U0001f467 می\u200cخواهم"
     assert clean_text(family) == family
     assert clean_text("a\u202eb\u200bc\u2066d\ufeffe\U000e0041f\x00g\x1bh") == "abcdefgh"
@@ -41,7 +41,7 @@ def test_joiners_stay_and_controls_go() -> None:
 
 
 def test_nothing_that_unicode_calls_invisible_stays() -> None:
-    """Controls, formats and selectors go, but those that are drawn, such as signs over digits."""
+    """Controls, formats and selectors are removed, except those that are drawn."""
     drawn = re.compile("ARABIC .*|SYRIAC .*|KAITHI .*|EGYPTIAN .*")
     for code in range(sys.maxunicode + 1):
         char = chr(code)
@@ -66,7 +66,7 @@ def test_nothing_that_unicode_calls_invisible_stays() -> None:
     ],
 )
 def test_what_writing_needs_stays(text: str) -> None:
-    """Sequences of emoji, keycaps, and the joiners of Persian, Hindi, Malayalam and Sinhala."""
+    """Emoji sequences, keycaps, and the joiners of Persian and Indic scripts stay."""
     assert clean_text(text) == text
 
 
@@ -81,10 +81,10 @@ def test_what_writing_needs_stays(text: str) -> None:
     ],
 )
 def test_more_than_writing_needs_goes(text: str, left: str) -> None:
-    """Selectors and joiners behind what does not take them, and more than one of each."""
+    """Selectors and joiners are removed after characters that take none, and if repeated."""
     assert clean_text(text) == left
 
 
 def test_indentation_of_the_first_line_stays() -> None:
-    """Blank lines around a text go, the indentation of code does not."""
+    """Blank lines around a text are removed, but the indentation of code stays."""
     assert clean_text("\n \n    x = 1\n      y\n\n") == "    x = 1\n      y"

@@ -18,7 +18,7 @@ class Counter(EstimateCounter):
 
 
 def test_a_match_keeps_what_it_is() -> None:
-    """Id, text, score and metadata survive, and the tokens are counted when somebody asks."""
+    """Id, text, score and metadata are kept, and tokens are counted on demand."""
     match = DocumentMatch("c1", 0.7, {"dense": 0.7}, "eight ch", {"uri": "a.md"})
     counter = Counter()
     made = RetrievedContext.from_match("docs", match, counter)

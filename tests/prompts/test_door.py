@@ -1,4 +1,4 @@
-"""The door of `lorebind_prompts`: what it offers, and what opening it costs."""
+"""The public interface of `lorebind_prompts`, and the cost of importing it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import lorebind_prompts
 
 
 def test_all_is_sorted_and_there() -> None:
-    """Every name of the door is there, and the list is sorted."""
+    """Every name in `__all__` exists, and the list is sorted."""
     assert lorebind_prompts.__all__ == sorted(lorebind_prompts.__all__)
     assert all(getattr(lorebind_prompts, name) for name in lorebind_prompts.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    """Asking the door for what it does not have fails as it does for any module."""
+    """An unknown name raises AttributeError, as in any module."""
     assert not hasattr(lorebind_prompts, "nothing_like_it")
 
 

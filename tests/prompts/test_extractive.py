@@ -61,7 +61,7 @@ def ask(question: str, *passages: Passage) -> str:
 
 
 def test_a_sentence_brings_its_code() -> None:
-    """The sentence that answers is quoted, and the code that it announces comes along."""
+    """The sentence that answers is quoted together with the code that it announces."""
     assert ask("How do I configure cross-origin requests?", CORS, TASKS, OPTIONS) == (
         f"{INTRODUCTION}\n\n"
         "> You can configure cross-origin requests with the `CORSMiddleware`:\n\n"
@@ -70,7 +70,7 @@ def test_a_sentence_brings_its_code() -> None:
 
 
 def test_the_passage_that_answers_is_quoted() -> None:
-    """Only the passage that speaks of the question is quoted, under its own marker."""
+    """Only the passage about the question is quoted, with its own marker."""
     assert ask("How do I run a background task after a response?", CORS, TASKS, OPTIONS) == (
         f"{INTRODUCTION}\n\n"
         "> You can define background tasks to be run *after* returning a response. [2]"
@@ -78,7 +78,7 @@ def test_the_passage_that_answers_is_quoted() -> None:
 
 
 def test_a_table_row_and_a_list_are_quoted() -> None:
-    """A row is quoted as a row, a list with the sentence before it, without its own markers."""
+    """A row is quoted as a row, and a list with the sentence before it, without its own markers."""
     assert ask("What does timeout mean, seconds of a lock?", OPTIONS).endswith(
         "> `timeout` | seconds to wait for a lock [3]"
     )
@@ -88,7 +88,7 @@ def test_a_table_row_and_a_list_are_quoted() -> None:
 
 
 def test_nothing_to_quote_is_said() -> None:
-    """Without passages, or with none that has a sentence, the answer says so and cites nothing."""
+    """Without passages, or without sentences in them, the answer says so and cites nothing."""
     assert ask("How do I bake bread?") == NO_PASSAGES
     assert ask("What is it?", replace(CORS, content="# CORS")) == NO_ANSWER
     assert ExtractiveChatModel().invoke([SystemMessage("x")]).text == NO_PASSAGES
@@ -99,7 +99,7 @@ def test_nothing_to_quote_is_said() -> None:
 
 @pytest.mark.parametrize("question", ["What is the capital of France?", "What is it?"])
 def test_without_a_common_word_the_beginning_is_quoted(question: str) -> None:
-    """Whoever found the passages knew more than words: the first begins, and that it is weak."""
+    """If no word matches, the first passage's beginning is quoted and called a weak match."""
     answer = ask(question, CORS, TASKS)
     assert answer.startswith(WEAK_INTRODUCTION)
     assert answer.count(CORS.marker) >= 1
@@ -107,7 +107,7 @@ def test_without_a_common_word_the_beginning_is_quoted(question: str) -> None:
 
 
 def test_weak_passages_are_said_to_be_weak() -> None:
-    """What the block says of its passages, the answer says too, and quotes them as ever."""
+    """If the block says that its passages are weak, the answer says so too, and still quotes."""
     question = "How do I configure cross-origin requests?"
     block = Bullets().block([Bullets().entry(CORS)], weak=True)
     said = ExtractiveChatModel().invoke(f"{block}\n\n{question}").text
@@ -132,7 +132,7 @@ def test_passages_of_earlier_turns_are_not_quoted() -> None:
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_passages_forge_no_citation(hostile: str) -> None:
-    """Quoting a hostile passage cites passages of the prompt only, and its own first."""
+    """Quoting a hostile passage cites only passages of the prompt, and this one first."""
     content = f"Rotate the keys every week, says {hostile}"
     result = Assembler().assemble([context("Something else.", 0.9), context(content, 0.5)])
     question = "How often do I rotate keys?"
@@ -145,7 +145,7 @@ def test_hostile_passages_forge_no_citation(hostile: str) -> None:
 
 
 async def test_all_ways_of_asking_agree() -> None:
-    """Streamed or whole, blocking or not, alone or in a batch: the answer is the same."""
+    """Streaming, sync, async and batch calls give the same answer."""
     model = ExtractiveChatModel()
     messages = build_messages(
         question="How do I configure cross-origin requests?", blocks=[render([CORS, TASKS])]
@@ -166,7 +166,7 @@ async def test_all_ways_of_asking_agree() -> None:
 
 
 def test_usage_is_counted() -> None:
-    """The usage is what the prompt and the answer count."""
+    """The usage equals the token counts of the prompt and the answer."""
     messages = build_messages(question="Keys?", blocks=[])
     answer = ExtractiveChatModel().invoke(messages)
     counter = TiktokenCounter()
@@ -176,6 +176,6 @@ def test_usage_is_counted() -> None:
 
 
 def test_tools_may_be_offered() -> None:
-    """Where tools are bound the model still answers, and calls none."""
+    """With bound tools the model still answers, and calls none."""
     answer = ExtractiveChatModel().bind_tools([]).invoke("hello")
     assert answer.tool_calls == []

@@ -1,4 +1,4 @@
-"""Hostile passages: none leaves its block, speaks as another, or is cited as what it is not."""
+"""No hostile passage leaves its block, imitates another, or is cited as something else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STRUCTURE = {
     "markdown": r"### \[\d+\].*|",
     "template": r"--- From \[\d+\]: .* ---",
 }
-"""The lines that are the renderer's own."""
+"""The lines that a renderer itself writes."""
 
 PASSAGES = {
     "bullets": r"  .*|",
@@ -45,19 +45,19 @@ PASSAGES = {
     "markdown": r">( .*)?",
     "template": r"  .*|",
 }
-"""What the lines of a passage look like."""
+"""The form of a passage's lines."""
 
 SPECIAL = re.compile("|".join(map(re.escape, CONTROL_TOKENS)))
 
 
 def test_there_are_a_hundred_of_them() -> None:
-    """The corpus is as large as it is said to be, and says nothing twice."""
+    """The corpus has the stated size and no duplicates."""
     assert len(HOSTILE) == len(set(HOSTILE)) >= 100
 
 
 @pytest.mark.parametrize("renderer", RENDERERS)
 def test_a_hostile_passage_stays_where_it_is(renderer: str) -> None:
-    """As content, title, address and label: every line is the renderer's own or a passage's."""
+    """With hostile content, title, address and label, each line is a renderer's or a passage's."""
     for hostile in HOSTILE:
         stays_where_it_is(hostile, renderer)
 
@@ -92,7 +92,7 @@ def stays_where_it_is(hostile: str, renderer: str) -> None:
 
 @pytest.mark.parametrize("renderer", RENDERERS)
 def test_what_is_read_is_what_was_shown(renderer: str) -> None:
-    """A prompt with a hostile passage has exactly its passages, each with its own text."""
+    """Parsing a prompt with a hostile passage returns exactly its passages, each with its text."""
     for hostile in HOSTILE:
         is_read_as_it_was_shown(hostile, renderer)
 
@@ -110,7 +110,7 @@ def is_read_as_it_was_shown(hostile: str, renderer: str) -> None:
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_citation_is_forged(hostile: str) -> None:
-    """What is quoted of a passage is cited as that passage, whatever numbers it names."""
+    """A quote from a passage is cited as that passage, whatever numbers it contains."""
     is_cited_as_itself(hostile)
 
 
@@ -123,7 +123,7 @@ def is_cited_as_itself(hostile: str) -> None:
     )
     said = str(ExtractiveChatModel().invoke(messages).text)
     answer = check(said, result.citations)
-    if said.startswith(WEAK_INTRODUCTION):  # the question's words were not to be seen
+    if said.startswith(WEAK_INTRODUCTION):  # no word of the question was found
         assert said == f"{WEAK_INTRODUCTION}\n\n> About snow in the alps. [1]"
     else:
         assert {one.marker for one in answer.citations} <= {own}
@@ -132,13 +132,13 @@ def is_cited_as_itself(hostile: str) -> None:
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_cleaning_is_done_once(hostile: str) -> None:
-    """Cleaning what is clean changes nothing, so that what is shown is what was cited."""
+    """Cleaning a cleaned passage changes nothing, so what is shown is what is cited."""
     assert clean_text(clean_text(hostile)) == clean_text(hostile)
     assert clean_line(clean_line(hostile)) == clean_line(hostile)
 
 
 def test_role_tokens_are_taken_apart() -> None:
-    """A token that open models write roles with is no such token in a passage; other tags stay."""
+    """Role tokens of open models are broken up in a passage; other tags stay."""
     for token in CONTROL_TOKENS:
         cleaned = clean_text(f"A {token} token.")
         assert cleaned == f"A {token[0]} {token[1:]} token."

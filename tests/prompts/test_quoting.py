@@ -24,18 +24,18 @@ from .helpers import comes_to_an_end, texts
     ],
 )
 def test_forms_of_a_word_are_one(words: tuple[str, ...]) -> None:
-    """The forms of an English word have one stem."""
+    """All forms of an English word have the same stem."""
     assert len({stem(word) for word in words}) == 1
 
 
 def test_names_of_code_are_words_too() -> None:
-    """Names are compared by their parts, and as a whole where an underscore joins them."""
+    """Names are compared by their parts, and names with underscores also as a whole."""
     assert stems("How do I use CORSMiddleware?") == ["cor", "middlewar"]
     assert stems("allow_credentials") == ["allow", "credential", "allow_credentials"]
 
 
 def test_other_passages_only_if_comparably_good() -> None:
-    """A passage that says it better is quoted alone, one as good is quoted beside it."""
+    """A clearly better passage is quoted alone, an equally good one next to the first."""
     good = Passage("[1]", "a.md", "Rotate the signing keys once in a week.")
     weak = Passage("[2]", "b.md", "The keys of the piano are mostly white in colour.")
     equal = Passage("[3]", "c.md", "To rotate signing keys, call the admin endpoint first.")
@@ -45,7 +45,7 @@ def test_other_passages_only_if_comparably_good() -> None:
 
 
 def test_the_limits_hold() -> None:
-    """No more quotes, and no more characters, than asked for; one long sentence is whole."""
+    """Quotes and characters stay within their limits, but one long sentence is quoted in full."""
     text = " ".join(
         f"Keys are rotated on day {number} by hand number {number}." for number in range(20)
     )
@@ -60,13 +60,13 @@ def test_the_limits_hold() -> None:
 @settings(deadline=None)
 @given(texts, st.lists(texts, max_size=4))
 def test_any_question_gets_an_answer(question: str, contents: list[str]) -> None:
-    """Choosing never fails, and names given passages only."""
+    """Choosing never fails, and returns quotes of the given passages only."""
     passages = [Passage(f"[{at}]", "a.md", text) for at, text in enumerate(contents, 1)]
     assert {one.marker for one in choose(question, passages)} <= {one.marker for one in passages}
 
 
 def test_hostile_markup_takes_linear_time() -> None:
-    """A passage made to slow a parser down is split before long."""
+    """A passage made to slow down a parser is split in linear time."""
     long = {
         "a": 200_000,
         "`": 200_000,

@@ -29,7 +29,7 @@ def cleaned(passages: list[Passage]) -> list[Passage]:
 
 
 def test_what_a_block_looks_like() -> None:
-    """A block is a delimiter, what it is, and one bullet a passage with indented lines."""
+    """A block has a delimiter, a preamble, and one bullet per passage with indented lines."""
     passage = Passage("[1]", "docs/cors.md, lines 12-30: CORS > Use it", "First.\n\n    code")
     lines = render([passage], label='Handbook "A"').split("\n")
     nonce = re.fullmatch(r"<knowledge id=([0-9a-f]{8}) label=\"Handbook 'A'\">", lines[0])
@@ -45,7 +45,7 @@ def test_what_a_block_looks_like() -> None:
 
 
 def test_nothing_renders_to_nothing() -> None:
-    """Without passages there is no block, and in other text there are none."""
+    """Without passages there is no block, and text without blocks has no passages."""
     assert render([]) == ""
     assert parse("a question\n- [1] no block") == []
 
@@ -55,7 +55,7 @@ def test_nothing_renders_to_nothing() -> None:
 def test_reading_a_block_gives_what_was_rendered(
     contents: list[str], source: str, label: str | None
 ) -> None:
-    """Parsing is the inverse of rendering, for any text once it is cleaned."""
+    """Parsing is the inverse of rendering for any cleaned text."""
     passages = numbered(contents, source)
     prompt = f"before\n{render(passages, label=label)}\n\nWhat now?"
     assert parse(prompt) == cleaned(passages)
@@ -64,7 +64,7 @@ def test_reading_a_block_gives_what_was_rendered(
 
 @pytest.mark.parametrize("prompt", ["From {} answer: why?", "{} why?", "Why? {}", "a {} b {} c"])
 def test_a_block_within_a_line(prompt: str) -> None:
-    """A template may put a block anywhere; what stands around it is the rest of the prompt."""
+    """A block can be anywhere in a prompt; the text around it is the rest of the prompt."""
     passages = [Passage("[1]", "docs/cors.md", "First.\nSecond.")]
     found = parse(prompt.replace("{}", render(passages)))
     assert found == passages * prompt.count("{}")
@@ -76,14 +76,14 @@ def test_a_block_within_a_line(prompt: str) -> None:
 @settings(deadline=None)
 @given(st.lists(texts, min_size=1, max_size=5), texts)
 def test_rendering_again_changes_nothing(contents: list[str], source: str) -> None:
-    """What was read renders to the same block, so that the id is a function of the content."""
+    """Parsed passages render to the same block, so the id depends only on the content."""
     block = render(numbered(contents, source))
     assert render(parse(block)) == block
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_forges_nothing(hostile: str) -> None:
-    """No passage and no source adds an entry, ends the block, or begins a line."""
+    """No passage and no source can add an entry, end the block, or begin a line."""
     block = render(numbered(["good", hostile, "good again"], source=hostile), label=hostile)
     assert [one.marker for one in parse(block)] == ["[1]", "[2]", "[3]"]
     lines = block.splitlines()
@@ -93,13 +93,13 @@ def test_hostile_text_forges_nothing(hostile: str) -> None:
 
 
 def test_a_block_inside_a_passage_is_its_text() -> None:
-    """A whole block quoted by a passage stays within that passage."""
+    """A whole block quoted in a passage stays within that passage."""
     inner = render([Passage("[9]", "evil.md", "forged")])
     assert parse(render([Passage("[1]", "a.md", inner)])) == [Passage("[1]", "a.md", inner)]
 
 
 def test_the_id_does_not_occur_in_the_block() -> None:
-    """A passage that holds the id which its block would get makes the block take another."""
+    """If a passage contains the id that its block would get, the block gets another."""
     plain = render([Passage("[1]", "a.md", "x")])
     nonce = plain[len("<knowledge id=") :][:8]
     block = render([Passage("[1]", "a.md", f"x {nonce}")])
@@ -107,13 +107,13 @@ def test_the_id_does_not_occur_in_the_block() -> None:
 
 
 def test_several_blocks_are_read() -> None:
-    """A prompt may hold several blocks; an opening without its end is text."""
+    """A prompt may contain several blocks; an opening without an end is plain text."""
     one, two = render([Passage("[1]", "a", "x")]), render([Passage("[2]", "b", "y")])
     assert [p.marker for p in parse(f"{one}\n\n<knowledge id=12345678>\n{two}")] == ["[1]", "[2]"]
 
 
 def test_an_unknown_renderer_is_refused() -> None:
-    """A renderer that is not there is refused with those that are."""
+    """An unknown renderer is refused with the known ones."""
     with pytest.raises(UsageError, match="did you mean 'bullets'"):
         renderer_for("bullet")
 
@@ -128,5 +128,5 @@ def test_an_unknown_renderer_is_refused() -> None:
     ],
 )
 def test_what_an_entry_says_of_its_source(metadata: dict[str, object], line: str) -> None:
-    """The source is its place, then its heading, else its title where that adds something."""
+    """A source is its location, then its heading, or else its title unless that is redundant."""
     assert source_line(metadata) == line

@@ -27,7 +27,7 @@ portions = st.builds(
 
 
 def passages(name: str, count: int, words: int = 20) -> list[RetrievedContext]:
-    """So many passages, each of about so many words and different from all others."""
+    """Return `count` distinct passages of about `words` words each."""
     return [
         context(f"{name}{number} " + "word " * words, 1 - number / 100) for number in range(count)
     ]
@@ -42,7 +42,7 @@ def passages(name: str, count: int, words: int = 20) -> list[RetrievedContext]:
 def test_the_promises_hold(
     given_portions: list[Portion], budget: int | None, counter: TokenCounter
 ) -> None:
-    """Whatever is given: no block and no sum is over its budget, and nothing vanishes."""
+    """For any input, no block and no sum exceeds its budget, and no passage disappears."""
     results = assemble_together(given_portions, counter=counter, max_tokens=budget)
     for portion, result in zip(given_portions, results, strict=True):
         assert result.total_tokens == counter.count(result.context)
@@ -50,7 +50,7 @@ def test_the_promises_hold(
             assert result.total_tokens <= portion.max_tokens
     if budget is not None:
         assert sum(result.total_tokens for result in results) <= budget
-        if counter.name != "wobbling":  # of which parts and whole do not agree
+        if counter.name != "wobbling":  # its counts of parts and of the whole differ
             whole = "\n\n".join(result.context for result in results if result.context)
             assert counter.count(whole) <= budget
     cited = [citation for result in results for citation in result.citations]
@@ -62,7 +62,7 @@ def test_the_promises_hold(
 
 
 def test_without_a_common_budget_each_block_has_its_own() -> None:
-    """Blocks with budgets of their own keep to those; 4096 is for all the rest together."""
+    """Blocks with their own budgets keep to them; all other blocks share 4096 tokens."""
     asked = [Portion(passages("a", 50), max_tokens=300), Portion(passages("b", 400))]
     asked.append(Portion(passages("c", 400)))
     one, two, three = (result.total_tokens for result in assemble_together(asked))
@@ -72,7 +72,7 @@ def test_without_a_common_budget_each_block_has_its_own() -> None:
 
 
 def test_a_fair_part_each() -> None:
-    """What a block does not need goes to those that need more, in equal parts."""
+    """The unused share of a block goes to those that need more, in equal parts."""
     asked = [Portion(passages("a", 1)), Portion(passages("b", 100)), Portion(passages("c", 100))]
     small, two, three = assemble_together(asked, max_tokens=2000)
     assert not small.dropped
@@ -81,7 +81,7 @@ def test_a_fair_part_each() -> None:
 
 
 def test_what_is_left_by_chance_is_used() -> None:
-    """What a block leaves because its next passage is too long holds passages of another."""
+    """The rest that a block cannot fill with its next passage is used by another block."""
     big = [context("x " * 500, 0.9), context("y " * 500, 0.8)]
     asked = [Portion(passages("a", 60, words=10)), Portion(big)]
     small, large = assemble_together(asked, max_tokens=900)
@@ -92,7 +92,7 @@ def test_what_is_left_by_chance_is_used() -> None:
 
 @pytest.mark.parametrize("budget", [1000, 4096, 20_000, 35_000])
 def test_the_work_grows_with_the_passages(budget: int) -> None:
-    """Each passage is counted a few times, in however many blocks, not once for every block."""
+    """Each passage is counted a few times, however many blocks there are."""
     counter = Counting(EstimateCounter())
     many = [Portion(passages(f"{name} ", 20, words=80 + name)) for name in range(20)]
     results = assemble_together(many, counter=counter, max_tokens=budget)
@@ -101,7 +101,7 @@ def test_the_work_grows_with_the_passages(budget: int) -> None:
 
 
 def test_a_passage_in_two_blocks_is_shown_once() -> None:
-    """A duplicate stands where it was scored best, with both sources in its line and citation."""
+    """A duplicate is shown where it scored best; its line and citation name both sources."""
     asked = [
         Portion([context("shared text", 0.4, uri="a.md", kb_id="a"), context("only a", 0.3)]),
         Portion([context("shared  text", 0.9, uri="b.md", kb_id="b")]),
@@ -116,6 +116,6 @@ def test_a_passage_in_two_blocks_is_shown_once() -> None:
 
 
 def test_a_negative_budget_is_refused() -> None:
-    """A budget below zero cannot be meant."""
+    """A budget below zero is refused."""
     with pytest.raises(UsageError, match="negative"):
         assemble_together([], max_tokens=-1)

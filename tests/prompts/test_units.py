@@ -1,4 +1,4 @@
-"""What of a passage can be quoted."""
+"""The parts of a passage that can be quoted."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .helpers import texts
     ],
 )
 def test_sentences(text: str, sentences: list[str]) -> None:
-    """Sentences end where they do for a reader, not at every full stop."""
+    """Sentences end where a reader sees their end, not at every full stop."""
     assert split_sentences(text) == sentences
 
 
 def test_markdown() -> None:
-    """Sentences, items, rows and code are units; headings, tags and fences of notes are none."""
+    """Sentences, items, rows and code are units; headings, tags and admonition fences are not."""
     text = """# Title { #title }
 
 A [link](other.md#x) and an <abbr title="x">API</abbr>. Soft
@@ -66,7 +66,7 @@ x = 1
 
 
 def test_a_passage_may_begin_inside_code() -> None:
-    """The rest of a code block that a cut left at the start is not taken for prose."""
+    """The rest of a code block that was cut at the start is not treated as prose."""
     assert split_units("return x\n```\n\nProse here.") == [Unit("sentence", "Prose here.")]
     assert split_units("Prose:\n\n```python\nx = 1") == [
         Unit("sentence", "Prose:"),
@@ -77,5 +77,5 @@ def test_a_passage_may_begin_inside_code() -> None:
 @settings(deadline=None)
 @given(texts)
 def test_any_text_is_split(text: str) -> None:
-    """Splitting terminates, and no unit is empty."""
+    """Splitting terminates for any text, and no unit is empty."""
     assert all(unit.text.strip() for unit in split_units(text))

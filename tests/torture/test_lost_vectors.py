@@ -186,7 +186,7 @@ def check_answers(project: Project, scene: Scene, lost: int, every: list[str]) -
             except StoreError as error:
                 said = str(error)
                 # The first message is for a missing table, the other one for lost vectors.
-                assert "lorebind knowledge ingest" in said or "Ingest again" in said
+                assert "lorebind knowledge ingest" in said or "ingest again" in said
                 continue
             ids = [one.id for one in found]
             if strategy != "similarity":
@@ -235,7 +235,10 @@ def test_lost_vectors(
             report = {"ingest": project.ingest, "reindex": project.reindex}[verb]("docs")
             assert (report.status, report.texts_embedded) == ("completed", 0)
             if verb == "ingest":
-                assert f"had lost {lost} of {COUNT} vectors; they are restored" in report.notices[0]
+                assert (
+                    f"had lost {lost} of {COUNT} vectors; they have been restored"
+                    in report.notices[0]
+                )
             else:
                 assert (kind in UNCOUNTED, lost) == (True, 1)
             assert finding(project, deep=True)[0] == "ok"

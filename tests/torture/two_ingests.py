@@ -42,7 +42,7 @@ CALLS = DOCUMENTS * PASSAGES // BATCH
 SOON = 60.0
 OVERTAKEN = "another process took over"
 UNDER_WAY = "is under way; wait for it to end"
-HELD = "another process holds it; wait for it to end, or stop it"
+HELD = "another process has locked it; wait for it to end, or stop it"
 
 
 class Expected(NamedTuple):

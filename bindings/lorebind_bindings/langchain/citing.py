@@ -67,6 +67,8 @@ class CitationParser(Runnable[Any, Answer]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Answer:
+        """Async version of `invoke`."""
+
         async def parse(given: Any, run_manager: AsyncCallbackManagerForChainRun) -> Answer:
             return self._answer(given, run_manager)
 

@@ -91,6 +91,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         return "_".join(["LorebindKnowledge", *(binding.id for binding in self._bindings)])
 
     def before_model(self, state: KnowledgeState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Search for the user's last message, once per message."""
         return run(self.abefore_model(state, runtime))
 
     async def abefore_model(
@@ -110,6 +111,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
+        """Add the passages to the model's messages, and check the citations of its answer."""
         found = run(self._found(request.state))
         return self._checked(request, handler(self._injected(request, found)), found)
 

@@ -111,6 +111,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> PromptValue:
+        """Async version of `invoke`."""
         return await self._acall_with_config(
             lambda given, run_manager, config: self._prompt(given, run_manager, config),
             input,

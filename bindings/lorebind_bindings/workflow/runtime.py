@@ -71,7 +71,8 @@ class Workflows:
             thread_id: any text; None creates a new id.
             interrupt_before: ids of tasks before which the run is paused.
             bus: receives the events of the run.
-            seed, kept: records and state to start with, see `replay`.
+            seed: records of ended tasks to start with, see `replay`.
+            kept: state to start with, see `replay`.
 
         Raises:
             NotFoundError: there is no such workflow, or no such task in `interrupt_before`.
@@ -230,7 +231,8 @@ class Workflows:
         """Run the last turn of a thread again after a given step, as a new thread.
 
         Args:
-            workflow, thread_id: the thread to replay, which does not change.
+            workflow: the id of the workflow.
+            thread_id: the thread to replay, which does not change.
             step: number of ended tasks whose results are reused, see `history`; 0 reuses none.
             new_id: the id of the new thread; None creates one.
             bus: receives the events of the run.

@@ -1,1 +1,1 @@
-"""BM25, with one meaning in every database: how texts and questions become words."""
+"""BM25 with the same meaning in every database: how texts and questions are split into words."""

@@ -1,4 +1,4 @@
-"""BM25, as SQLite's FTS5 reckons it, over the passages of an index or over its documents.
+"""BM25 as SQLite's FTS5 computes it, over the passages of an index or over its documents.
 
 https://www.sqlite.org/fts5.html#the_bm25_function
 """
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 K1, B = 1.2, 0.75
 _LEAST = 1e-6
-"""Of a word's weight: one that is in most passages still counts for something."""
+"""Minimum weight of a word, so that a word in most passages still counts."""
 
 
 class Postings(NamedTuple):
-    """Where a word is found."""
+    """The passages that contain a word."""
 
     numbers: NDArray[np.int64]
-    """Of the passages that hold it, ascending, each once."""
+    """Numbers of the passages, ascending, without duplicates."""
     times: NDArray[np.int64]
-    """How often each of them holds it."""
+    """The number of occurrences in each of these passages."""
 
 
 def rarity(count: int, having: int) -> float:
-    """How much a word weighs that so many of `count` passages, or documents, have."""
+    """Return the weight of a word that `having` of `count` passages, or documents, contain."""
     return max(log((count - having + 0.5) / (having + 0.5)), _LEAST)
 
 
 def saturated(times: Any, lengths: Any, average: float) -> Any:
-    """What a word counts for that comes so many times in texts of so many words, elementwise."""
+    """Return what a word that occurs `times` in texts of `lengths` words counts, elementwise."""
     return times * (K1 + 1) / (times + K1 * (1 - B + B * lengths / average))

@@ -1,4 +1,4 @@
-"""The languages whose words are found in all their forms, and how a text's language is told."""
+"""The languages whose word forms are matched, and the detection of a text's language."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ SNOWBALL: Mapping[str, str] = {
     "tr": "turkish",
     "yi": "yiddish",
 }
-"""What Snowball calls them, by their codes in ISO 639-1."""
+"""Snowball's names of the languages, by their codes in ISO 639-1."""
 DETECTED = ("en", "da", "de", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ru", "sv", "tr")
-"""Those that a text is told apart by: the ones whose stop words are known."""
+"""The languages that can be detected: those with a list of stop words."""
 UNSPACED = ("ja", "ko", "th", "zh")
-"""Languages whose words are cut into pairs of characters, whatever a text's language is."""
+"""Languages whose words are cut into pairs of characters, in texts of any language."""
 AUTO = "auto"
-"""The setting by which the language is told from each document."""
+"""The setting that detects the language of each document."""
 DEFAULT = "en"
-"""The language of a text that does not say enough to tell."""
+"""The language of a text whose language cannot be detected."""
 
 _LOOKED_AT = 5_000
-"""Characters at the start of a text, from which its language is detected."""
+"""Number of characters at the start of a text that the detection reads."""
 _LEAST, _CLEARLY = 4, 1.5
-"""A language other than the default needs so many stop words, and so many times more of them."""
+"""Another language than the default needs this many stop words, and this many times as many."""
 _KANA = 9
-"""How many Chinese characters a Japanese text may have for each character of its own."""
+"""Maximum number of Chinese characters per Japanese character in a Japanese text."""
 
 
 @cache
 def stop_words(language: str) -> frozenset[str]:
-    """Words that say how a sentence is built rather than what it is about; empty if not known."""
+    """Return the words that build sentences but carry no topic; empty if the list is unknown."""
     if language not in DETECTED:
         return frozenset()
     text = (files(__package__) / "stop_words" / f"{language}.txt").read_text(encoding="utf-8")
@@ -77,10 +77,10 @@ def stop_words(language: str) -> frozenset[str]:
 
 @cache
 def stemmer(language: str) -> Callable[[str], str]:
-    """What takes the endings off a word in lower case."""
+    """Return a function that removes the endings of a lower-case word. It is thread-safe."""
     from Stemmer import Stemmer
 
-    lock = threading.Lock()  # one of Snowball's works for one thread at a time
+    lock = threading.Lock()  # a Snowball stemmer works for one thread at a time
     stems = Stemmer(SNOWBALL.get(language, SNOWBALL[DEFAULT]), 0)
 
     def stem(word: str) -> str:
@@ -92,7 +92,7 @@ def stemmer(language: str) -> Callable[[str], str]:
 
 
 def detect_language(text: str) -> str:
-    """The language that a document is written in, told by its script or its stop words."""
+    """Detect the language of a document by its script or its stop words."""
     if not text.isascii() and (unspaced := _unspaced_language(text[:_LOOKED_AT])):
         return unspaced
     counts = _counts(text, DETECTED)
@@ -102,7 +102,7 @@ def detect_language(text: str) -> str:
 
 
 def detect_among(question: str, languages: Collection[str]) -> str | None:
-    """Which of these languages a question is asked in; None if it does not say."""
+    """Return which of these languages the question is written in; None if that is unclear."""
     if len(languages) == 1:
         return next(iter(languages))
     counts = _counts(question, sorted(languages))
@@ -111,12 +111,12 @@ def detect_among(question: str, languages: Collection[str]) -> str | None:
 
 
 def _unspaced_language(text: str) -> str | None:
-    """The language of most of the letters, if they are of a script without spaces."""
+    """Return the language of most letters if their script has no spaces; otherwise None."""
     counts = {one: len(script.findall(text)) for one, script in _scripts().items()}
     letters = counts.pop("")
     if 2 * sum(counts.values()) <= letters:
         return None
-    if _KANA * counts["ja"] >= counts["zh"]:  # Japanese has Chinese characters besides its own
+    if _KANA * counts["ja"] >= counts["zh"]:  # Japanese texts contain Chinese characters too
         counts["ja"] += counts.pop("zh")
     return max(counts, key=counts.__getitem__)
 
@@ -131,7 +131,7 @@ def _scripts() -> dict[str, Any]:
 
 
 def _counts(text: str, languages: Collection[str]) -> dict[str, int]:
-    """How many stop words of each language a text has."""
+    """Count the stop words of each language in a text."""
     known = _languages_of_stop_words()
     found = Counter(filter(known.__contains__, words_of(text[:_LOOKED_AT])))
     counts = dict.fromkeys(languages, 0)

@@ -1,7 +1,7 @@
-"""The words of texts by their stems, as every database keeps them.
+"""The stems of a text's words, in the form that every database stores.
 
-Where words are not set apart by spaces, as in Chinese, Japanese and Thai, every two neighbouring
-characters make a word; Korean, whose words change their endings, is cut in the same way.
+In scripts without spaces between words, as in Chinese, Japanese and Thai, every two adjacent
+characters make a word. Korean, whose words change their endings, is cut in the same way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ release of the stemmer. Catalogs then split their texts again. Increase SCHEMA_V
 an earlier Lorebind refuses the catalog instead of removing the wrong words."""
 
 _REMEMBERED = 50_000
-"""Words of each language: enough for most of the words in most texts."""
+"""Maximum number of cached words per language: enough for most of the words in most texts."""
 _FIRST_MARK, _LAST_MARK = "\u0300", "\u036f"
 _UNSPACED = (
     r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\u30fc\u3005"
@@ -32,18 +32,18 @@ _UNSPACED = (
 
 
 class Passage(NamedTuple):
-    """A text whose words count."""
+    """A text whose words are indexed."""
 
     number: int
     text: str
     language: str
-    """Its code in ISO 639-1."""
+    """The language's code in ISO 639-1."""
 
 
 def kept_words(text: str, language: str) -> str:
-    """The words of a text, each as often as it comes, with spaces between them.
+    """Return the words of a text in their stored form, with repeats, separated by spaces.
 
-    A character of a run without spaces is kept alone too, for questions that are no longer.
+    The characters of a run without spaces are also stored one by one, for one-character questions.
     """
     known = _stems(language)
     if len(known) > _REMEMBERED:
@@ -52,15 +52,15 @@ def kept_words(text: str, language: str) -> str:
 
 
 def wanted_words(question: str, languages: Collection[str]) -> Counter[str]:
-    """The words of a question to look for, and how often it says each.
+    """Return the words of a question to search for, with their counts.
 
-    Stop words and single letters and digits of ASCII are left out. A word that comes twice is
-    wanted twice: long questions repeat what they are about, and BM25 weights it so. A single
-    character outside ASCII stays, it may be a word of its own.
+    Stop words and single ASCII letters and digits are omitted. A word that occurs twice counts
+    twice: long questions repeat their topic, and BM25 weights it accordingly. A single character
+    outside ASCII stays, since it may be a whole word.
 
     Args:
         question: any text.
-        languages: those of the texts in which its words are looked for; one at least.
+        languages: the languages of the texts to search; at least one.
     """
     asked = detect_among(question, languages)
     unwanted = frozenset().union(*map(stop_words, [asked] if asked else languages))
@@ -80,7 +80,7 @@ def wanted_words(question: str, languages: Collection[str]) -> Counter[str]:
 
 
 class _Stems(dict[str, str]):
-    """Of words the words they are kept as, with spaces between them."""
+    """A cache that maps words to their stored forms, which are separated by spaces."""
 
     def __init__(self, language: str) -> None:
         self._stem = stemmer(language)
@@ -106,7 +106,7 @@ def _stems(language: str) -> _Stems:
 
 
 def _wanted(word: str, language: str) -> Iterable[str]:
-    """What a word of a question is kept as: of a run without spaces only the pairs, if any."""
+    """Return the stored forms of a question's word: for a run without spaces its pairs, if any."""
     if word.isascii():
         return (_stems(language)[word],)
     found: list[str] = []
@@ -124,7 +124,7 @@ def _without_accents(word: str) -> str:
 
 
 def _runs(word: str) -> list[str]:
-    """A word cut where it goes from a script with spaces into one without, or back."""
+    """Cut a word where it changes between a script with spaces and one without."""
     found: list[str] = _patterns()[0].findall(word)
     return found
 
@@ -134,7 +134,7 @@ def _is_unspaced(run: str) -> bool:
 
 
 def _letters(run: str) -> list[str]:
-    """Its characters, each with its marks."""
+    """Return the characters of a run, each with its marks."""
     found: list[str] = _patterns()[2].findall(run)
     return found
 

@@ -1,1 +1,1 @@
-"""Everything but the vectors: documents, versions, texts, words, runs, cached embeddings."""
+"""Everything except the vectors: documents, versions, texts, words, runs, cached embeddings."""

@@ -1,4 +1,4 @@
-"""Documents that were added by hand: the catalog keeps them whole, as a source keeps its own."""
+"""Documents added by hand. The catalog stores them whole, because no source has a copy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AddedDocument(NamedTuple):
-    """A document as it was added."""
+    """A document in the form in which it was added."""
 
     uri: str
     data: bytes
@@ -27,14 +27,17 @@ class AddedDocument(NamedTuple):
 
 
 class AddedDocuments:
-    """Reads and writes them; each method is one transaction. No lease is needed: what is added
-    while an ingest runs is found by the next."""
+    """Reads and writes the documents that were added by hand.
+
+    Each method is one transaction. No lease is needed: a document that is added during an ingest
+    is picked up by the next ingest.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def put(self, namespace: Namespace, documents: Sequence[AddedDocument]) -> None:
-        """Keep documents, in place of those with the same uris; all of them or none."""
+        """Store all documents or none; documents with the same uri are replaced."""
         rows = [
             {
                 **owner(namespace),
@@ -51,7 +54,7 @@ class AddedDocuments:
             sql.insert("catalog_added", rows, after)
 
     def remove(self, namespace: Namespace, uri: str) -> None:
-        """Forget a document."""
+        """Delete a document."""
         with self._database.writing() as sql:
             sql.run(
                 f"delete from catalog_added where {OURS} and uri = :uri",
@@ -60,12 +63,12 @@ class AddedDocuments:
             )
 
     def clear(self, namespace: Namespace) -> None:
-        """Forget all of a knowledge base's."""
+        """Delete all documents of a knowledge base."""
         with self._database.writing() as sql:
             sql.run(f"delete from catalog_added where {OURS}", **owner(namespace))
 
     def uris(self, namespace: Namespace) -> list[str]:
-        """Of all documents of a knowledge base, in order."""
+        """Return the uris of all documents of a knowledge base, sorted."""
         query = f"select uri from catalog_added where {OURS} order by uri"
         with self._database.reading() as sql:
             return [uri for (uri,) in sql.run(query, **owner(namespace))]
@@ -73,19 +76,19 @@ class AddedDocuments:
     def waiting_within(
         self, sql: Sql, namespace: Namespace, index: IndexKey | None, page: Page
     ) -> list[str]:
-        """The uris of those that an index does not know yet, within a transaction."""
+        """Return the uris of the documents that an index does not know yet, in a transaction."""
         found = sql.run(
             f"select uri {_WAITING}{page.sql}", **_values(namespace, index), **page._asdict()
         )
         return [uri for (uri,) in found]
 
     def count_waiting_within(self, sql: Sql, namespace: Namespace, index: IndexKey | None) -> int:
-        """How many there are of them."""
+        """Return the number of documents that an index does not know yet, in a transaction."""
         ((count,),) = sql.run(f"select count(*) {_WAITING}", **_values(namespace, index))
         return int(count)
 
     def get(self, namespace: Namespace, uri: str) -> AddedDocument | None:
-        """A document; None if it is not there."""
+        """Return a document, or None if it does not exist."""
         query = f"select data, media_type, metadata from catalog_added where {OURS} and uri = :uri"
         with self._database.reading() as sql:
             rows = sql.run(query, **owner(namespace), uri=uri)
@@ -100,8 +103,8 @@ class AddedDocuments:
             ) from error
 
 
-# Not `not exists`: PostgreSQL would make a join of that, and before it has counted the tables it
-# would read all documents for each one that was added.
+# A scalar subquery, because PostgreSQL turns `not exists` into a join: until it has statistics of
+# the tables, that join reads all documents for each added document.
 _WAITING = (
     f"from catalog_added as a where {OURS}"
     f" and (select 1 from catalog_documents where {HERE} and uri = a.uri) is null"
@@ -109,5 +112,5 @@ _WAITING = (
 
 
 def _values(namespace: Namespace, index: IndexKey | None) -> dict[str, Any]:
-    """No index has the number 0."""
+    """Return the query's values. The number 0 stands for no index: no index has it."""
     return {**owner(namespace), "number": index.number if index else 0}

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 
 class Catalog:
-    """Keeps all that a vector database does not: see `schema`. Without it, vectors mean nothing."""
+    """Stores everything that a vector database does not: see `schema`.
+
+    Without the catalog, the vectors cannot be used.
+    """
 
     def __init__(
         self,
@@ -42,8 +45,9 @@ class Catalog:
         """
         Args:
             path: the SQLite file.
-            postgres: the database in PostgreSQL. With neither, the catalog is kept in memory.
-            cache_bytes: the most that the cached vectors may take; None is no bound.
+            postgres: the PostgreSQL database. Without `path` and `postgres`, the catalog is kept
+                in memory.
+            cache_bytes: maximum size of all cached vectors; None means no limit.
         """
         self._path, self._postgres = path, postgres
         self._database: Database = postgres or EmbeddedDatabase(path, CATALOG)
@@ -56,16 +60,16 @@ class Catalog:
 
     @property
     def is_remote(self) -> bool:
-        """Whether a server answers, for which this process only waits."""
+        """Whether the catalog is on a server, so that calls mostly wait for its responses."""
         return self._postgres is not None
 
     def reading(self) -> AbstractContextManager[Sql]:
-        """One consistent view. What was not made yet reads as empty, and is not made."""
+        """Open a consistent snapshot. Missing tables read as empty and are not created."""
         return self._database.reading()
 
     @contextmanager
     def writing(self, lease: Lease) -> Iterator[Sql]:
-        """A transaction of the holder of a lease.
+        """Open a write transaction for the holder of a lease.
 
         Raises:
             LeaseLostError: another process has taken over; nothing is written.
@@ -75,14 +79,14 @@ class Catalog:
             yield sql
 
     def finish_load(self) -> None:
-        """Let PostgreSQL plan searches by what the tables hold now, instead of a minute later.
+        """Update PostgreSQL's statistics and word index immediately instead of a minute later.
 
-        The words that were added last are put into their index, where they are found quickly. To be
-        called when much was written.
+        Call it after large writes: PostgreSQL then plans searches by the current contents of the
+        tables and finds the words that were added last quickly. Does nothing on SQLite.
         """
         if self._postgres is None:
             return
-        # Who does not own the tables leaves it to the server.
+        # A role that does not own the tables may not do this; the server does it later.
         with suppress(StoreError), self._postgres.writing() as sql:
             sql.run("select gin_clean_pending_list('catalog_words_terms')")
             sql.run(
@@ -92,15 +96,15 @@ class Catalog:
 
     @contextmanager
     def lease(self, namespace: Namespace) -> Iterator[Lease]:
-        """The right to write a knowledge base, renewed until the end of the block.
+        """Hold the lease to write a knowledge base, and renew it until the end of the block.
 
-        A process that ended, however it ended, is followed at once; one that was stopped or cut
-        off, when its lease has expired.
+        If the previous holder has ended, in any way, the lease is free immediately. If it was
+        suspended or lost its connection, the lease is free when it has expired.
 
         Raises:
-            IngestRunningError: another process has it.
-            ReadOnlyError: when the catalog can be read only.
-            StoreError: when the lock's file cannot be made, or PostgreSQL cannot be reached.
+            IngestRunningError: another process holds the lease.
+            ReadOnlyError: the catalog is read-only.
+            StoreError: the lock file cannot be created, or PostgreSQL cannot be reached.
         """
         with self._process_lock(namespace) as alone:
             lease = leases.take(self._database, namespace, alone=alone)
@@ -114,7 +118,7 @@ class Catalog:
 
     @contextmanager
     def _process_lock(self, namespace: Namespace) -> Iterator[bool]:
-        """Held by a process that writes, and free when that has ended; whether we hold it now."""
+        """Try to take the lock that is freed when its process ends; yield whether we hold it."""
         from filelock import FileLock, Timeout
 
         name = leases.lease_name(namespace)

@@ -1,4 +1,4 @@
-"""What searches read of chunks: functions over one consistent view of the catalog."""
+"""Queries about chunks for searches: functions over one consistent snapshot of the catalog."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.records import Vector
 
-# An outer join, so that the chunks are looked up first: as long as PostgreSQL has not counted what
-# an ingest has just written, it believes that few versions are live, and would begin with those.
+# An outer join, so that the chunks are looked up first: until PostgreSQL has statistics about what
+# an ingest has just written, it expects few live versions and would begin with those.
 _ALL = 1 << 62
 _CHUNKS = "catalog_chunks as c left join catalog_versions as v on v.version = c.version"
 _ARE_LIVE = f"c.space = :space and coalesce(v.state, -1) = {LIVE}"
@@ -38,25 +38,25 @@ class StoredChunk(NamedTuple):
 
 
 class Member(NamedTuple):
-    """What tells a chunk that searches find from others."""
+    """The identity of a chunk that searches find."""
 
     id: str
     version: int
-    """Of its document: two chunks have the same one if they are of the same document."""
+    """The version of its document. Chunks of the same document have the same version."""
 
 
 class State(NamedTuple):
-    """An index as one view sees it."""
+    """The state of an index in one snapshot."""
 
     version: int
     live: int
-    """How many chunks searches find."""
+    """Number of chunks that searches find."""
     entered: int
-    """How many vectors the store may have, dead and staged ones too."""
+    """Number of vectors that the store may have, including dead and staged ones."""
 
 
 def state_of(sql: Sql, space: int) -> State | None:
-    """None if the index is not there any more."""
+    """Return the state of an index, or None if the index no longer exists."""
     rows = sql.run(
         "select version, live, entered from catalog_indexes where birth = :space", space=space
     )
@@ -64,13 +64,13 @@ def state_of(sql: Sql, space: int) -> State | None:
 
 
 def swept(sql: Sql, space: int) -> int | None:
-    """The version up to which vectors may have been deleted; None if the index was dropped."""
+    """Return the version up to which vectors may be gone; None if the index was dropped."""
     rows = sql.run("select swept from catalog_indexes where birth = :space", space=space)
     return _counts(rows[0])[0] if rows else None
 
 
 def members_of(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, Member]:
-    """Chunks by the numbers of their vectors; those that are not live are left out."""
+    """Return chunks by the numbers of their vectors, without those that are not live."""
     rows = sql.run(
         f"select c.number, c.id, c.version {_LIVE_CHUNKS} and c.number in (:*numbers)",
         space=space,
@@ -80,7 +80,7 @@ def members_of(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, Memb
 
 
 def chunks_of(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, StoredChunk]:
-    """The same, whole."""
+    """Return whole chunks by the numbers of their vectors, without those that are not live."""
     rows = sql.run(
         f"select c.number, c.id, v.uri, c.text, c.metadata {_LIVE_CHUNKS}"
         " and c.number in (:*numbers)",
@@ -91,7 +91,7 @@ def chunks_of(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, Store
 
 
 def chunks_named(sql: Sql, space: int, ids: Collection[str]) -> dict[str, StoredChunk]:
-    """Chunks by their ids; those that are not live are left out."""
+    """Return whole chunks by their ids, without those that are not live."""
     rows = sql.run(
         f"select c.number, c.id, v.uri, c.text, c.metadata {_LIVE_CHUNKS} and c.id in (:*ids)",
         space=space,
@@ -103,7 +103,7 @@ def chunks_named(sql: Sql, space: int, ids: Collection[str]) -> dict[str, Stored
 def chunks_of_document(
     sql: Sql, space: int, uri: str, limit: int | None = None, after: int = 0
 ) -> list[StoredChunk]:
-    """The chunks of a document, in its order; perhaps only some, without the first ones."""
+    """Return at most `limit` chunks of a document, in order, without the first `after`."""
     rows = sql.run(
         "select c.number, c.id, v.uri, c.text, c.metadata from catalog_versions as v"
         " join catalog_chunks as c on c.version = v.version"
@@ -118,7 +118,7 @@ def chunks_of_document(
 
 
 def chunks_around(sql: Sql, space: int, name: str, reach: int) -> list[StoredChunk]:
-    """A chunk with so many before and after it in its document; nothing if it is gone."""
+    """Return a chunk with `reach` chunks before and after it; empty if it no longer exists."""
     found = sql.run(
         f"select c.version, c.row {_LIVE_CHUNKS} and c.id = :name", space=space, name=name
     )
@@ -135,7 +135,7 @@ def chunks_around(sql: Sql, space: int, name: str, reach: int) -> list[StoredChu
 
 
 def ids_of_document(sql: Sql, space: int, uri: str) -> list[str]:
-    """The ids of a document's chunks, in its order."""
+    """Return the ids of a document's chunks, in order."""
     rows = sql.run(
         "select c.id from catalog_versions as v join catalog_chunks as c on c.version = v.version"
         f" where v.space = :space and v.state = {LIVE} and v.uri = :uri order by c.row",
@@ -146,7 +146,7 @@ def ids_of_document(sql: Sql, space: int, uri: str) -> list[str]:
 
 
 def first_by_id(sql: Sql, space: int, count: int, after: str = "") -> list[tuple[int, str]]:
-    """Number and id of the chunks whose ids come first after one, in order."""
+    """Return number and id of the first `count` chunks whose id is greater than `after`."""
     return sql.run(
         f"select c.number, c.id {_LIVE_CHUNKS} and c.id > :after order by c.id limit :count",
         space=space,
@@ -156,14 +156,14 @@ def first_by_id(sql: Sql, space: int, count: int, after: str = "") -> list[tuple
 
 
 def live_rows(sql: Sql, space: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows of all chunks that are live and the numbers of their vectors."""
+    """Return the rows of all live chunks and the numbers of their vectors."""
     rows = np.array(sql.run(f"select c.row, c.number {_LIVE_CHUNKS}", space=space), np.int64)
     rows = rows.reshape(-1, 2)
     return rows[:, 0], rows[:, 1]
 
 
 def metadata_of(sql: Sql, rows: list[int]) -> Iterator[tuple[int, str]]:
-    """The metadata of chunks as JSON, by their rows."""
+    """Yield rows of chunks, each with the chunk's metadata as JSON."""
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         yield from sql.run(
             "select row, metadata from catalog_chunks where row in (:*rows)",
@@ -172,7 +172,7 @@ def metadata_of(sql: Sql, rows: list[int]) -> Iterator[tuple[int, str]]:
 
 
 def owners_of(sql: Sql, space: int, numbers: Collection[int]) -> list[tuple[int, str]]:
-    """The uris of the documents of chunks by number; those that are not live are left out."""
+    """Return the numbers of those chunks that are live, each with the uri of its document."""
     return sql.run(
         f"select c.number, v.uri {_LIVE_CHUNKS} and c.number in (:*numbers)",
         space=space,
@@ -181,7 +181,7 @@ def owners_of(sql: Sql, space: int, numbers: Collection[int]) -> list[tuple[int,
 
 
 def numbers_of(sql: Sql, versions: Collection[int]) -> list[tuple[int, int]]:
-    """Version and number of all chunks of versions of documents."""
+    """Return version and number of all chunks of some versions of documents."""
     return sql.run(
         "select version, number from catalog_chunks where version in (:*versions)",
         versions=list(versions),
@@ -189,40 +189,40 @@ def numbers_of(sql: Sql, versions: Collection[int]) -> list[tuple[int, int]]:
 
 
 def languages_of(sql: Sql, space: int) -> dict[str, int]:
-    """The documents that searches find, counted by language."""
+    """Return the number of documents that searches find, by language."""
     counted = "select language, count(*) from catalog_versions where space = :space"
     return dict(sql.run(f"{counted} and state = {LIVE} group by language", space=space))
 
 
 def has_metadata_key(sql: Sql, space: int, key: str) -> bool:
-    """Whether the metadata of any chunk that searches find has a key.
+    """Return whether the metadata of any chunk that searches find has a key.
 
-    It ends at the first one, so that only a key that none has takes a look at all of them.
+    The query stops at the first match, so it reads all chunks only if no chunk has the key.
     """
     found = f"select 1 {_LIVE_CHUNKS} and exists (select 1 from {_keys(sql)} where k.key = :key)"
     return bool(sql.run(f"{found} limit 1", space=space, key=key))
 
 
 def metadata_keys(sql: Sql, space: int) -> list[str]:
-    """All keys that those metadata have, sorted. It looks at every chunk."""
+    """Return all metadata keys of chunks that searches find, sorted. Reads every chunk."""
     found = f"select distinct k.key from {_CHUNKS}, {_keys(sql)} where {_ARE_LIVE}"
     return sorted(key for (key,) in sql.run(found, space=space))
 
 
 def _keys(sql: Sql) -> str:
-    """The keys of a chunk's metadata, as a table."""
+    """Return the SQL for the keys of a chunk's metadata, as a table."""
     if sql.is_postgres:
         return "json_object_keys(c.metadata::json) as k (key)"
     return "json_each(c.metadata) as k"
 
 
 def live_numbers(sql: Sql, space: int) -> list[int]:
-    """The numbers of all vectors that searches find."""
+    """Return the numbers of all vectors that searches find."""
     return [number for (number,) in sql.run(f"select c.number {_LIVE_CHUNKS}", space=space)]
 
 
 def newest_numbers(sql: Sql, space: int, count: int) -> list[int]:
-    """The numbers of so many of the vectors that were entered last, of those that are live."""
+    """Return the numbers of the `count` newest vectors that are live, newest first."""
     rows = sql.run(
         f"select c.number {_LIVE_CHUNKS} order by c.number desc limit :count",
         space=space,
@@ -232,7 +232,7 @@ def newest_numbers(sql: Sql, space: int, count: int) -> list[int]:
 
 
 def forgotten_numbers(sql: Sql, space: int) -> list[int]:
-    """The numbers that an index has given to vectors and uses no more."""
+    """Return the vector numbers that an index has assigned and no longer uses."""
     known = sql.run("select distinct number from catalog_chunks where space = :space", space=space)
     following = sql.run("select next_number from catalog_indexes where birth = :space", space=space)
     given = np.arange(1, following[0][0] if following else 1)
@@ -240,7 +240,7 @@ def forgotten_numbers(sql: Sql, space: int) -> list[int]:
 
 
 def embedded_texts(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, str]:
-    """All that the embedder read of chunks: what they stand under, and what they say."""
+    """Return the whole input of the embedder for each chunk: its context and its text."""
     rows = sql.run(
         f"select c.number, c.context, c.text {_LIVE_CHUNKS} and c.number in (:*numbers)",
         space=space,
@@ -250,7 +250,7 @@ def embedded_texts(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, 
 
 
 def keep_vectors(sql: Sql, space: int, vectors: dict[int, Vector]) -> None:
-    """Copies of vectors, for a store that does not give them back."""
+    """Store copies of vectors, for a vector store that does not return them."""
     rows = [
         {"space": space, "number": number, "vector": vector.astype("<f4").tobytes()}
         for number, vector in vectors.items()
@@ -259,7 +259,7 @@ def keep_vectors(sql: Sql, space: int, vectors: dict[int, Vector]) -> None:
 
 
 def kept_vectors(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, Vector]:
-    """Those copies; what is not there is left out."""
+    """Return the stored copies of vectors by number; missing ones are omitted."""
     rows = sql.run(
         "select number, vector from catalog_vectors where space = :space and number in (:*numbers)",
         space=space,
@@ -269,9 +269,9 @@ def kept_vectors(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, Ve
 
 
 def _counts(row: Sequence[Any]) -> Sequence[int]:
-    """What SQLite keeps in a column may be of any kind."""
+    """Return the row if it holds integers: SQLite allows values of any type in a column."""
     if {type(count) for count in row} != {int}:
-        raise damaged(f"an index counts {', '.join(map(repr, row))}, where numbers should be")
+        raise damaged(f"an index has {', '.join(map(repr, row))} where integers are expected")
     return row
 
 
@@ -283,5 +283,5 @@ def _chunk(row: Any) -> StoredChunk:
         metadata = None
     kinds = (type(number), type(name), type(uri), type(text), type(metadata))
     if kinds != (int, str, str, str, dict):
-        raise damaged(f"chunk {name!r} of {uri!r} holds what nobody has written")
+        raise damaged(f"chunk {name!r} of {uri!r} holds values that Lorebind never writes")
     return StoredChunk(number, name, uri, text, metadata)

@@ -1,6 +1,6 @@
-"""The PostgreSQL store of the version before, which kept texts, words and generations itself.
+"""Migration of the previous PostgreSQL store, which stored texts, words and generations itself.
 
-What it held is brought into today's tables: the catalog's, and those of the store of vectors. Each
+Its contents are moved into the current tables: the catalog's, and those of the vector store. Each
 store had tables whose names begin with the declared one: `<table>_rows` with chunks and vectors,
 `<table>_docs` with the versions of documents, `<table>_indexes`, `<table>_version`; and the view
 `<table>`, through which LangChain's `PGVectorStore` could read them and add rows of its own.
@@ -29,9 +29,9 @@ _SHAPE = {
     "indexes": {"key", "dimension", "records", "words", *_NAMES.split(", ")},
     "version": {"version"},
 }
-"""The columns by which its tables are known."""
+"""The columns that identify its tables."""
 _SPANS = "{start,end,line_start,line_end,page,time_start,time_end}"
-"""Of a chunk's metadata, what the store is not told any more."""
+"""The metadata fields that are no longer sent to the store."""
 _TABLE_SQL = (
     'create table if not exists "{table}_vectors" (space bigint not null, number bigint not null,'
     " embedding vector not null, fields jsonb not null, primary key (space, number))",
@@ -41,18 +41,18 @@ _INDEX_SQL = (
     'create index on "{table}_vectors" using gin (fields jsonb_path_ops) with (fastupdate = off)'
 )
 _LANGCHAIN = 0
-"""The version that rows of LangChain's have."""
+"""The version number of rows that LangChain has written."""
 
 
 def adopt(db: psycopg.Connection) -> None:
-    """Bring the tables of the version before into today's, within a transaction that writes.
+    """Move the tables of the previous version into the current ones, in a write transaction.
 
-    Indexes that the catalog does not know are left where they are, and so is what LangChain has
-    written. Of an index that two stores have, nobody can say which one is in use: both are left.
+    Indexes that the catalog does not know stay where they are, and so do rows that LangChain has
+    written. If two stores have the same index, both stay: it is unknown which one is in use.
     """
     found: defaultdict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)
     for table in _tables(db):
-        # In the order in which that version used them.
+        # The previous version locked them in the same order.
         db.execute(f'lock table "{table}_indexes", "{table}_docs", "{table}_rows"')
         for key, *name in db.execute(
             f'select key, {_NAMES} from "{table}_indexes" join catalog_indexes using ({_NAMES})'
@@ -70,7 +70,7 @@ def adopt(db: psycopg.Connection) -> None:
 
 
 def _tables(db: psycopg.Connection) -> list[str]:
-    """What the names of its tables begin with."""
+    """Return the prefixes of the names of its tables."""
     columns: defaultdict[str, set[str]] = defaultdict(set)
     for relation, column in db.execute(
         "select c.relname, a.attname from pg_class as c join pg_attribute as a"
@@ -88,14 +88,14 @@ def _tables(db: psycopg.Connection) -> list[str]:
 
 
 def _adopt(db: psycopg.Connection, table: str, key: int, names: tuple[str, ...]) -> None:
-    """Copy an index: what was staged and never published is left out."""
+    """Copy an index, without chunks that were staged and never published."""
     space = secrets.randbits(62)
     db.execute(
         "insert into catalog_versions (space, uri, generation, state)"
         f' select {space}, uri, generation, 1 from "{table}_docs"'
         f" where index_key = {key} and published"
     )
-    # In the order of the documents, by which neighbours are found.
+    # In document order, by which the neighbors of a chunk are found.
     live = (
         "select row_number() over (order by r.version,"
         " case when jsonb_typeof(r.fields -> 'start') = 'number' then r.fields -> 'start' end,"
@@ -120,7 +120,7 @@ def _adopt(db: psycopg.Connection, table: str, key: int, names: tuple[str, ...])
 
 
 def _copy_chunks(db: psycopg.Connection, space: int, live: str) -> None:
-    """Copy texts. Their words are split again afterwards, see `earlier_words`."""
+    """Copy texts. Their words are tokenized again afterwards, see `earlier_words`."""
     target = "catalog_chunks (space, version, number, id, context, text, metadata)"
     with db.cursor("earlier_chunks") as cursor:
         cursor.execute(
@@ -131,13 +131,13 @@ def _copy_chunks(db: psycopg.Connection, space: int, live: str) -> None:
         while rows := cursor.fetchmany(_ROWS_AT_ONCE):
             with db.cursor().copy(f"copy {target} from stdin") as copy:
                 for number, version, name, uri, text, metadata in rows:
-                    # What was added by hand stands under nothing, and has its id for its uri.
+                    # A text added by hand has no context, and its uri is its id.
                     context = "" if name == uri else _context(json.loads(metadata))
                     copy.write_row((space, version, number, name, context, text, metadata))
 
 
 def _context(metadata: dict[str, Any]) -> str:
-    """What an ingested chunk stands under; the store kept no more of it than the words."""
+    """Return the context of an ingested chunk: the store kept only the words of it."""
     title, heading = (str(metadata.get(name, "")) for name in ("title", "heading"))
     if f" > {title} > " in f" > {heading} > ":
         return heading
@@ -145,7 +145,7 @@ def _context(metadata: dict[str, Any]) -> str:
 
 
 def _clear(db: psycopg.Connection, table: str, keys: list[int]) -> None:
-    """Remove what was copied: all tables, unless they hold something else or others use them."""
+    """Remove copied rows, and all tables if nothing else is in them and nothing needs them."""
     db.execute(f'delete from "{table}_indexes" where key = any(%s)', [keys])
     others = db.execute(
         f'select exists (select from "{table}_indexes")'
@@ -164,7 +164,7 @@ def _drop_sql(db: psycopg.Connection, table: str) -> list[str]:
     parts = ", ".join(f'"{table}_{part}"' for part in _SHAPE)
     tables = [f"drop table {parts}", f'drop sequence "{table}_seq"']
     view = db.execute("select relkind from pg_class where oid = to_regclass(%s)", [f'"{table}"'])
-    # A table of this name is LangChain's own, and then there is no view.
+    # If the name is that of a table, it is LangChain's own, and there is no view.
     if view.fetchall() == [("v",)]:
         return [f'drop view "{table}"', *tables, f'drop function "{table}_guard"()']
     return tables

@@ -1,7 +1,7 @@
-"""The SQLite store of the version before, which kept texts, words and generations itself.
+"""Migration of the previous SQLite store, which stored texts, words and generations itself.
 
-What it held is brought into today's tables: the catalog's, and those of the store of vectors. What
-searches found they find again, under the same row numbers.
+Its contents are moved into the current tables: the catalog's, and those of the vector store.
+Searches find the same chunks as before, under the same row numbers.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _STORE = (
 
 
 def adopt(db: sqlite3.Connection) -> None:
-    """Bring the tables of the version before into today's, within a transaction that writes.
+    """Move the tables of the previous version into the current ones, in a write transaction.
 
-    Indexes that the catalog does not know are left where they are, and so is what a still earlier
-    version has written.
+    Indexes that the catalog does not know stay where they are, and so do the tables of still
+    earlier versions.
     """
     if not db.execute("select 1 from sqlite_master where name = 'vector_schema'").fetchone():
         return
@@ -85,7 +85,7 @@ def _adopt(db: sqlite3.Connection, key: int, dimension: int, index: int, space: 
         " where space = :space) where rowid = :index",
         ours,
     )
-    db.execute(f"drop table vector_words_{key}")  # they are split again
+    db.execute(f"drop table vector_words_{key}")  # the words are tokenized again
     db.execute("delete from vector_records where index_key = :key", ours)
     db.execute("delete from vector_indexes where key = :key", ours)
 

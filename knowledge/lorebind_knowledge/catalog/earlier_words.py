@@ -1,4 +1,4 @@
-"""Splits the texts of indexes again that an earlier version has split into other words."""
+"""Tokenizes the texts of indexes again if an earlier version has tokenized them differently."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
 
 _DOCUMENTS, _PASSAGES = 100, 1000
-"""Read and written at a time. PostgreSQL ends a writer that says nothing for long."""
+"""Batch sizes. PostgreSQL ends the session of a writer that is idle for too long."""
 
 
 def are_left(sql: Sql) -> bool:
-    """Whether there are indexes whose words an earlier version has split."""
+    """Return whether an earlier version has tokenized the words of any index."""
     query = "select 1 from catalog_indexes where words < :today limit 1"
     return bool(sql.run(query, today=tokenize.VERSION))
 
 
 def split_again(sql: Sql) -> None:
-    """Tell the language of every document in them from its text, and keep its words by it.
+    """Detect the language of every document in such indexes, and tokenize its words by it.
 
-    To be called by one process at a time, in a transaction that writes.
+    Only one process at a time may call it, in a write transaction.
     """
     today = tokenize.VERSION
     for (space,) in sql.run("select birth from catalog_indexes where words < :today", today=today):

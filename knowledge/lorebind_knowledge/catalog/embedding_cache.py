@@ -1,4 +1,4 @@
-"""The embedding cache: a text is embedded once, whichever knowledge bases hold it."""
+"""The embedding cache: a text is embedded once, even if several knowledge bases contain it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.records import Matrix, Vector
 
-# Two ingests may embed the same text: the second to store it is as good as the first.
+# Two ingests may embed the same text; either result may stay, as both are equally good.
 _PUT_AGAIN = (
     "on conflict (key) do update set vector = excluded.vector,"
     " created_at = excluded.created_at, used_on = excluded.used_on, size = excluded.size"
@@ -31,7 +31,7 @@ _PUT_AGAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """The vectors of a batch, and what they cost."""
+    """The vectors of a batch, with the number of texts embedded and of cache hits."""
 
     vectors: Matrix
     texts_embedded: int
@@ -39,7 +39,7 @@ class Embedded:
 
 
 class EmbeddingCache:
-    """Vectors by SHA-256 over (embedder fingerprint, address, text), kept in the catalog."""
+    """Vectors by SHA-256 over (embedder fingerprint, address, text), stored in the catalog."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class EmbeddingCache:
         """
         Args:
             database: the catalog's.
-            max_bytes: what `trim` leaves of the vectors; None is no bound.
-            clock: the time in seconds since 1970.
+            max_bytes: maximum size of all vectors after `trim`; None means no limit.
+            clock: returns the time in seconds since 1970.
         """
         self._database = database
         self._clock = clock
@@ -61,15 +61,15 @@ class EmbeddingCache:
         self._written = 0
 
     async def embed(self, embedder: Embedder, texts: Sequence[str]) -> Embedded:
-        """Vectors of all texts; the embedder is called at most once, with those that are new.
+        """Return the vectors of all texts; call the embedder at most once, with the new texts.
 
-        What it returns is stored before this returns, so that a crash afterwards costs nothing.
-        A text that another call is having embedded at this moment is waited for.
+        New vectors are stored before this method returns, so that a crash afterwards loses none.
+        If another call is embedding one of the texts, this call waits for its result.
         """
         import numpy as np
 
         keys = _keys(embedder, texts)
-        # Chunkers in all threads of another lane may wait for the vectors that this call stores.
+        # Chunkers may use all threads of another lane to wait for the vectors stored here.
         with lane("embed"):
             vectors, count = await self._embedded(embedder, dict(zip(keys, texts, strict=True)))
         return Embedded(np.stack([vectors[key] for key in keys]), count, len(texts) - count)
@@ -77,7 +77,7 @@ class EmbeddingCache:
     async def _embedded(
         self, embedder: Embedder, by_key: Mapping[str, str]
     ) -> tuple[dict[str, Vector], int]:
-        """Vectors by key, and how many of them are new."""
+        """Return vectors by key, and the number of new ones."""
         former = _former_keys(embedder, by_key)
         vectors: dict[str, Vector] = {}
         count = 0
@@ -90,13 +90,13 @@ class EmbeddingCache:
                 vectors |= await self._embed_new(embedder, new, vectors)
                 count += len(new)
             for other in theirs:
-                await asyncio.wait([asyncio.wrap_future(other)])  # if it failed, the turn is ours
+                await asyncio.wait([asyncio.wrap_future(other)])  # if it failed, we try
         return vectors, count
 
     def _claim(self, keys: Sequence[str], seen: int) -> tuple[list[str], set[Future[None]]]:
-        """Which of the keys this call is to have embedded, and whom it has to wait for.
+        """Return the keys that this call embeds, and the calls that it has to wait for.
 
-        Nothing is claimed if something was written since they were looked for.
+        Nothing is claimed if vectors were written since the keys were looked up.
         """
         with self._lock:
             theirs = {self._coming[key] for key in keys if key in self._coming}
@@ -116,8 +116,8 @@ class EmbeddingCache:
             if others:
                 raise EmbedderError(
                     f"embedder {embedder.fingerprint} returned vectors of dimension "
-                    f"{matrix.shape[1]}, and earlier ones of dimension {others.pop()}; "
-                    "has its model changed? Declare the new one under its own name"
+                    f"{matrix.shape[1]}, but earlier ones have dimension {others.pop()}; "
+                    "if its model has changed, declare the new model under its own name"
                 )
             fresh = dict(zip(new, matrix, strict=True))
             await call(self._write, fresh)
@@ -129,9 +129,9 @@ class EmbeddingCache:
             coming.set_result(None)
 
     def missing(self, embedder: Embedder, texts: Sequence[str]) -> dict[str, str]:
-        """The texts among these that would have to be embedded, each once, by key.
+        """Return the texts that are not cached, each once, by key.
 
-        Asking is no use of what is there, and writes nothing.
+        The lookup does not count as a use of cached vectors, and writes nothing.
         """
         by_key = dict(zip(_keys(embedder, texts), texts, strict=True))
         former = _former_keys(embedder, by_key)
@@ -139,13 +139,13 @@ class EmbeddingCache:
         return {key: text for key, text in by_key.items() if key not in known}
 
     async def trim(self) -> int:
-        """Let the least recently used vectors go where all take more room than they may.
+        """Evict the least recently used vectors until the cache is within its size limit.
 
-        To be called when there is time, as at the end of an ingest. Who was given a vector keeps
-        it; who waits for one that goes at this very moment has it embedded again.
+        Call it when there is time, for example at the end of an ingest. Vectors that were already
+        returned stay valid. A call that is reading an evicted vector embeds its text again.
 
         Returns:
-            how many went.
+            the number of evicted vectors.
 
         Raises:
             StoreError: the catalog cannot be written.
@@ -157,7 +157,7 @@ class EmbeddingCache:
 
         wanted = set(keys)
         named = [*wanted, *(old for old, key in former.items() if key in wanted)]
-        # What is damaged counts as missing: it is embedded again, and written over.
+        # A damaged vector counts as missing: its text is embedded again and the row replaced.
         rows = [row for row in self._rows("key, vector, used_on, size", named) if _is_sound(*row)]
         today = self._recency.today
         self._recency.note(key for key, _, used_on, _ in rows if used_on < today)
@@ -174,7 +174,7 @@ class EmbeddingCache:
         shared = {"created_at": self._clock(), "used_on": self._recency.today}
         rows = [
             {"key": key, "vector": blob, "size": len(blob), **shared}
-            # In one order, or two processes that store the same texts could wait for each other.
+            # Sorted, because two processes that store the same texts could deadlock otherwise.
             for key, blob in sorted((key, _as_blob(vector)) for key, vector in vectors.items())
         ]
         with self._database.writing() as sql:
@@ -198,13 +198,14 @@ def _as_blob(vector: Vector) -> bytes:
 
 def _keys(embedder: Embedder, texts: Iterable[str]) -> list[str]:
     made_by = embedder.fingerprint
-    # At another address the same model may be another one: an ingest only checks one index.
+    # The same model name may stand for another model at another address. The check of an ingest
+    # covers one index only.
     owner = [made_by.key, made_by.address] if made_by.address else [made_by.key]
     return [digest(*owner, text) for text in texts]
 
 
 def _former_keys(embedder: Embedder, by_key: Mapping[str, str]) -> dict[str, str]:
-    """The keys of texts by those that they had in earlier versions."""
+    """Return the keys of texts by the keys that earlier versions used for them."""
     made_by = embedder.fingerprint
-    formerly = () if made_by.address else made_by.formerly  # they do not tell the address
+    formerly = () if made_by.address else made_by.formerly  # former keys omit the address
     return {digest(owner, text): key for key, text in by_key.items() for owner in formerly}

@@ -1,4 +1,4 @@
-"""Chunks as the catalog keeps them: checked, and copied from what their caller could change."""
+"""Chunks in the form in which the catalog stores them: validated copies of the caller's records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 class Entry(NamedTuple):
-    """A chunk of one index that was found fit to be kept."""
+    """A validated chunk of one index."""
 
     id: str
     uri: str
@@ -27,16 +27,17 @@ class Entry(NamedTuple):
     context: str
     language: str
     metadata: str
-    """As JSON."""
+    """The metadata as JSON."""
     vector: Vector
-    """float32, of length 1 or of length 0, read-only."""
+    """The vector: float32, of length 1 or 0, read-only."""
 
 
 def entries_of(records: Sequence[Record], space: Space) -> list[Entry]:
-    """Records of one index as they are kept; of those with the same identity the last one.
+    """Validate and copy records of one index; of records with the same identity, use the last.
 
     Raises:
-        StoreError: naming the index, a record's document and what is wrong with it.
+        StoreError: a record is invalid. The message names the index, the record's document and the
+            problem.
     """
     unique = list({(r.uri, r.id, r.generation): r for r in records}.values())
     return [
@@ -55,13 +56,13 @@ def entries_of(records: Sequence[Record], space: Space) -> list[Entry]:
 
 
 def unit_vector(vector: Vector) -> Vector:
-    """A vector at length 1 in float32; one of length 0 stays."""
+    """Scale a vector to length 1, in float32. A vector of length 0 stays as it is."""
     unit: Vector = _normalised(vector[None])[0]
     return unit
 
 
 def _checked_vectors(records: Sequence[Record], space: Space) -> list[Vector]:
-    with np.errstate(over="ignore"):  # what float32 cannot hold is infinity, and refused as such
+    with np.errstate(over="ignore"):  # overflow gives infinity, which is refused below
         vectors = [np.asarray(record.vector, dtype=np.float32) for record in records]
     for record, vector in zip(records, vectors, strict=True):
         if vector.shape != (space.dimension,):
@@ -72,7 +73,7 @@ def _checked_vectors(records: Sequence[Record], space: Space) -> list[Vector]:
             )
     if not vectors:
         return []
-    # Together, which is much quicker than one by one.
+    # One matrix, because checking vectors one by one is much slower.
     matrix = np.stack(vectors)
     finite = np.isfinite(matrix).all(axis=-1)
     if not finite.all():
@@ -91,7 +92,7 @@ def _normalised(matrix: Any) -> Any:
 
 
 def _checked_metadata(record: Record, space: Space) -> str:
-    """The metadata as JSON; the texts of the record are looked at too."""
+    """Return the metadata as JSON, after checking that all texts of the record are valid."""
     try:
         metadata = _JSON.encode(dict(record.metadata))
         for text in (record.id, record.uri, record.text, record.context, metadata):
@@ -100,6 +101,6 @@ def _checked_metadata(record: Record, space: Space) -> str:
         raise StoreError(f"{space}: {record.uri!r}: not valid Unicode: {error}") from error
     except (TypeError, ValueError) as error:
         raise StoreError(
-            f"{space}: {record.uri!r}: metadata holds what JSON cannot: {error}"
+            f"{space}: {record.uri!r}: metadata holds a value that JSON cannot represent: {error}"
         ) from error
     return metadata

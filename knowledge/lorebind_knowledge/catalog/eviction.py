@@ -1,7 +1,7 @@
-"""When cached vectors were last used, and which of them go when they take too much room.
+"""Eviction of cached vectors: the days on which they were used, and the size limit.
 
-The day of the last use is all that is known. So most reads write nothing; the first of a day is
-noted in memory and written with many others. What a crash loses of that are notes, and no vectors.
+Only the day of the last use is stored, so most reads write nothing. The first use of a day is
+noted in memory and written together with many others. A crash loses such notes, but no vectors.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _SECONDS_PER_DAY = 86_400
 _NOTED_AT_ONCE = 2_000
 _GOING_AT_ONCE = 500
-"""Rows in one transaction, so that no other writer waits long for a large eviction."""
+"""Rows per transaction, so that a large eviction does not block other writers for long."""
 
 
 class Recency:
-    """Keeps the days of use in the catalog, and its vectors within a number of bytes."""
+    """Stores the day of each vector's last use, and keeps the vectors within a size limit."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class Recency:
         """
         Args:
             database: the catalog's.
-            max_bytes: of all vectors together, what is stored beside them not counted; None is no
-                bound.
-            clock: the time in seconds since 1970.
+            max_bytes: maximum size of all vectors, without the data stored next to them; None
+                means no limit.
+            clock: returns the time in seconds since 1970.
         """
         self._database = database
         self._max_bytes = max_bytes
@@ -49,11 +49,11 @@ class Recency:
 
     @property
     def today(self) -> int:
-        """In days since 1970."""
+        """The current day, in days since 1970."""
         return int(self._clock() // _SECONDS_PER_DAY)
 
     def note(self, keys: Iterable[str]) -> None:
-        """These were used today. It is written when there are many of them, else by `trim`."""
+        """Note that these were used today. Many notes are written together, the rest by `trim`."""
         with self._lock:
             self._noted.update(keys)
             if len(self._noted) < _NOTED_AT_ONCE:
@@ -61,12 +61,13 @@ class Recency:
         self._save()
 
     async def trim(self) -> int:
-        """Let the least recently used vectors go while all take more room than they may.
+        """Evict the least recently used vectors until all fit into the size limit.
 
-        May be cancelled or killed anywhere, and be called by several processes at once.
+        It may be cancelled or killed at any point, and several processes may call it at the same
+        time.
 
         Returns:
-            how many went.
+            the number of evicted vectors.
 
         Raises:
             StoreError: the catalog cannot be written.
@@ -95,23 +96,23 @@ class Recency:
             if _bytes_of_all(sql) <= self._max_bytes:
                 return 0
         with self._alone() as sql:
-            # Asked again: another process may have made room meanwhile.
+            # Read again: another process may have evicted vectors in the meantime.
             excess = _bytes_of_all(sql) - self._max_bytes
             going: list[str] = []
             for key, size in sql.run(_OLDEST, limit=_GOING_AT_ONCE):
                 if excess <= 0:
                     break
                 going.append(key)
-                excess -= size if type(size) is int else 0  # a damaged row goes all the same
+                excess -= size if type(size) is int else 0  # a damaged row is evicted too
             sql.run("delete from catalog_embeddings where key in (:*going)", going=going)
         return len(going)
 
     @contextmanager
     def _alone(self) -> Iterator[Sql]:
-        """A transaction beside which no other process changes days or evicts.
+        """Open a transaction during which no other process writes days or evicts.
 
-        SQLite has one writer anyway. PostgreSQL has many, and two that lock the same rows in
-        different orders would wait for each other.
+        SQLite allows only one writer anyway. In PostgreSQL, two writers that lock the same rows in
+        different orders would deadlock.
         """
         with self._database.writing() as sql:
             if sql.is_postgres:

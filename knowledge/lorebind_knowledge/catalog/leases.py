@@ -1,9 +1,9 @@
-"""Who may write a knowledge base: the holder of its lease, known by a number.
+"""Leases: only the holder of a knowledge base's lease may write it.
 
-Every taker gets a number that nobody had before. Each transaction of a writer begins by asking
-whether its number is still the latest, so that a writer that was cut off, stopped for a while or
-lost its connection changes nothing after another has taken over. See Gray and Cheriton, "Leases"
-(1989); the number is what Kleppmann calls a fencing token.
+Each new holder gets a number that was never used before. Every write transaction first checks that
+its number is still the latest. A writer that was suspended or lost its connection therefore
+changes nothing after another writer has taken over. See Gray and Cheriton, "Leases" (1989); the
+number is what Kleppmann calls a fencing token.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.namespace import Namespace
 
 SECONDS = 30.0
-"""How long a lease lasts unless it is renewed."""
+"""Duration of a lease that is not renewed."""
 _RENEWALS = 4
-"""Renewals in that time."""
+"""Renewals per `SECONDS`."""
 
 
 class Lease(NamedTuple):
@@ -45,13 +45,14 @@ def lease_name(namespace: Namespace) -> str:
 
 
 def take(database: Database, namespace: Namespace, *, alone: bool) -> Lease | None:
-    """The lease of a knowledge base; None while another process holds it.
+    """Take the lease of a knowledge base; return None if another process holds it.
 
     Args:
         database: the catalog's.
-        namespace: whose.
-        alone: whether the lock of processes is ours. Who had it together with the lease has then
-            ended, and is followed at once; anyone else is followed when the lease has expired.
+        namespace: the knowledge base.
+        alone: whether this process holds the process lock. A previous holder that had the process
+            lock too must have ended, so its lease is taken immediately. Any other lease is taken
+            when it has expired.
     """
     name = lease_name(namespace)
     with database.writing() as sql:
@@ -72,13 +73,13 @@ def take(database: Database, namespace: Namespace, *, alone: bool) -> Lease | No
 
 
 def check(sql: Sql, lease: Lease) -> None:
-    """To be called first in every transaction that writes what the lease is about.
+    """Check that a lease is still valid; call it first in every transaction that needs the lease.
 
     Raises:
-        LeaseLostError: another one has been taken since.
+        LeaseLostError: another process has taken the lease since.
     """
     if sql.is_postgres:
-        # Locks the row: who takes the lease waits for this transaction.
+        # Locks the row, so that a process taking the lease waits for this transaction.
         held = (
             "select 1 from catalog_leases where name = :name and number = :number for no key update"
         )
@@ -87,18 +88,18 @@ def check(sql: Sql, lease: Lease) -> None:
     if not sql.run(held, name=lease.name, number=lease.number):
         raise LeaseLostError(
             f"knowledge base {lease.namespace.kb!r}: another process took over after this one was "
-            f"cut off or stopped for {SECONDS:g} s; nothing was changed since, run it again"
+            f"cut off or suspended for {SECONDS:g} s; nothing was changed since; run it again"
         )
 
 
 @contextmanager
 def kept(database: Database, lease: Lease) -> Iterator[None]:
-    """Renew a lease from time to time inside the block, and give it back at the end."""
+    """Renew a lease regularly inside the block, and release it at the end."""
     ended = threading.Event()
 
     def renew() -> None:
         while not ended.wait(SECONDS / _RENEWALS):
-            # An outage is met by the writer too, which can say so.
+            # The writer runs into the same outage and can report it.
             with suppress(StoreError):
                 _set_end(database, lease, SECONDS)
 

@@ -1,4 +1,4 @@
-"""The ledger: which indexes, documents and runs a knowledge base has."""
+"""The ledger: the indexes, documents and runs of each knowledge base."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an index was built with. Vectors of another embedder do not belong in it."""
+    """The settings that an index was built with. It holds vectors of this embedder only."""
 
     embedder: str
     """The embedder's name, for messages."""
     embedder_key: str
     """The embedder's fingerprint."""
     dimension: int
-    """Measured, not configured."""
+    """The dimension, measured rather than configured."""
     chunker: str
-    """The fingerprint of chunker and loaders, as of the last ingest."""
+    """The fingerprint of chunker and loaders, from the last ingest."""
     address: str = ""
     """The digest of the embedder's address, see `Fingerprint.address`."""
 
@@ -58,16 +58,16 @@ class IndexEntry:
     state: str
     manifest: Manifest
     birth: int
-    """Random: an index that gets the number of one that was dropped has another."""
+    """A random number. A new index that reuses the number of a dropped one has another birth."""
 
     @property
     def space(self) -> Space:
-        """Its room in the store."""
+        """The space of the index in the vector store."""
         return Space(self.key, self.birth, self.manifest.dimension)
 
 
 class DocumentEntry(NamedTuple):
-    """What the ledger knows of a document."""
+    """A document's row in the ledger."""
 
     uri: str
     source: str
@@ -78,43 +78,43 @@ class DocumentEntry(NamedTuple):
     attempts: int = 0
     signature: str = ""
     generation: int = 0
-    """The one that searches find; 0 is none."""
+    """The generation that searches find; 0 means none."""
     chunk_count: int = 0
     updated_at: float = 0.0
     version: str = ""
-    """What its source called the version that was read last; empty if it cannot tell."""
+    """The source's name for the version that was read last; empty if it has no versions."""
     recipe: str = ""
-    """How that version was made into chunks; with another recipe it has to be read again."""
+    """A digest of the settings that made its chunks; a changed recipe needs another read."""
     refused: str = ""
-    """What must change before a document that exceeded a limit is read again; else empty."""
+    """For a document that exceeded a limit: the key that must change before another read."""
 
 
 STATES = ("building", "active", "retired")
-"""Of an index: to be searched one day, searched, to be dropped."""
+"""The states of an index: searched in the future, searched now, to be dropped."""
 
 
 class Ledger:
     """Reads and writes the catalog's rows; each method is one transaction.
 
-    Whatever writes is given the lease of the knowledge base, and raises LeaseLostError where
-    another process has taken over.
+    Methods that write need the lease of the knowledge base, and raise LeaseLostError if another
+    process has taken over.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def index(self, namespace: Namespace, state: str) -> IndexEntry | None:
-        """The newest index in that state, if there is one."""
+        """Return the newest index in a state, or None."""
         with self._database.reading() as sql:
             return self.index_within(sql, namespace, state)
 
     def index_within(self, sql: Sql, namespace: Namespace, state: str) -> IndexEntry | None:
-        """The same, within a transaction."""
+        """Return the newest index in a state, or None, within a transaction."""
         found = self._indexes_within(sql, namespace, state)
         return found[0] if found else None
 
     def namespaces(self, project: str) -> list[Namespace]:
-        """Whose indexes, runs or added documents of a project there are, of all tenants."""
+        """Return all namespaces of a project, of all tenants, that have any rows."""
         query = " union ".join(
             f"select tenant, project, scope, kb from {table} where project = :project"
             for table in ("catalog_indexes", "catalog_runs", "catalog_added")
@@ -123,7 +123,7 @@ class Ledger:
             return sorted(Namespace(*row) for row in sql.run(query, project=project))
 
     def create_index(self, lease: Lease, manifest: Manifest) -> IndexEntry:
-        """A new index, `building` until it is activated."""
+        """Create an index, which is `building` until it is activated."""
         namespace = lease.namespace
         with decoding(self._database, self._writing(lease), "indexes") as sql:
             ((number,),) = sql.run(
@@ -146,7 +146,7 @@ class Ledger:
         return entry
 
     def activate_index(self, lease: Lease, key: IndexKey) -> None:
-        """In one step this index is the one searched, and the one before it is retired."""
+        """Make this index the one that is searched, and retire the previous one, in one step."""
         with self._writing(lease) as sql:
             sql.run(
                 f"update catalog_indexes set state = 'retired' where {OURS} and state = 'active'",
@@ -155,7 +155,7 @@ class Ledger:
             sql.run(f"update catalog_indexes set state = 'active' where {HERE}", **place(key))
 
     def retire_index(self, lease: Lease, key: IndexKey) -> None:
-        """This index is to be dropped: nothing goes on with it, whatever is left of it."""
+        """Mark an index as to be dropped, so that no ingest resumes it."""
         with self._writing(lease) as sql:
             sql.run(f"update catalog_indexes set state = 'retired' where {HERE}", **place(key))
 
@@ -172,33 +172,33 @@ class Ledger:
             return self._indexes_within(sql, namespace, "retired")
 
     def drop_index(self, sql: Sql, key: IndexKey) -> None:
-        """Forget an index and its documents, within a transaction that writes."""
+        """Delete the rows of an index and its documents, within a write transaction."""
         for table in ("catalog_documents", "catalog_indexes"):
             sql.run(f"delete from {table} where {HERE}", **place(key))
 
     def documents(self, key: IndexKey) -> dict[str, DocumentEntry]:
-        """All documents of an index, by uri."""
+        """Return all documents of an index, by uri."""
         with self._database.reading() as sql:
             return {entry.uri: entry for entry in self.page_within(sql, key, Page())}
 
     def page_within(
         self, sql: Sql, key: IndexKey, page: Page, state: str | None = None
     ) -> list[DocumentEntry]:
-        """Some of them, perhaps only those in a state, within a transaction."""
+        """Return a page of documents, optionally only those in a state, within a transaction."""
         where = "" if state is None else " and state = :state"
         if state not in (None, "ready"):
-            where += " and state <> 'ready'"  # said so, it is found by an index
+            where += " and state <> 'ready'"  # lets the database use its partial index
         return self._entries_within(sql, key, where + page.sql, state=state, **page._asdict())
 
     def document_within(self, sql: Sql, key: IndexKey, document: str) -> DocumentEntry | None:
-        """A document by its uri or its id, within a transaction."""
+        """Return the document with this uri or id, or None, within a transaction."""
         for column in ("uri", "id"):
             if found := self._entries_within(sql, key, f" and {column} = :name", name=document):
                 return found[0]
         return None
 
     def counts_within(self, sql: Sql, key: IndexKey) -> dict[str, tuple[int, int]]:
-        """How many documents are in each state, and how many chunks of theirs searches find."""
+        """Return the number of documents and of their live chunks by state, in a transaction."""
         query = (
             "select state, count(*), sum(chunk_count) from catalog_documents"
             f" where {HERE} group by state order by min(uri)"
@@ -212,15 +212,15 @@ class Ledger:
     def put_documents(
         self, lease: Lease, key: IndexKey, entries: Sequence[DocumentEntry], run_id: str
     ) -> None:
-        """Write documents' rows, whether they were there or not, all of them or none."""
+        """Insert or update documents' rows, all of them or none."""
         if entries:
             with self._writing(lease) as sql:
                 put_documents(sql, key, entries, run_id)
 
     def start_run(self, lease: Lease, strategy: str, run_id: str | None = None) -> str:
-        """A new run; earlier ones that never ended have failed, for their leases are gone.
+        """Record a new run, and mark earlier unfinished runs as failed: their leases are gone.
 
-        With the id of an earlier one, it takes its place.
+        With the id of an earlier run, the new run replaces it.
         """
         run_id = run_id or uuid.uuid4().hex[:12]
         ours = {**owner(lease.namespace), "now": time.time()}
@@ -286,7 +286,7 @@ class Ledger:
         return [DocumentEntry(*row) for row in rows]
 
     def _indexes_within(self, sql: Sql, namespace: Namespace, state: str) -> list[IndexEntry]:
-        """All in that state, the newest first."""
+        """Return all indexes in a state, newest first."""
         query = (
             f"select number, manifest, birth from catalog_indexes where {OURS} and state = :state"
             " order by number desc"
@@ -309,7 +309,7 @@ class Ledger:
 
 
 def put_documents(sql: Sql, key: IndexKey, entries: Sequence[DocumentEntry], run_id: str) -> None:
-    """Write documents' rows within a transaction, whether they were there or not."""
+    """Insert or update documents' rows within a transaction."""
     if entries:
         shared = {**place(key), "run_id": run_id, "updated_at": time.time()}
         rows = [entry._asdict() | shared | {"id": document_id(entry.uri)} for entry in entries]
@@ -317,7 +317,7 @@ def put_documents(sql: Sql, key: IndexKey, entries: Sequence[DocumentEntry], run
 
 
 def remove_documents(sql: Sql, key: IndexKey, uris: Sequence[str]) -> None:
-    """Remove documents' rows within a transaction."""
+    """Delete documents' rows within a transaction."""
     sql.run(
         f"delete from catalog_documents where {HERE} and uri in (:*uris)",
         **place(key),

@@ -1,8 +1,8 @@
 """The words of passages in PostgreSQL.
 
-A row has the words of one passage as numbers, and how often each of them is in it. A word's number
-is made from the word and its index, so that a search does not pass over the passages of other
-indexes. It has 64 bits: of a million words no two are likely to share one.
+A row has the words of one passage as numbers, and how often each of them occurs in it. A word's
+number is computed from the word and its index, so that a search does not read the passages of
+other indexes. It has 64 bits: a collision among a million words is unlikely.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ SQL = (
     "create table if not exists catalog_word_counts (space bigint primary key,"
     " passages bigint not null, words bigint not null)",
 )
-"""The statements that make the tables."""
+"""The statements that create the tables."""
 
-# What PostgreSQL calls the types bigint and integer.
+# PostgreSQL's type ids of bigint and integer.
 _BIGINT, _INTEGER = 20, 23
 _REMEMBERED = 32_768
 
 
 def add(db: psycopg.Connection, space: int, passages: Sequence[Passage]) -> None:
-    """Let the words of passages count."""
+    """Add the words of passages."""
     counted = [Counter(kept_words(one.text, one.language).split()) for one in passages]
     lengths = [words.total() for words in counted]
     insert_rows(
@@ -67,7 +67,7 @@ def add(db: psycopg.Connection, space: int, passages: Sequence[Passage]) -> None
 
 
 def remove(db: psycopg.Connection, space: int, passages: Sequence[Passage]) -> None:
-    """Let them no longer count."""
+    """Remove the words of passages."""
     db.execute(
         "with gone as (delete from catalog_words where space = %(space)s"
         " and number = any(%(numbers)s::bigint[]) returning length)"
@@ -78,7 +78,7 @@ def remove(db: psycopg.Connection, space: int, passages: Sequence[Passage]) -> N
 
 
 def postings(db: psycopg.Connection, space: int, word: str) -> Postings | None:
-    """Where a word is found, as it is kept; None if nowhere."""
+    """Return the passages that contain a word, in its stored form; None if there are none."""
     found = db.execute(_PLACES, {"space": space, "word": _number(space, word)}).fetchone()
     if found is None or not found[0]:
         return None
@@ -88,26 +88,26 @@ def postings(db: psycopg.Connection, space: int, word: str) -> Postings | None:
 
 
 def totals(db: psycopg.Connection, space: int) -> tuple[int, int]:
-    """How many passages there are, and how many words they have together."""
+    """Return the number of passages, and the number of words in all of them."""
     query = "select passages, words from catalog_word_counts where space = %s"
     passages, words = db.execute(query, [space]).fetchone() or (0, 0)
     return passages, words
 
 
 def lengths(db: psycopg.Connection, space: int, numbers: Collection[int]) -> dict[int, int]:
-    """How many words passages have, by number; those that cannot be found are left out."""
+    """Return the number of words of passages, by number; unknown passages are omitted."""
     query = "select number, length from catalog_words where space = %s and number = any(%s)"
     return dict(db.execute(query, [space, list(numbers)]).fetchall())
 
 
 def drop(db: psycopg.Connection, space: int) -> None:
-    """Forget all words of an index."""
+    """Delete all words of an index."""
     for table in ("catalog_words", "catalog_word_counts"):
         db.execute(f"delete from {table} where space = %s", [space])
 
 
-# Passages are found by their words, whose numbers name the index too: the sum keeps PostgreSQL from
-# reading all of the index.
+# The word's number already implies the index. `space + 0` keeps PostgreSQL from using the primary
+# key, with which it would read the whole index.
 _PLACES = """
     select array_agg(number), array_agg(times[array_position(terms, %(word)s)]) from catalog_words
     where space + 0 = %(space)s and terms @> array[%(word)s::bigint]
@@ -120,5 +120,5 @@ def _number(space: int, word: str) -> int:
 
 @lru_cache(_REMEMBERED)
 def _term(space: int, word: str) -> bytes:
-    """The number that a word is kept as."""
+    """Return the number of a word, as 8 bytes."""
     return hashlib.sha256(f"{space}:{word}".encode()).digest()[:8]

@@ -1,4 +1,4 @@
-"""What the catalog's rows share: whose they are, and what is said of damaged ones."""
+"""Helpers for the catalog's rows: conditions on the owner, pages, and errors for damaged rows."""
 
 from __future__ import annotations
 
@@ -18,25 +18,29 @@ if TYPE_CHECKING:
 
 OWNER = "tenant, project, scope, kb"
 OURS = "tenant = :tenant and project = :project and scope = :scope and kb = :kb"
-"""The columns that name a namespace, and the condition that they name the one of `owner`."""
+"""The columns of a namespace, and the condition that they match the values of `owner`."""
 
 
 def owner(namespace: Namespace) -> dict[str, str]:
-    """The values of these columns."""
+    """Return the values of the columns `OWNER`."""
     return {name: getattr(namespace, name) for name in namespace.__slots__}
 
 
 HERE = f"{OURS} and number = :number"
-"""The condition that a row is of the index of `place`."""
+"""The condition that a row belongs to the index of `place`."""
 
 
 def place(key: IndexKey) -> dict[str, Any]:
-    """The values of these columns."""
+    """Return the values of the condition `HERE`."""
     return {**owner(key.namespace), "number": key.number}
 
 
 def check_types(values: Iterable[object], types: tuple[type, ...]) -> None:
-    """Check the types of a row: SQLite lets any value be in any column."""
+    """Check the types of a row: SQLite allows values of any type in a column.
+
+    Raises:
+        TypeError: a value has another type.
+    """
     found = tuple(map(type, values))
     if found != types:
         wrong = next(pair for pair in zip_longest(found, types) if pair[0] is not pair[1])
@@ -47,10 +51,10 @@ def check_types(values: Iterable[object], types: tuple[type, ...]) -> None:
 def decoding(
     database: Database, transaction: AbstractContextManager[Sql], what: str
 ) -> Iterator[Sql]:
-    """A transaction in which rows that nobody can have written are an error of their own.
+    """Run a transaction, and report rows that Lorebind cannot have written as damage.
 
     Raises:
-        StoreError: naming the database and the repair.
+        StoreError: rows are damaged. The message names the database and the suggested fix.
     """
     try:
         with transaction as sql:
@@ -63,7 +67,7 @@ def decoding(
 
 
 def damaged(what: str) -> StoreError:
-    """What a catalog holds that nobody has written."""
+    """Return the error for data in the catalog that Lorebind never writes."""
     return StoreError(
         f"the catalog is damaged: {what}; move its database away and ingest again, or restore a "
         "copy"
@@ -71,25 +75,25 @@ def damaged(what: str) -> StoreError:
 
 
 class Page(NamedTuple):
-    """A part of the rows that are ordered by uri: the first ones, or the last ones."""
+    """A part of the rows, ordered by uri: the first ones or the last ones."""
 
     limit: int | None = None
-    """The most; None is all."""
+    """Maximum number of rows; None means all."""
     after: str | None = None
-    """Only those after this uri, whether there is a row of it or not."""
+    """Only rows after this uri, which need not exist itself."""
     before: str | None = None
-    """Only those before this uri."""
+    """Only rows before this uri."""
     backwards: bool = False
-    """Whether it is the last ones, in the opposite order."""
+    """Whether to take the last rows, in descending order."""
 
     @property
     def sql(self) -> str:
-        """The end of a statement that has a condition before it."""
+        """The end of a statement; a condition must precede it."""
         after = "" if self.after is None else " and uri > :after"
         before = "" if self.before is None else " and uri < :before"
         order = " order by uri desc" if self.backwards else " order by uri"
         return f"{after}{before}{order}{'' if self.limit is None else ' limit :limit'}"
 
     def until(self, uri: str) -> Page:
-        """The same page without what comes after this uri in its order."""
+        """Return the same page, ending before this uri in the page's order."""
         return self._replace(after=uri) if self.backwards else self._replace(before=uri)

@@ -1,4 +1,4 @@
-"""The ingests that a knowledge base has had, as the ledger has kept them."""
+"""The past and current ingests of a knowledge base, from the ledger."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ class RunInfo:
 
     run_id: str
     status: str
-    """`running`, else as in `IngestReport`. A run that was cut off counts as `running` until the
-    next one begins, and then as `failed`."""
+    """`running`, or a status of `IngestReport`. An interrupted run counts as `running` until the
+    next one starts, and as `failed` after that."""
     strategy: str
     started_at: float
-    """In seconds since 1970."""
+    """The start, in seconds since 1970."""
     ended_at: float | None
-    """The same; None while it runs."""
+    """The end, in seconds since 1970; None while the run is running."""
     error: str
-    """The message of what ended it; empty where nothing did, and of a run that was cut off."""
+    """The message of the error that ended the run; empty without one, and for interrupted runs."""
     report: Mapping[str, Any] | None
-    """The fields of its `IngestReport`, as far as it came; None while it runs, and of a run that
-    was cut off."""
+    """The fields of its `IngestReport`, as far as the run got; None while it is running, and for
+    interrupted runs."""
 
 
 class Runs:
-    """Reads them; the ledger writes them. Each method is one transaction."""
+    """Reads the runs that the ledger records. Each method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -44,12 +44,12 @@ class Runs:
     def list(
         self, namespace: Namespace, limit: int | None = None, before: RunInfo | None = None
     ) -> Sequence[RunInfo]:
-        """The runs of a knowledge base, the latest first.
+        """Return the runs of a knowledge base, latest first.
 
         Args:
             namespace: the knowledge base.
-            limit: the most; None is all.
-            before: only those that began before this one.
+            limit: maximum number of runs; None means all.
+            before: only runs that started before this one.
         """
         where, values = "", {}
         if before is not None:
@@ -60,7 +60,7 @@ class Runs:
         return self._found(namespace, f"{where}{order}{end}", limit=limit, **values)
 
     def get(self, namespace: Namespace, run_id: str) -> RunInfo | None:
-        """One of them; None if there is no such run."""
+        """Return a run, or None if it does not exist."""
         found = self._found(namespace, " and run_id = :run_id", run_id=run_id)
         return found[0] if found else None
 

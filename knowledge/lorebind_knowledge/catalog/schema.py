@@ -1,4 +1,4 @@
-"""The catalog's tables. What belongs to a knowledge base names tenant, project, scope and kb."""
+"""The catalog's tables. Rows of a knowledge base have the columns tenant, project, scope and kb."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ MIGRATIONS = {
         "ALTER TABLE catalog_documents DROP COLUMN chunk_ids",
         "ALTER TABLE catalog_documents DROP COLUMN staged",
     ),
-    6: (),  # a table more
+    6: (),  # adds a table only
     7: ("ALTER TABLE catalog_indexes ADD COLUMN words INTEGER NOT NULL DEFAULT 0",),
     8: ("ALTER TABLE catalog_documents ADD COLUMN id VARCHAR NOT NULL DEFAULT ''",),
 }
-"""What makes tables of the version before into tables of this one, in every database."""
+"""The statements that turn the tables of the previous version into this one, in every database."""
 
 NUMBERED = 5
-"""The version from which the catalog knows chunks, and stores know vectors by numbers."""
+"""The version since which the catalog stores chunks, and stores identify vectors by numbers."""
 OF_CHUNKS = {
     7: ("ALTER TABLE catalog_versions ADD COLUMN language VARCHAR NOT NULL DEFAULT 'en'",),
 }
-"""The same of tables that are there from that version on."""
+"""The migrations of tables that exist since that version."""
 
 
 _OWNERS = ", ".join(f"{name} varchar not null" for name in OWNER.split(", "))
@@ -50,14 +50,14 @@ STATEMENTS = (
   state varchar not null, -- building | active | retired
   manifest json not null,
   created_at float not null,
-  -- Random: an index that gets the number of one that was dropped is another one all the same.
+  -- Random: a new index that reuses the number of a dropped one has another birth.
   birth bigint not null default 0,
-  -- Counts what searches can see: it grows with every publication.
+  -- Incremented by every publication, which changes what searches find.
   version bigint not null default 0,
-  -- Of the vectors that were found at this version or later, none has been deleted.
+  -- Vectors that searches found at this version or later have not been deleted.
   swept bigint not null default 0,
   live bigint not null default 0, -- chunks that searches find
-  entered bigint not null default 0, -- vectors not yet forgotten
+  entered bigint not null default 0, -- vectors not yet deleted
   next_number bigint not null default 1, -- of a vector
   words integer not null default 0, -- the VERSION of `tokenize` that split its texts
   primary key (tenant, project, scope, kb, number)
@@ -70,24 +70,24 @@ STATEMENTS = (
   state varchar not null, -- pending | ready | failed
   reason text not null,
   attempts integer not null,
-  -- What the visible generation was made of; a document with the same one is unchanged.
+  -- Identifies the inputs of the live generation; the same signature means unchanged.
   signature varchar not null,
-  generation integer not null, -- the visible one; 0 is none
+  generation integer not null, -- the live one; 0 means none
   chunk_count integer not null,
   run_id varchar not null,
   updated_at float not null,
-  version varchar not null default '', -- its source's name
-  recipe varchar not null default '', -- how it was cut
+  version varchar not null default '', -- the source's name for it
+  recipe varchar not null default '', -- how it was made into chunks
   refused varchar not null default '', -- see the ledger
   id varchar not null default '', -- `document_id` of the uri
   primary key (tenant, project, scope, kb, number, uri)
 )""",
-    # By id first, so that those without one, which a version before has written, are found too.
+    # With the id first, so that rows without an id, from an earlier version, are found too.
     f"create index if not exists catalog_documents_id on catalog_documents (id, {OWNER}, number)",
-    # Few, and what is asked about first: no page of them reads the many that are ready.
+    # Such rows are few and asked for most often: listing them must not read the many ready ones.
     "create index if not exists catalog_documents_unready"
     f" on catalog_documents ({OWNER}, number, state, uri) where state <> 'ready'",
-    # Documents that were added by hand, whole.
+    # Whole documents that were added by hand.
     f"""create table if not exists catalog_added ({_OWNERS},
   uri [name] not null,
   media_type varchar not null,
@@ -99,23 +99,23 @@ STATEMENTS = (
   name varchar primary key,
   number bigint not null,
   expires float not null, -- in seconds since 1970
-  -- Whether its holder has the lock of processes too, which is then free when it has ended.
+  -- Whether its holder has the process lock too, which is freed when the process ends.
   locked boolean not null
 )""",
-    # A generation of a document's chunks. What is dead never becomes live again.
+    # A generation of a document's chunks. A dead generation never becomes live again.
     """create table if not exists catalog_versions (
   version [count],
   space bigint not null, -- the birth of its index
   uri [name] not null,
   generation integer not null,
-  language varchar not null default 'en', -- whose endings were taken off its words
+  language varchar not null default 'en', -- by which its words were stemmed
   state integer not null -- see STAGED, LIVE, DEAD in `versions`
 )""",
     "create index if not exists catalog_versions_document"
     " on catalog_versions (space, uri, generation)",
     "create index if not exists catalog_versions_state on catalog_versions (space, state)",
     """create table if not exists catalog_chunks (
-  row [count], -- in the order of the document, within a version
+  row [count], -- in document order within a version
   space bigint not null,
   version bigint not null,
   number bigint not null, -- of its vector in the store
@@ -127,7 +127,7 @@ STATEMENTS = (
     "create index if not exists catalog_chunks_version on catalog_chunks (version)",
     "create index if not exists catalog_chunks_number on catalog_chunks (space, number)",
     "create index if not exists catalog_chunks_id on catalog_chunks (space, id)",
-    # For vector databases that do not give vectors back.
+    # For vector databases that do not return vectors.
     """create table if not exists catalog_vectors (
   row [count],
   space bigint not null,
@@ -153,7 +153,7 @@ STATEMENTS = (
   used_on integer not null default 0, -- in days since 1970
   size integer not null default 0 -- of the vector, in bytes
 )""",
-    # Holds all that is asked about size and use, so that no vector is read for it.
+    # Covers all queries about size and use, so that they read no vectors.
     "create index if not exists catalog_embeddings_use"
     " on catalog_embeddings (used_on, created_at, size)",
 )

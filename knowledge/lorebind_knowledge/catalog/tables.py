@@ -1,4 +1,4 @@
-"""The catalog's tables, and what those of earlier versions need beside SQL."""
+"""The catalog's tables, and the migration steps that SQL alone cannot do."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ _RETIRE = (
     " birth = 1 + floor(random() * 4611686018427387903)::bigint"
 )
 _WHAT_IS_KEPT = (
-    "set it to true once, which keeps what is indexed in their schema; or ingest everything again, "
-    "from cached vectors, and add the documents of collections again, after"
+    "set it to true once, which keeps the indexes that are stored in the same schema; or ingest "
+    "everything again, which uses cached vectors, and add the documents of collections again, "
+    "after running"
 )
 _DOCUMENT = (*OWNER.split(", "), "number", "uri")
 _IS_THIS = " and ".join(f"{name} = :{name}" for name in _DOCUMENT)
@@ -70,13 +71,16 @@ CATALOG = _CatalogTables(
 
 
 def _without_id(sql: Sql, limit: str = "") -> list[Any]:
-    """The documents that an earlier version has written."""
+    """Return the documents without an id, which an earlier version has written."""
     return sql.run(f"select {', '.join(_DOCUMENT)} from catalog_documents where id = '' {limit}")
 
 
 def _number_indexes(sql: Sql) -> None:
-    """Indexes of a version whose stores kept texts and words: what could not be brought along is
-    retired, so that it is not searched, and built anew by the next ingest from cached vectors."""
+    """Migrate the indexes of a version whose stores kept texts and words.
+
+    An index that could not be migrated is retired, so that it is not searched. The next ingest
+    rebuilds it from cached vectors.
+    """
     (earlier_postgres if sql.is_postgres else earlier_sqlite).adopt(sql.driver)
     columns = f"{OWNER}, number"
     for row in sql.run(f"select {columns} from catalog_indexes where birth = 0"):

@@ -1,8 +1,9 @@
-"""The generations of documents: staged, then live, then dead, and never back.
+"""The generations of documents: they are staged, then live, then dead, and never go back.
 
-Functions over one transaction of the catalog. A vector is known by a number, which an index gives
-once: a chunk keeps the number of the live chunk of its id while what was embedded and what the
-store was told of it stay the same. So what is deleted in the store can never be wanted again.
+The functions work in one transaction of the catalog. A vector is identified by a number, which an
+index assigns only once. A chunk keeps the number of the live chunk with the same id if its embedded
+text and the metadata sent to the store are the same. A vector deleted in the store is therefore
+never needed again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ STAGED, LIVE, DEAD = 0, 1, 2
 
 
 class Change(NamedTuple):
-    """What the publication of a document changed, in chunks."""
+    """The numbers of chunks that the publication of a document changed."""
 
     added: int
     removed: int
@@ -33,15 +34,15 @@ class Change(NamedTuple):
 
 
 class Dead(NamedTuple):
-    """What can be deleted for ever."""
+    """Versions and vectors that can be deleted permanently."""
 
     versions: list[int]
     numbers: list[int]
-    """Vectors that no version uses but these."""
+    """Vectors that only these versions use."""
 
 
 class _Known(NamedTuple):
-    """A chunk that is there already."""
+    """A chunk that is already stored."""
 
     row: int
     version: int
@@ -53,7 +54,7 @@ class _Known(NamedTuple):
 
 
 def words_in(sql: Sql) -> ModuleType:
-    """The functions about words for a database."""
+    """Return the module with the functions about words for a database."""
     return postgres_words if sql.is_postgres else words
 
 
@@ -63,16 +64,16 @@ def stage(
     """Write chunks that no search finds yet.
 
     Args:
-        sql: a transaction that writes.
+        sql: a write transaction.
         space: the index.
         entries: the chunks; no two of them have the same document, generation and id.
-        told: what a store is told of a chunk's metadata, which are JSON.
+        told: returns the part of a chunk's metadata, given as JSON, that the store receives.
 
     Returns:
-        those whose vectors the store does not have yet, by their numbers.
+        the chunks whose vectors the store does not have yet, by their numbers.
 
     Raises:
-        StoreError: a generation is not newer than the one that searches find, or in two languages.
+        StoreError: a generation is not newer than the live one, or has chunks in two languages.
     """
     wanted: dict[tuple[str, int], str] = {}
     for entry in entries:
@@ -130,12 +131,12 @@ def stage(
 
 
 def publish(sql: Sql, space: int, generations: Mapping[str, int]) -> dict[str, Change]:
-    """Let searches find these generations of documents, and no others of them.
+    """Make these generations of documents live, in place of all others.
 
-    A generation that was never staged leaves its document without chunks.
+    If a generation was never staged, its document has no chunks afterwards.
 
     Raises:
-        StoreError: a newer generation of one of them is live already.
+        StoreError: a newer generation of one of the documents is already live.
     """
     rising: dict[int, str] = {}
     falling: dict[int, str] = {}
@@ -179,7 +180,7 @@ def publish(sql: Sql, space: int, generations: Mapping[str, int]) -> dict[str, C
 
 
 def remove(sql: Sql, space: int, uris: Sequence[str]) -> int:
-    """Let searches find nothing of documents any more; how many chunks that were."""
+    """Remove documents from searches, and return the number of their chunks."""
     rows = sql.run(
         "select version, uri, state from catalog_versions"
         f" where space = :space and state <> {DEAD} and uri in (:*uris)",
@@ -196,7 +197,7 @@ def remove(sql: Sql, space: int, uris: Sequence[str]) -> int:
 
 
 def next_generations(sql: Sql, space: int, uris: Sequence[str]) -> dict[str, int]:
-    """Of each document a generation that is newer than all it has."""
+    """Return for each document a generation that is newer than all its generations."""
     rows = sql.run(
         "select uri, max(generation) from catalog_versions"
         " where space = :space and uri in (:*uris) group by uri",
@@ -208,7 +209,7 @@ def next_generations(sql: Sql, space: int, uris: Sequence[str]) -> dict[str, int
 
 
 def live_documents(sql: Sql, space: int) -> list[str]:
-    """The documents that searches find."""
+    """Return the uris of the documents that searches find."""
     rows = sql.run(
         f"select uri from catalog_versions where space = :space and state = {LIVE}", space=space
     )
@@ -216,7 +217,7 @@ def live_documents(sql: Sql, space: int) -> list[str]:
 
 
 def abandon(sql: Sql, space: int) -> None:
-    """What an interrupted writer has staged is dead. Only the holder of the lease may say so."""
+    """Mark the staged versions of an interrupted writer as dead. The caller must hold the lease."""
     sql.run(
         f"update catalog_versions set state = {DEAD} where space = :space and state = {STAGED}",
         space=space,
@@ -224,7 +225,7 @@ def abandon(sql: Sql, space: int) -> None:
 
 
 def condemn(sql: Sql, space: int) -> Dead:
-    """What is dead now, after a mark that makes searches begin again which saw it alive."""
+    """Return the dead versions, and mark the index so that searches that saw them live restart."""
     dead = f"select version from catalog_versions where space = :space and state = {DEAD}"
     versions = [version for (version,) in sql.run(dead, space=space)]
     if not versions:
@@ -242,7 +243,7 @@ def condemn(sql: Sql, space: int) -> Dead:
 
 def forget(sql: Sql, space: int, dead: Dead) -> None:
     """Delete the chunks and versions whose vectors the store has deleted."""
-    # Another thread may have forgotten some of it meanwhile, and what is gone is not counted twice.
+    # Another thread may have deleted some in the meantime; these must not be counted twice.
     ((count,),) = sql.run(
         "select count(distinct number) from catalog_chunks"
         " where version in (:*gone) and number in (:*numbers)",
@@ -264,7 +265,7 @@ def forget(sql: Sql, space: int, dead: Dead) -> None:
 
 
 def drop(sql: Sql, space: int) -> None:
-    """Forget all of an index."""
+    """Delete everything of an index."""
     words_in(sql).drop(sql.driver, space)
     for table in ("catalog_chunks", "catalog_versions", "catalog_vectors"):
         sql.run(f"delete from {table} where space = :space", space=space)
@@ -273,10 +274,10 @@ def drop(sql: Sql, space: int) -> None:
 def _staged_versions(
     sql: Sql, space: int, wanted: Mapping[tuple[str, int], str]
 ) -> dict[tuple[str, int], int]:
-    """The versions that chunks are staged into, by document and generation.
+    """Return the versions that chunks are staged into, by document and generation.
 
     Args:
-        wanted: their languages, by the same.
+        wanted: the languages, by document and generation.
     """
     found = {}
     for version, uri, generation, state, language in sql.run(
@@ -320,7 +321,7 @@ def _bury_replaced(
     entries: Sequence[Entry],
     known: Iterable[_Known],
 ) -> None:
-    """Replace chunks that were staged before, in the same version and under the same id."""
+    """Mark chunks as dead that were staged before in the same version under the same id."""
     wanted = {(versions[entry.uri, entry.generation], entry.id) for entry in entries}
     replaced = [one.row for one in known if (one.version, one.id) in wanted]
     if replaced:
@@ -333,8 +334,8 @@ def _bury_replaced(
 
 
 def _live_chunks(sql: Sql, known: Sequence[_Known]) -> dict[tuple[str, str, str], _Known]:
-    """Those of the chunks that searches find, by document, id and language."""
-    # Not by a join, for which PostgreSQL may begin with all that is live.
+    """Return the chunks that searches find, by document, id and language."""
+    # No join: PostgreSQL might start it with all live versions.
     rows = sql.run(
         "select version, uri, language from catalog_versions"
         f" where version in (:*versions) and state = {LIVE}",
@@ -348,7 +349,7 @@ def _live_chunks(sql: Sql, known: Sequence[_Known]) -> dict[tuple[str, str, str]
 def _members(
     sql: Sql, versions: Mapping[int, str]
 ) -> tuple[defaultdict[str, set[str]], dict[int, str]]:
-    """The ids of the chunks of versions by document, and the documents of their vectors."""
+    """Return the chunk ids of versions by document, and the documents of their vectors."""
     ids: defaultdict[str, set[str]] = defaultdict(set)
     numbers = {}
     for version, number, name in sql.run(
@@ -391,7 +392,7 @@ def _set_state(sql: Sql, versions: list[int], state: int) -> None:
 
 
 def _grow(sql: Sql, space: int, chunks: int) -> None:
-    """Another version of the index, with so many more chunks to be found."""
+    """Increment the version of the index, and add to its number of live chunks."""
     sql.run(
         "update catalog_indexes set version = version + 1, live = live + :chunks"
         " where birth = :space",
@@ -401,7 +402,7 @@ def _grow(sql: Sql, space: int, chunks: int) -> None:
 
 
 def _two_languages(uri: str, one: str, other: str) -> StoreError:
-    """Its words would be kept by one language, and taken away by the other."""
+    """Return the error. Words added by one language could not be removed by the other."""
     return StoreError(
         f"{uri!r}: one generation of a document cannot be in two languages, {one!r} and {other!r}; "
         "stage it as another generation"
@@ -411,5 +412,5 @@ def _two_languages(uri: str, one: str, other: str) -> StoreError:
 def _older(uri: str, asked: int, live: int) -> StoreError:
     return StoreError(
         f"{uri!r}: generation {asked} is not newer than generation {live}, which searches find; "
-        "another writer has come between, run the ingest again"
+        "another writer has published in the meantime; run the ingest again"
     )

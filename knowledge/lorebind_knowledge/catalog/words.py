@@ -1,6 +1,6 @@
-"""The words of passages in SQLite's FTS5, one table for each index.
+"""The words of passages in SQLite's FTS5, with one table per index.
 
-How rare a word is, is so counted over what searches find in that index, and over nothing else.
+With a table of its own, the rarity of a word is counted over the live passages of its index only.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 
 
 def add(db: sqlite3.Connection, space: int, passages: Sequence[Passage]) -> None:
-    """Let the words of passages count."""
+    """Add the words of passages."""
     table = _made(db, space)
     db.executemany(f"insert into {table} (rowid, text) values (?, ?)", map(_row, passages))
 
 
 def remove(db: sqlite3.Connection, space: int, passages: Sequence[Passage]) -> None:
-    """Let them no longer count. FTS5 keeps no texts, so that it must be given the same again."""
+    """Remove the words of passages. FTS5 stores no texts, so the same texts must be given again."""
     table = _made(db, space)
     delete = f"insert into {table} ({table}, rowid, text) values ('delete', ?, ?)"
     db.executemany(delete, map(_row, passages))
 
 
 def postings(db: sqlite3.Connection, space: int, word: str) -> Postings | None:
-    """Where a word is found, as it is kept; None if nowhere."""
+    """Return the passages that contain a word, in its stored form; None if there are none."""
     vocabulary = f"temp.{_table(space)}_places"
     db.execute(
         f"create virtual table if not exists {vocabulary}"
         f" using fts5vocab (main, '{_table(space)}', 'instance')"
     )
-    # One line is quicker than a row for each time that it is said.
+    # One concatenated row is faster than a row per occurrence.
     said = db.execute(f"select group_concat(doc, ' ') from {vocabulary} where term = ?", (word,))
     ((places,),) = said
     if not places:
@@ -50,17 +50,17 @@ def postings(db: sqlite3.Connection, space: int, word: str) -> Postings | None:
 
 
 def totals(db: sqlite3.Connection, space: int) -> tuple[int, int]:
-    """How many passages there are, and how many words they have together."""
+    """Return the number of passages, and the number of words in all of them."""
     rows = db.execute(f"select block from {_table(space)}_data where id = 1").fetchall()
     counts = _varints(rows[0][0]) if rows else []
     if len(counts) not in (0, 2):
-        raise damaged("the words of an index are not counted as they should be")
+        raise damaged("the word counts of an index are not as expected")
     passages, words = counts or (0, 0)
     return passages, words
 
 
 def lengths(db: sqlite3.Connection, space: int, numbers: Collection[int]) -> dict[int, int]:
-    """How many words passages have, by number; those that cannot be found are left out."""
+    """Return the number of words of passages, by number; unknown passages are omitted."""
     sizes = db.execute(
         f"select id, sz from {_table(space)}_docsize where id in (select value from json_each(?))",
         (json.dumps(list(numbers)),),
@@ -69,12 +69,12 @@ def lengths(db: sqlite3.Connection, space: int, numbers: Collection[int]) -> dic
 
 
 def _varints(data: Any) -> list[int]:
-    """The numbers that SQLite has packed: seven bits of a byte each, the highest first.
+    """Decode numbers that SQLite has packed: seven bits per byte, the highest first.
 
-    https://www.sqlite.org/fileformat2.html#varint; none here takes the ninth byte.
+    https://www.sqlite.org/fileformat2.html#varint; no number here needs the ninth byte.
     """
     if type(data) is not bytes:
-        raise damaged("the words of an index are not where they should be")
+        raise damaged("the words of an index are not stored as expected")
     found, value = [], 0
     for byte in data:
         value = value << 7 | byte & 0x7F
@@ -85,7 +85,7 @@ def _varints(data: Any) -> list[int]:
 
 
 def drop(db: sqlite3.Connection, space: int) -> None:
-    """Forget all words of an index."""
+    """Delete all words of an index."""
     db.execute(f"drop table if exists temp.{_table(space)}_places")
     db.execute(f"drop table if exists {_table(space)}")
 
@@ -98,7 +98,7 @@ def _made(db: sqlite3.Connection, space: int) -> str:
     table = _table(space)
     db.execute(
         f"create virtual table if not exists {table}"
-        # It is given words: all that is not ASCII is part of one.
+        # The input is already split into words; non-ASCII characters belong to words.
         " using fts5 (text, content='', tokenize='ascii')"
     )
     return table

@@ -1,1 +1,1 @@
-"""A collection: the documents of a LangChain `VectorStore`, which no ingest knows of."""
+"""Collections: documents of a LangChain `VectorStore`, which ingests do not touch."""

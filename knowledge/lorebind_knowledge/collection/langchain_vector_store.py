@@ -1,4 +1,4 @@
-"""An index of ours as LangChain's `VectorStore`: the other direction is `stores/langchain`."""
+"""An index of Lorebind as LangChain's `VectorStore`; `stores/langchain` does the reverse."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ T = TypeVar("T")
 
 
 class LorebindVectorStore(LangChainVectorStore):
-    """The documents of one namespace, for any code that takes a `VectorStore`.
+    """The documents of one namespace, for any code that takes a LangChain `VectorStore`.
 
-    A document is one chunk; adding one with an id that is there replaces it, and whoever searches
-    meanwhile finds the old or the new one. `filter` is a metadata filter of ours, see
+    A document is one chunk. Adding a document with an existing id replaces it; concurrent searches
+    find either the old or the new one. `filter` is a metadata filter of Lorebind, see
     `lorebind_knowledge.filters`. Scores are the cosine, clipped to [0, 1], higher is better, and
     relevance scores are the same.
     """
@@ -50,10 +50,10 @@ class LorebindVectorStore(LangChainVectorStore):
     def __init__(self, index: Index, embedder: Embedder, namespace: Namespace) -> None:
         """
         Args:
-            index: where documents are kept.
-            embedder: makes the vectors; all of a namespace must be of one embedder.
-            namespace: whose documents they are. That of a knowledge base belongs to its ingests,
-                which know nothing of what was added by hand: choose another.
+            index: the index that stores the documents.
+            embedder: makes the vectors; a namespace must always use the same embedder.
+            namespace: the owner of the documents. Do not use the namespace of a knowledge base: it
+                belongs to its ingests, which do not know documents added here.
         """
         self._index, self._embedder, self._namespace = index, embedder, namespace
 
@@ -68,7 +68,20 @@ class LorebindVectorStore(LangChainVectorStore):
         index: Index | None = None,
         namespace: Namespace | None = None,
     ) -> Self:
-        """Made of a live `Embeddings`, in memory unless an `index` is given, with these texts."""
+        """Create a store with these texts, in memory unless an `index` is given.
+
+        Args:
+            texts: the texts of the documents.
+            embedding: a LangChain `Embeddings` object, which makes the vectors.
+            metadatas: one per text, with JSON values.
+            ids: one per text; a missing id becomes a UUID.
+            index: the index that stores the documents.
+            namespace: the owner of the documents; by default `documents` of the current tenant.
+
+        Raises:
+            UsageError: the numbers of texts, metadatas and ids differ.
+            EmbedderError, StoreError: an outage, or a document cannot be stored.
+        """
         made = cls(
             Index(MemoryStore(), Catalog()) if index is None else index,
             LangChainEmbedder(embedding),
@@ -89,18 +102,18 @@ class LorebindVectorStore(LangChainVectorStore):
         ids: Sequence[str | None] | None = None,
         **kwargs: Any,
     ) -> list[str]:
-        """Add documents, all of them or none, and return their ids; one without gets a UUID.
+        """Add documents, all of them or none, and return their ids; a missing id becomes a UUID.
 
         Args:
-            texts: what they say.
-            metadatas: one for each text: what JSON can hold.
-            ids: one for each text. Of two that are equal the last one stays.
-            kwargs: `batch_size`, which LangChain's `index` hands over, and nothing else; the
-                embedder has one of its own.
+            texts: the texts of the documents.
+            metadatas: one per text, with JSON values.
+            ids: one per text. If two are equal, the last document is stored.
+            kwargs: only `batch_size`, which LangChain's `index` passes. It has no effect, because
+                the embedder has its own batch size.
 
         Raises:
-            UsageError: the numbers of texts, metadatas and ids differ.
-            EmbedderError, StoreError: an outage, or what cannot be stored; nothing was added.
+            UsageError: the numbers of texts, metadatas and ids differ, or an argument is unknown.
+            EmbedderError, StoreError: an outage, or a document cannot be stored; none was added.
         """
         _refuse(kwargs, known=("ids", "metadatas", "batch_size"))
         written = list(texts)
@@ -109,7 +122,7 @@ class LorebindVectorStore(LangChainVectorStore):
         if not len(written) == len(about) == len(wanted):
             raise UsageError(
                 f"{len(written)} texts, {len(about)} metadatas and {len(wanted)} ids were given; "
-                "expected as many of each"
+                "expected the same number of each"
             )
         names = [name or str(uuid.uuid4()) for name in wanted]
         self._check_writable()
@@ -137,7 +150,7 @@ class LorebindVectorStore(LangChainVectorStore):
         return names
 
     async def adelete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Delete documents by their ids, those that are there; None deletes all."""
+        """Delete documents by their ids; unknown ids are ignored, and None deletes all."""
         _refuse(kwargs, known=("ids",))
         self._check_writable()
         async with collection_turn(self._index, self._embedder, self._namespace) as (lease, entry):
@@ -147,7 +160,7 @@ class LorebindVectorStore(LangChainVectorStore):
         return True
 
     async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """The documents with these ids, in their order; those not there are left out."""
+        """Return the documents with these ids, in the order of the ids, without missing ones."""
         nothing: dict[str, StoredChunk] = {}
         found = await self._asked(lambda view: view.named(ids), nothing)
         return [_document(found[name]) for name in dict.fromkeys(ids) if name in found]
@@ -155,16 +168,16 @@ class LorebindVectorStore(LangChainVectorStore):
     async def asimilarity_search_with_score(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """The `k` documents nearest to a question with their scores, best first.
+        """Return the `k` documents nearest to a question with their scores, best first.
 
         Args:
             query: the question.
-            k: the most documents.
-            kwargs: `filter`, and nothing else.
+            k: maximum number of documents.
+            kwargs: only `filter`.
 
         Raises:
             UsageError: the filter is malformed, `k` is less than 1, or an argument is unknown.
-            EmbedderError, StoreError: an outage; it is never an empty answer.
+            EmbedderError, StoreError: an outage; it never gives an empty result.
         """
         where = _filter(kwargs)
         found = await self._nearest(await embed_query(self._embedder, query), k, where)
@@ -189,7 +202,7 @@ class LorebindVectorStore(LangChainVectorStore):
         lambda_mult: float = 0.5,
         **kwargs: Any,
     ) -> list[Document]:
-        """Of the `fetch_k` nearest, `k` that are unlike each other, as LangChain chooses them."""
+        """Return `k` dissimilar documents out of the `fetch_k` nearest, selected by LangChain."""
         vector = np.array(embedding, np.float32)
         where = _filter(kwargs)
 
@@ -265,12 +278,12 @@ class LorebindVectorStore(LangChainVectorStore):
         return run(found(embedding, k, fetch_k, lambda_mult, **kwargs))
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
-        return float  # scores are what LangChain calls relevance already
+        return float  # our scores are what LangChain calls relevance scores
 
     async def _nearest(
         self, vector: Vector, k: int, where: Mapping[str, Any]
     ) -> list[tuple[StoredChunk, float]]:
-        """Documents with their cosines, best first."""
+        """Return documents with their cosines, best first."""
         if k < 1:
             raise UsageError(f"top_k is at least 1, not {k}")
 
@@ -283,7 +296,7 @@ class LorebindVectorStore(LangChainVectorStore):
         return await self._asked(find, [])
 
     async def _asked(self, ask: Callable[[View], T], nothing: T) -> T:
-        """What `ask` answers, given a view of the index; `nothing` where nothing was added."""
+        """Return the result of `ask` for a view of the index, or `nothing` without an index."""
 
         def asked(view: View) -> T:
             self._check(view.index)
@@ -302,7 +315,7 @@ class LorebindVectorStore(LangChainVectorStore):
         check_embedder(entry, self._embedder)
 
     def _check_writable(self) -> None:
-        """Raises where documents cannot be added or deleted."""
+        """Raise if documents cannot be added or deleted."""
 
 
 def _document(chunk: StoredChunk) -> Document:
@@ -310,14 +323,14 @@ def _document(chunk: StoredChunk) -> Document:
 
 
 def _filter(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The filter among the further arguments of a search."""
+    """Return the filter from the further arguments of a search."""
     _refuse(arguments, known=("filter", "k"))
     where: Mapping[str, Any] | None = arguments.get("filter")
     return {} if where is None else where
 
 
 def _refuse(arguments: Mapping[str, Any], known: Sequence[str]) -> None:
-    """A misspelt `filter` would otherwise be no filter."""
+    """Raise for unknown arguments: a misspelled `filter` must not be ignored."""
     for name in arguments:
         if name not in known:
             raise UsageError(f"unknown argument {name!r}; {did_you_mean(name, known)}")

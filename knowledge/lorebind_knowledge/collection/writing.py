@@ -1,4 +1,4 @@
-"""The index of documents that are added by hand, which no ingest knows of."""
+"""The index of a collection: documents that are added by hand and that ingests do not touch."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 async def collection_turn(
     index: Index, embedder: Embedder, namespace: Namespace
 ) -> AsyncIterator[tuple[Lease, IndexEntry]]:
-    """The right to write a collection, whose index is made at the first turn.
+    """Hold the lease to write a collection; create its index if there is none.
 
     Raises:
-        IndexMismatchError: it was begun with another embedder.
+        IndexMismatchError: the collection was created with another embedder.
         EmbedderError, StoreError: an outage.
     """
     async with turn(index.catalog, namespace, wait=True) as lease:
@@ -42,14 +42,15 @@ async def collection_turn(
 
 
 def check_embedder(entry: IndexEntry, embedder: Embedder) -> None:
-    """
+    """Check that a collection is used with the embedder that it was created with.
+
     Raises:
-        IndexMismatchError: a collection was begun with another embedder.
+        IndexMismatchError: the embedder is another one.
     """
     if not embedder.fingerprint.made(entry.manifest.embedder_key):
         raise IndexMismatchError(
-            f"collection {entry.key.namespace.kb!r} was begun with the embedder "
-            f"{entry.manifest.embedder}, and now it is given {embedder.fingerprint}; use the first "
+            f"collection {entry.key.namespace.kb!r} was created with the embedder "
+            f"{entry.manifest.embedder}, but it is used with {embedder.fingerprint}; use the first "
             "one, or another collection"
         )
 

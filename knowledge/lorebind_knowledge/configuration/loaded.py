@@ -114,6 +114,7 @@ class LoadedProject:
         return every
 
     def workflow(self, workflow_id: str) -> WorkflowDeclaration:
+        """Return a declared workflow; raise `NotFoundError` if there is none with this id."""
         return _pick(list(self.workflows.values()), workflow_id, "workflow")
 
     def agent(self, agent_id: str, workflow: str | None = None) -> AgentDeclaration:

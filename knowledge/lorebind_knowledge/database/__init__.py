@@ -1,1 +1,1 @@
-"""Tables of any kind in SQLite or PostgreSQL: made, migrated, read and written."""
+"""Generic tables in SQLite or PostgreSQL: creating, migrating, reading and writing them."""

@@ -1,4 +1,4 @@
-"""What a database offers, whichever it is."""
+"""The interface of a database, either SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Database(Protocol):
     """
 
     def writing(self) -> AbstractContextManager[Sql]:
-        """A transaction that is committed at the end of the block, or not at all.
+        """Open a transaction that is committed at the end of the block, or rolled back.
 
         Raises:
-            StoreError: the database refused something; the message names it and what to do.
+            StoreError: the database failed. The message names the database and a suggested fix.
         """
         ...
 
     def reading(self) -> AbstractContextManager[Sql]:
-        """One consistent view. What was not made yet reads as empty, and is not made."""
+        """Open a consistent snapshot. Missing tables read as empty and are not created."""
         ...
 
     def close(self) -> None:
-        """Give back what is held open; it is opened again when needed."""
+        """Close open connections. The database opens new ones when it is used again."""
         ...

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PostgresDatabase:
-    """A `Database` whose tables are made when it is first written."""
+    """A `Database` in PostgreSQL, whose tables are created when it is first written."""
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class PostgresDatabase:
         """
         Args:
             address: the database.
-            tables: what it holds.
-            ensure_schema: make the tables; without it, an error says how to make them.
-            own_schema: the schema of the tables, made with them; None means the connection's.
+            tables: its tables.
+            ensure_schema: whether to create the tables. If not, an error shows the SQL for it.
+            own_schema: the schema of the tables, created with them; None means the connection's.
         """
         self._name = f"{tables.name} in PostgreSQL at {address}"
         self._tables = tables
@@ -64,11 +64,12 @@ class PostgresDatabase:
 
     @contextmanager
     def lock(self, name: str) -> Iterator[bool]:
-        """Whether the lock of this name was free; if so it is held to the end of the block.
+        """Try to take the lock of this name, and hold it until the end of the block.
 
-        It belongs to a connection of its own, so the server frees it when this process dies.
+        Yields whether the lock was free. The lock belongs to a connection of its own, so the
+        server frees it when this process dies.
         """
-        # One for each schema, another may hold another project's tables.
+        # One lock per schema: another schema may hold the tables of another project.
         key = f"{self._number(name)} # hashtextextended(coalesce(%s, current_schema()), 0)"
         with self._connections.single() as holder:
             tried = holder.execute(f"select pg_try_advisory_lock({key})", [self._schema])
@@ -76,7 +77,7 @@ class PostgresDatabase:
             try:
                 yield free
             finally:
-                # Now: the server may take its time to notice that a connection was closed.
+                # Explicitly, because the server may notice a closed connection only later.
                 with suppress(import_psycopg().Error):
                     holder.execute("select pg_advisory_unlock_all()")
 
@@ -89,7 +90,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _noticing_failures(self) -> Iterator[None]:
-        """After an outage, the tables may be others."""
+        """Forget that the tables exist after an outage: they may have changed."""
         try:
             yield
         except StoreError:
@@ -97,7 +98,7 @@ class PostgresDatabase:
             raise
 
     def _find_tables(self) -> bool:
-        """Whether there are tables; those of an earlier version are brought up to date."""
+        """Return whether the tables exist; migrate those of an earlier version."""
         with self._connections.reading() as db:
             version = self._tables.version_in(Sql(db))
             current = self._tables.is_current(Sql(db), self._name)
@@ -108,22 +109,22 @@ class PostgresDatabase:
             with self._changing_tables() as sql:
                 self._tables.finish(sql, version)
         there = version is not None
-        if there:  # another thread may know of them already, after this one has looked
+        if there:  # never reset here: another thread may have found tables in the meantime
             self._has_tables = True
         return there
 
     def _bring_up_to_date(self, version: int | None = None) -> None:
-        """Make today's tables, out of those of an earlier version if there are some."""
+        """Create the current tables, or migrate those of an earlier version."""
         if not self._ensure_schema:
             what = "missing" if version is None else "of an earlier version"
-            how = "make them with" if version is None else self._tables.by_hand(version)[0]
+            how = "create them with" if version is None else self._tables.by_hand(version)[0]
             raise StoreError(
                 f"{self}: its tables are {what}, and ensure_schema is false; {how}:\n"
                 f"{self._schema_sql()}{self._tables.script(version)}"
             )
         with self._changing_tables() as sql:
             db = sql.driver
-            # Asked first: a role that may not make schemas may use one that is there.
+            # Checked first: a role that may not create schemas may use an existing one.
             there = "select to_regnamespace(quote_ident(%s)) is not null"
             if self._schema is not None and not db.execute(there, [self._schema]).fetchall()[0][0]:
                 db.execute(f'create schema "{self._schema}"')
@@ -132,7 +133,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _changing_tables(self) -> Iterator[Sql]:
-        """A transaction for one process at a time: others may be about to do the same."""
+        """Open a write transaction for one process at a time, as others may want to migrate too."""
         with self._connections.writing() as db:
             db.execute(f"select pg_advisory_xact_lock({self._number('making it')})")
             yield Sql(db)
@@ -144,5 +145,5 @@ class PostgresDatabase:
         return script(f"CREATE SCHEMA IF NOT EXISTS {name}", f"SET search_path TO {name}")
 
     def _number(self, name: str) -> int:
-        """PostgreSQL's locks are known by number."""
+        """Return the number of a lock, as PostgreSQL identifies advisory locks by numbers."""
         return int(digest(f"lorebind {self._tables.name}", name)[:15], 16)

@@ -1,4 +1,4 @@
-"""SQL that SQLite and PostgreSQL both understand, run by their drivers."""
+"""SQL that both SQLite and PostgreSQL understand, run by their drivers."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class Sql:
-    """Statements within one transaction.
+    """Runs statements within one transaction.
 
-    A value is named by `:name`, and `in (:*name)` takes a list of any length.
+    `:name` stands for a value, and `in (:*name)` takes a list of any length.
     """
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
-        """The connection: sqlite3's or psycopg's."""
+        """The connection of sqlite3 or psycopg."""
         self.is_postgres = not isinstance(driver, sqlite3.Connection)
 
     def run(self, statement: str, **values: Any) -> list[Any]:
-        """The rows that a statement gives."""
+        """Run a statement and return its rows."""
         if self.is_postgres:
             cursor = self.driver.execute(_for_psycopg(statement), values)
             return cursor.fetchall() if cursor.description else []
@@ -35,9 +35,9 @@ class Sql:
         return rows
 
     def insert(self, table: str, rows: Sequence[Mapping[str, Any]], after: str = "") -> None:
-        """Insert rows, each the values of the same columns by name; no value may be a list.
+        """Insert rows. Each maps the same columns to values; no value may be a list.
 
-        `after` ends the statement, as `on conflict do nothing`.
+        `after` is the end of the statement, for example `on conflict do nothing`.
         """
         if not rows:
             return
@@ -58,7 +58,7 @@ class Sql:
 
     @property
     def now(self) -> str:
-        """The time in seconds since 1970 by the database's clock, as an expression."""
+        """The SQL expression for the database's current time, in seconds since 1970."""
         return "extract(epoch from clock_timestamp())" if self.is_postgres else repr(time.time())
 
 
@@ -73,7 +73,7 @@ def _for_psycopg(statement: str) -> str:
 
 @lru_cache(maxsize=256)
 def _for_sqlite(statement: str) -> str:
-    # One parameter for any number of values: how many SQLite takes varies with its build.
+    # One parameter for the whole list, because the limit on parameters varies with SQLite's build.
     return _LIST.sub(r"in (select value from json_each(:\1))", statement)
 
 

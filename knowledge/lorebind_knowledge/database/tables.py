@@ -1,4 +1,4 @@
-"""Tables that belong together: how they are made, and brought up to date."""
+"""A group of tables: how they are created and migrated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SQLITE = {
 }
 _POSTGRES = {
     "[count]": "bigserial primary key",
-    # In the order of code points, whatever the language of the database.
+    # Sorted by code points, whatever the language of the database.
     "[name]": 'varchar collate "C"',
     "[bytes]": "bytea",
 }
@@ -29,29 +29,29 @@ _POSTGRES = {
 
 @dataclass(frozen=True)
 class Tables:
-    """What a `Database` holds. A subclass may do more than SQL can when a version is new."""
+    """The tables of a `Database`. A subclass may migrate them in ways that SQL alone cannot."""
 
     name: str
-    """What messages call them. Their version is in the table `<name>_version`."""
+    """The name in messages. The table `<name>_version` holds the version."""
     version: int
     statements: Sequence[str]
-    """What makes the tables and their indexes where they are missing.
+    """The statements that create missing tables and indexes.
 
-    `[count]` is a primary key that the database counts up, `[name]` a text that is sorted by code
-    points, `[bytes]` a type for bytes.
+    `[count]` is an auto-incremented primary key, `[name]` a text that is sorted by code points,
+    `[bytes]` a binary type.
     """
     postgres_statements: Sequence[str] = ()
-    """The same of tables that only PostgreSQL has."""
+    """The statements for tables that only PostgreSQL has."""
     migrations: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    """By version: what makes tables of the version before into tables of this one, in every
-    database. It comes before `statements`."""
+    """By version: the statements that turn tables of the previous version into this version, in
+    every database. They run before `statements`."""
     move_away: str = MOVE_AWAY
-    """What to do about a damaged database, for messages."""
+    """The suggested fix for a damaged database, for messages."""
     elsewhere: str = ELSEWHERE
-    """How to keep a file in another place, for messages."""
+    """The advice on choosing another location for a file, for messages."""
 
     def steps(self, version: int) -> list[str]:
-        """What makes the tables of an earlier version into today's, before `statements`."""
+        """Return the statements that migrate from an earlier version, to run before the others."""
         return [
             statement
             for step in range(version + 1, self.version + 1)
@@ -59,26 +59,29 @@ class Tables:
         ]
 
     def is_finished(self, sql: Sql) -> bool:
-        """Whether `finish` has nothing to do, where the tables are current."""
+        """Return whether `finish` has nothing to do, if the tables are current."""
         return True
 
     def finish(self, sql: Sql, version: int | None) -> None:
-        """Do the rest after the statements.
+        """Do the rest of a migration, after the statements.
 
-        Called for one process at a time, in a transaction that writes.
+        Only one process at a time calls it, in a write transaction.
 
         Args:
             sql: the transaction.
-            version: that of the tables until now; None where there were none.
+            version: the version before the migration; None if there were no tables.
         """
 
     def by_hand(self, version: int) -> tuple[str, Sequence[str]]:
-        """What an administrator does about tables of an earlier version: how a message says it,
-        and the SQL that is run in place of `finish`."""
-        return "make them with", ()
+        """Return how an administrator migrates tables of an earlier version.
+
+        Returns:
+            the advice for a message, and the SQL to run in place of `finish`.
+        """
+        return "create them with", ()
 
     def made(self, *, postgres: bool) -> list[str]:
-        """The statements as the database takes them."""
+        """Return the statements in the dialect of the database."""
         made = [f"create table if not exists {self.name}_version (version integer primary key)"]
         for statement in self.statements:
             for word, kind in (_POSTGRES if postgres else _SQLITE).items():
@@ -87,17 +90,17 @@ class Tables:
         return [*made, *(self.postgres_statements if postgres else ())]
 
     def version_in(self, sql: Sql) -> int | None:
-        """The version of the tables; None where there are none."""
+        """Return the version of the tables, or None if there are none."""
         if not sql.has_table(f"{self.name}_version"):
             return None
         rows = sql.run(f"select version from {self.name}_version")
         return rows[0][0] if rows else None
 
     def is_current(self, sql: Sql, place: str) -> bool:
-        """Whether the tables are there, and are as this Lorebind knows them.
+        """Return whether the tables exist in the current version.
 
         Raises:
-            StoreError: they were made by a newer one; it begins with `place`.
+            StoreError: a newer Lorebind has created them. The message begins with `place`.
         """
         version = self.version_in(sql)
         if version is None:
@@ -112,12 +115,12 @@ class Tables:
         return version == self.version
 
     def bring_up_to_date(self, sql: Sql) -> None:
-        """Make the tables that are missing, and those of an earlier Lorebind into today's.
+        """Create missing tables, and migrate tables of an earlier version.
 
-        To be called by one process at a time, in a transaction that writes.
+        Only one process at a time may call it, in a write transaction.
         """
         version_table, *made = self.made(postgres=sql.is_postgres)
-        # First: PostgreSQL remembers that it found no table before it waited for its turn.
+        # First, because PostgreSQL may have cached, before its turn came, that it is missing.
         sql.run(version_table)
         version = self.version_in(sql)
         if version != self.version:
@@ -129,10 +132,10 @@ class Tables:
         self.finish(sql, version)
 
     def script(self, version: int | None) -> str:
-        """What makes them in PostgreSQL, for an administrator to run.
+        """Return the SQL with which an administrator creates or migrates them in PostgreSQL.
 
         Args:
-            version: that of the tables which are there; None where there are none.
+            version: the version of the existing tables; None if there are none.
         """
         made, today = self.made(postgres=True), self.version
         if version is None:

@@ -1,4 +1,4 @@
-"""Everything that the YAML may say, as strict models that know where they were written."""
+"""The YAML declarations, as strict models that remember where each value was written."""
 
 from lorebind_knowledge.declarations.agents import AgentDeclaration
 from lorebind_knowledge.declarations.base import Declaration, Position

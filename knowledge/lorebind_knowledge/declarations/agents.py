@@ -1,4 +1,4 @@
-"""`agents:` a model with instructions, knowledge and tools of its own."""
+"""`agents:` models with their own instructions, knowledge and tools."""
 
 from __future__ import annotations
 
@@ -18,31 +18,35 @@ class AgentDeclaration(Declaration):
     label: ClassVar[str] = "agent"
 
     resource: Literal["agent"] | None = Field(
-        None, description="Written in a file that declares an agent."
+        None, description="Marks a file that declares an agent: `resource: agent`."
     )
     id: Id = Field(description="The name by which tasks refer to the agent.")
-    description: str = Field("", description="What the agent is for.")
+    description: str = Field("", description="The purpose of the agent.")
     model: str | None = Field(
-        None, description="The id of a model. By default the one called `default`, else the first."
+        None,
+        description="The id of a model. By default, the model with the id `default`, else the "
+        "first model.",
     )
-    instructions: str = Field("", description="The system message, word for word.")
+    instructions: str = Field(
+        "", description="The system message. It is sent to the model unchanged."
+    )
     knowledge: list[BindingDeclaration] = Field(
-        default_factory=list, description="The knowledge bases that the agent may use."
+        default_factory=list, description="The knowledge bases that the agent can search."
     )
     tools: list[ToolDeclaration] = Field(
         default_factory=list,
-        description="What the model may call before it answers. A text is the path of a function "
-        "or of a tool of LangChain: `module:name`.",
+        description="Tools that the model can call before it answers. A string is the path of a "
+        "function or of a LangChain tool: `module:name`.",
     )
     max_iterations: int = Field(
         10,
         ge=1,
         le=1000,
-        description="How often the model may call tools for one answer, several at once counted as "
-        "one. A further call is an error.",
+        description="Maximum number of rounds of tool calls per answer. Tool calls that the model "
+        "makes at the same time count as one round. A further round is an error.",
     )
     output_schema: JsonMap | None = Field(
         None,
-        description="The JSON Schema of the answer, which is then JSON. By default the answer is "
-        "text.",
+        description="The JSON Schema of the answer. The model then answers with JSON. By default, "
+        "the answer is text.",
     )

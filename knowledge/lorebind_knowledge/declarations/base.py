@@ -1,4 +1,4 @@
-"""What all declarations share: strictness, where they stand in their file, and ids."""
+"""The base of all declarations: strict validation, positions in files, and ids."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 Path: TypeAlias = tuple[str | int, ...]
-"""The keys and list indices that lead from the top of a file to a value."""
+"""The keys and list indices from the top of a file to a value."""
 
 
 Wants: TypeAlias = Literal["run", "read", "reach", "write"]
-"""What a project may want to do that needs its user's trust."""
+"""The actions that need the user's trust: run code, read a variable, reach the network, write a
+file outside the project folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a file; line and column count from 1, and are 0 where there is no file."""
+    """A position in a file. Line and column start at 1; both are 0 if there is no file."""
 
     file: str
     line: int
@@ -43,19 +44,20 @@ class Position:
 
 
 class Located(Protocol):
-    """Data that knows where each of its values was written."""
+    """Data that knows the position of each of its values."""
 
     @property
     def data(self) -> Any: ...
 
     def position(self, path: Path) -> Position:
-        """Where the value at the path stands, or the nearest thing around it that was written."""
+        """Return the position of the value at a path, or of the nearest written parent."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a declaration was read. All origins are equal: it is no part of what is declared."""
+    """The source and path of a declaration. All origins compare equal, so that equal
+    declarations from different files are equal."""
 
     source: Located | None = field(default=None, compare=False, repr=False)
     path: Path = field(default=(), compare=False)
@@ -67,51 +69,51 @@ class Origin:
 
 
 class Declaration(BaseModel):
-    """The base of everything that the YAML may say: nothing unknown, no conversions, no changes."""
+    """The base of all declarations: no unknown keys, no type conversions, immutable."""
 
     model_config = ConfigDict(
         extra="forbid",
         strict=True,
         frozen=True,
         populate_by_name=True,
-        # What was written may be a secret in the wrong place: pydantic must not repeat it.
+        # A value may be a secret in the wrong field: pydantic must not repeat it.
         hide_input_in_errors=True,
-        # `model` and `model_path` are names of ours, and do not clash with pydantic's.
+        # Fields named `model` and `model_path` do not clash with pydantic's methods.
         protected_namespaces=(),
     )
 
     label: ClassVar[str] = "declaration"
-    """What messages call it."""
+    """The name of this kind of declaration in messages."""
     kind_key: ClassVar[str] = ""
-    """The key that chooses among the declarations of one place: `provider`, `type`."""
+    """The key that selects one of several kinds of declarations: `provider`, `type`."""
     marked_by: ClassVar[str] = ""
-    """The key by which it is told from the others of its place, where no key chooses."""
+    """The key that identifies this kind of declaration where no `kind_key` selects it."""
     templated: ClassVar[tuple[str, ...]] = ()
-    """The fields whose texts are templates, see `templates.fill`."""
+    """The fields whose strings are templates; see `templates.fill`."""
     expressions: ClassVar[tuple[str, ...]] = ()
-    """The fields whose texts are CEL, see `conditions`."""
+    """The fields whose strings are CEL expressions; see `conditions`."""
 
     _origin: Origin = PrivateAttr(default_factory=Origin)
 
     @model_serializer(mode="wrap")
     def _names_first(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Keys in their order, but first what names a declaration and what chooses its kind."""
+        """Put the id and the kind first; keep the order of all other keys."""
         data: dict[str, Any] = handler(self)
         return {key: data[key] for key in ("id", self.kind_key) if key in data} | data
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
-        """What only a project that its user trusts may have, as field, wish and words for people.
+        """Yield what the declaration may only do in a trusted project: field, action, description.
 
-        The code and the variables that a declaration names are found without it.
+        Named code and variables are collected separately, without this method.
         """
         yield from ()
 
     def written(self) -> dict[str, Any]:
-        """What was declared, as plain data with the keys of the YAML and without defaults."""
+        """Return the declared values as plain data: keys as in the YAML, without defaults."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def position(self, *path: str | int) -> Position:
-        """Where a field was written, by its key; the declaration itself when it was not."""
+        """Return where a field was written; the declaration's own position if it was omitted."""
         if path and isinstance(path[0], str) and path[0] in type(self).model_fields:
             for name in written_names(path[0], type(self).model_fields[path[0]]):
                 place = self._origin.position((name, *path[1:]))
@@ -121,24 +123,30 @@ class Declaration(BaseModel):
 
 
 class Settings(Declaration):
-    """A mapping within a declaration, such as its `config`."""
+    """A mapping inside a declaration, such as its `config`."""
 
 
 def written_names(name: str, info: FieldInfo) -> list[str]:
-    """The keys under which YAML may write a field, the documented one first."""
+    """Return the keys that YAML accepts for a field, the documented one first."""
     if isinstance(info.validation_alias, AliasChoices):
         return [choice for choice in info.validation_alias.choices if isinstance(choice, str)]
     return [info.alias or name]
 
 
 def locate(model: Declaration, source: Located, path: Path = ()) -> None:
-    """Tell a declaration, and all within it, where in the source they were written."""
+    """Store on a declaration, and on all declarations in it, where they were written."""
     for declaration, place in within(model, source.data, path):
         declaration._origin = Origin(source, place)
 
 
 def within(value: Any, data: Any = None, path: Path = ()) -> Iterator[tuple[Declaration, Path]]:
-    """A declaration and all that it holds, each with its path; `data` tells the keys as written."""
+    """Yield a declaration and all declarations in it, each with its path.
+
+    Args:
+        value: a declaration, or a list or mapping of them.
+        data: the data that the value was read from. Paths use its spelling of the keys.
+        path: the path of the value.
+    """
     if isinstance(value, Declaration):
         yield value, path
         written = data if isinstance(data, dict) else {}
@@ -163,12 +171,13 @@ def within(value: Any, data: Any = None, path: Path = ()) -> Iterator[tuple[Decl
 
 
 _HOLDING = (Declaration, dict, list)
-"""What declarations may be in; most values are others, and a project is gone through often."""
+"""The types that can contain declarations. Other values are skipped early, because projects are
+traversed often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that a validator refuses, at a path below what it was given."""
+    """One problem that a validator found, at a path below the validated value."""
 
     message: str
     hint: str = ""
@@ -179,7 +188,7 @@ class Fault:
 
 
 class RefusedError(ValueError):
-    """Raised by validators: everything that is wrong with one value."""
+    """Raised by validators, with all problems of one value."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = list(faults)
@@ -191,7 +200,7 @@ ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 def _check_id(value: str) -> str:
     if not re.fullmatch(ID_PATTERN, value):
-        hint = "an id starts with a letter or digit and goes on with letters, digits, '_', '.', '-'"
+        hint = "an id starts with a letter or digit, followed by letters, digits, '_', '.' or '-'"
         raise RefusedError([Fault(f"{value!r} cannot be an id", hint)])
     return value
 
@@ -201,4 +210,4 @@ Id = Annotated[
     AfterValidator(_check_id),
     WithJsonSchema({"type": "string", "pattern": ID_PATTERN}),
 ]
-"""The name of a thing, unique among its kind."""
+"""An id, unique among declarations of the same kind."""

@@ -1,4 +1,4 @@
-"""`knowledge:` which knowledge bases a project, workflow, task or agent may use, and how."""
+"""`knowledge:` the knowledge bases that a project, workflow, task or agent can search."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _or_null(info: FieldInfo) -> Any:
-    """The type of a field, or the null that clears it; the field's checks are for values alone."""
+    """Return a field's type or None, which clears the field. The checks apply to values only."""
     checked: Any = info.annotation
     if info.metadata:
         checked = Annotated[(checked, *info.metadata)]
@@ -22,14 +22,14 @@ def _or_null(info: FieldInfo) -> Any:
 
 
 if TYPE_CHECKING:
-    # The fields are made below; what was overridden is read through `overrides`, not one by one.
+    # The fields are created below; callers read overrides through `overrides`, not one by one.
     RetrievalOverrides = Declaration
 else:
     RetrievalOverrides = create_model(
         "RetrievalOverrides",
         __base__=Declaration,
         __module__=__name__,
-        __doc__="Overrides for each field of `retrieval`. null clears a value that was set before.",
+        __doc__="Overrides for the fields of `retrieval`. null clears a value set elsewhere.",
         **{
             name: (_or_null(info), None) for name, info in RetrievalDeclaration.model_fields.items()
         },
@@ -37,7 +37,7 @@ else:
 
 
 def _no_field_twice(schema: dict[str, Any]) -> None:
-    """The same as the validator of the name, in JSON Schema."""
+    """Express the validator of the same name in JSON Schema."""
     schema["dependentSchemas"] = {
         name: {"properties": {"retrieval": {"properties": {name: False}}}}
         for name in RetrievalDeclaration.model_fields
@@ -45,9 +45,9 @@ def _no_field_twice(schema: dict[str, Any]) -> None:
 
 
 def _one_id_and_no_field_twice(schema: dict[str, Any]) -> None:
-    """The same as the validators of a binding, in JSON Schema."""
+    """Express the validators of a binding in JSON Schema."""
     binding = schema["properties"].pop("id")
-    also = {"id_ref": binding | {"description": "Another name for `id`: one of the two."}}
+    also = {"id_ref": binding | {"description": "Another name for `id`. Write only one of them."}}
     schema["properties"] = {"id": binding, **also, **schema["properties"]}
     del schema["required"]
     schema["oneOf"] = [{"required": ["id"]}, {"required": ["id_ref"]}]
@@ -55,13 +55,13 @@ def _one_id_and_no_field_twice(schema: dict[str, Any]) -> None:
 
 
 class BindingBase(RetrievalOverrides):
-    """Overrides for the `retrieval` of a knowledge base, each written flat or nested."""
+    """Overrides for the `retrieval` of a knowledge base, written directly or under `retrieval`."""
 
     model_config = ConfigDict(json_schema_extra=_no_field_twice)
 
     retrieval: RetrievalOverrides | None = Field(
         None,
-        description="The same overrides, written together. Write each field in one place only.",
+        description="The same overrides, grouped in a mapping. Write each field in one place only.",
     )
 
     @model_validator(mode="after")
@@ -70,7 +70,7 @@ class BindingBase(RetrievalOverrides):
         if twice:
             raise RefusedError(
                 Fault(
-                    f"{name} is set twice: here and beside 'retrieval'",
+                    f"{name} is set twice: here and next to 'retrieval'",
                     "keep one of them",
                     ("retrieval", name),
                 )
@@ -85,7 +85,7 @@ class BindingBase(RetrievalOverrides):
         return set() if self.retrieval is None else self.retrieval.model_fields_set
 
     def overrides(self) -> dict[str, Any]:
-        """The fields of `retrieval` that were written, and only those; None is an explicit null."""
+        """Return the fields of `retrieval` that were written; None stands for an explicit null."""
         written = {name: getattr(self, name) for name in self._flat()}
         written |= {name: getattr(self.retrieval, name) for name in self._nested()}
         return {
@@ -93,14 +93,14 @@ class BindingBase(RetrievalOverrides):
         }
 
     def override_position(self, field: str) -> Position:
-        """Where an override was written, flat or nested."""
+        """Return where an override was written, directly or under `retrieval`."""
         if field in self._nested() and self.retrieval is not None:
             return self.retrieval.position(field)
         return self.position(field)
 
 
 class BindingDeclaration(BindingBase):
-    """A knowledge base, and the fields of its `retrieval` that are different here."""
+    """A knowledge base to search, and overrides for its `retrieval`."""
 
     label: ClassVar[str] = "binding"
 

@@ -1,4 +1,4 @@
-"""`catalog:` where the documents, texts and words behind a vector database are kept."""
+"""`catalog:` the database for the documents, texts and words of a vector database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class CatalogDeclaration(Declaration):
-    """A SQLite file or PostgreSQL, for the catalog: documents, texts, words, cached embeddings."""
+    """The SQLite file or PostgreSQL database of a catalog: documents, texts, words and cached
+    embeddings."""
 
     templated: ClassVar[tuple[str, ...]] = ("path", "dsn")
 
@@ -28,19 +29,19 @@ class CatalogDeclaration(Declaration):
     )
 
     path: str | None = Field(
-        None, min_length=1, description="A SQLite file, relative to the project folder."
+        None, min_length=1, description="The SQLite file, relative to the project folder."
     )
     dsn: Secret | None = Field(
-        None, description="PostgreSQL: postgresql://user:password@host/database."
+        None, description="A PostgreSQL database: postgresql://user:password@host/database."
     )
     table_schema: SqlName | None = Field(
         None,
         alias="schema",
-        description="dsn: the schema of its tables. By default `lorebind_` and the id of the "
-        "vector database.",
+        description="dsn: the PostgreSQL schema of the catalog's tables. By default `lorebind_` "
+        "followed by the id of the vector database.",
     )
     ensure_schema: bool = Field(
-        True, description="dsn: make the schema and the tables if they are missing."
+        True, description="dsn: whether to create the schema and the tables if they are missing."
     )
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
@@ -51,23 +52,23 @@ class CatalogDeclaration(Declaration):
     def _one_place(self) -> CatalogDeclaration:
         if (self.path is None) == (self.dsn is None):
             raise RefusedError(
-                [Fault("the catalog names no place", "write either 'path' or 'dsn'")]
+                [Fault("the catalog has no location", "write either 'path' or 'dsn'")]
                 if self.path is None
                 else [Fault("path and dsn are both given", "keep one of them", ("dsn",))]
             )
         if self.path is not None and self.table_schema is not None:
-            hint = "leave it out, it belongs to dsn"
+            hint = "remove it, since it applies to dsn only"
             raise RefusedError([Fault("a SQLite file has no schemas", hint, ("schema",))])
         return self
 
 
 def refuse_catalog_in_memory(catalog: CatalogDeclaration | None) -> None:
-    """Refuse a catalog that stays when the vectors that it describes are gone.
+    """Refuse a catalog of a database in memory: the catalog would outlive its vectors.
 
     Raises:
-        RefusedError: there is one.
+        RefusedError: a catalog is declared.
     """
     if catalog is not None:
-        hint = "leave the catalog out, it is kept in memory too"
-        message = "the vectors are gone when the process ends, and a catalog would not be"
+        hint = "remove it; the catalog is kept in memory too"
+        message = "a catalog would outlive the vectors, which are lost when the process ends"
         raise RefusedError([Fault(message, hint, ("catalog",))])

@@ -1,4 +1,4 @@
-"""`checkpointer:` where the threads of workflows are kept."""
+"""`checkpointer:` the storage for the threads of workflows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointerDeclaration(Declaration):
-    """Where threads are kept: a SQLite file, the memory of the process, or PostgreSQL."""
+    """The storage for threads: a SQLite file, the memory of the process, or PostgreSQL."""
 
     label: ClassVar[str] = "checkpointer"
     kind_key: ClassVar[str] = "type"
@@ -36,16 +36,17 @@ class CheckpointerDeclaration(Declaration):
     )
 
     type: Literal["sqlite", "memory", "postgres"] = Field(
-        "sqlite", description="What keeps the threads; `memory` forgets them with the process."
+        "sqlite",
+        description="The kind of storage. `memory` loses all threads when the process ends.",
     )
     path: str = Field(
         ".lorebind/threads.db",
         min_length=1,
-        description="sqlite: the file, relative to the project folder. Absolute paths and `../x` "
-        "work too; they need trust.",
+        description="sqlite: the database file, relative to the project folder. A path outside the "
+        "project folder is allowed but needs trust.",
     )
     dsn: Secret | None = Field(
-        None, description="postgres: postgresql://user:password@host/database."
+        None, description="postgres: the database, postgresql://user:password@host/database."
     )
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
@@ -57,9 +58,9 @@ class CheckpointerDeclaration(Declaration):
         if self.type == "postgres" and self.dsn is None:
             raise RefusedError([Fault("missing key 'dsn'", "a postgres checkpointer needs it")])
         if self.type != "postgres" and self.dsn is not None:
-            hint = "write type: postgres, or leave it out"
+            hint = "write type: postgres, or remove it"
             raise RefusedError([Fault(f"{self.type} has no dsn", hint, ("dsn",))])
         if self.type != "sqlite" and "path" in self.model_fields_set:
-            hint = "write type: sqlite, or leave it out"
+            hint = "write type: sqlite, or remove it"
             raise RefusedError([Fault(f"{self.type} has no path", hint, ("path",))])
         return self

@@ -1,4 +1,4 @@
-"""`chunking:` how documents are cut into passages."""
+"""`chunking:` how documents are split into chunks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lorebind_knowledge.declarations.places import Place
 
 
 class ChunkerBase(Declaration):
-    """What all ways of cutting documents share, those of plugins too."""
+    """The base of all chunking strategies, including those of plugins."""
 
     label: ClassVar[str] = "chunking"
     kind_key: ClassVar[str] = "strategy"
@@ -27,4 +27,4 @@ AnyChunking: TypeAlias = Annotated[
         default="recursive_text_splitter",
     ),
 ]
-"""How documents are cut, chosen by `strategy`: one of these or a plugin's."""
+"""A chunking strategy, selected by `strategy`: built in or from a plugin."""

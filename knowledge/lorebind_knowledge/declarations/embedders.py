@@ -1,4 +1,4 @@
-"""`embedders:` what turns texts into vectors."""
+"""`embedders:` the models that turn texts into vectors."""
 
 from __future__ import annotations
 
@@ -11,42 +11,52 @@ from lorebind_knowledge.declarations.places import Place
 
 
 class EmbedderBase(Declaration):
-    """What all embedders declare, those of plugins too."""
+    """The base of all embedder declarations, including those of plugins."""
 
     label: ClassVar[str] = "embedder"
     kind_key: ClassVar[str] = "provider"
 
-    id: Id = Field(description="The name by which knowledge bases refer to the embedder.")
+    id: Id = Field(description="The id by which knowledge bases refer to the embedder.")
 
     @property
     def known_dimension(self) -> int | None:
-        """Length of the vectors as far as the declaration tells; None where only a call can."""
+        """The length of the vectors; None if only a call of the embedder can tell."""
         return None
 
     @property
     def known_hit_score(self) -> float | None:
-        """The embedder's `hit_score`; None where only the embedder itself can tell it."""
+        """The embedder's `hit_score`; None if only the embedder itself can tell."""
         return None
 
     languages: ClassVar[str] = ""
-    """What `doctor` says of an embedder that knows English only; empty for all others."""
+    """The note that `doctor` adds for an embedder that knows English only; empty for others."""
 
     @property
     def token_price(self) -> float | None:
-        """What a million tokens cost; None where that is not declared, or nobody charges."""
+        """The price of a million tokens; None if it is not declared or the embedder is free."""
         price: float | None = getattr(self, "price_per_million_tokens", None)
         return price
 
 
 class RetryConfig(Declaration):
-    """How to try again after a failure that may pass: a limit, an overload, a lost connection."""
+    """When to retry transient failures, such as a rate limit, an overload or a lost connection."""
 
-    attempts: int = Field(3, ge=1, le=20, description="Tries in all.")
+    attempts: int = Field(
+        3, ge=1, le=20, description="Maximum number of attempts, including the first. 1: no retry."
+    )
     backoff_ms: int = Field(
-        200, ge=0, le=600_000, description="The wait before the second try; it doubles each time."
+        200,
+        ge=0,
+        le=600_000,
+        description="Longest wait before the second attempt, in milliseconds. It doubles with each "
+        "further attempt; the actual wait is a random part of it.",
     )
     max_backoff_ms: int = Field(
-        20_000, ge=0, le=600_000, description="The longest wait, a provider's Retry-After included."
+        20_000,
+        ge=0,
+        le=600_000,
+        description="Longest wait between attempts in milliseconds, even if the provider's "
+        "Retry-After header asks for more.",
     )
 
     @model_validator(mode="after")
@@ -71,4 +81,4 @@ EmbedderDeclaration: TypeAlias = Annotated[
         },
     ),
 ]
-"""One of the embedders, chosen by `provider`: one of these or a plugin's."""
+"""An embedder, selected by `provider`: built in or from a plugin."""

@@ -1,4 +1,4 @@
-"""`extensions:` what is told of every ingest and every search."""
+"""`extensions:` code that receives the events of all ingests and searches."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from lorebind_knowledge.declarations.places import Place
 
 
 class ExtensionBase(Declaration):
-    """What all extensions declare, those of plugins too."""
+    """The base of all extension declarations, including those of plugins."""
 
     label: ClassVar[str] = "extension"
     kind_key: ClassVar[str] = "provider"
 
     content: bool | None = Field(
         None,
-        description="Whether it is given the text of documents and questions. By default its class "
-        "decides; the extensions of Lorebind are given none.",
+        description="Whether the extension receives the text of documents and questions. By "
+        "default, its class decides; Lorebind's own extensions receive none.",
     )
 
 
-# What is installed is not told of anything before the project's author names it here: an extension
-# sees the work of all tenants, and a package may have come along as a dependency of another.
+# Installed extensions receive no events until the project's author declares them here: an extension
+# sees the work of all tenants, and a package may have been installed as another one's dependency.
 ExtensionDeclaration: TypeAlias = Annotated[
     ExtensionBase,
     Place(
@@ -37,4 +37,4 @@ ExtensionDeclaration: TypeAlias = Annotated[
         },
     ),
 ]
-"""One of the extensions, chosen by `provider`: one of these or a plugin's."""
+"""An extension, selected by `provider`: built in or from a plugin."""

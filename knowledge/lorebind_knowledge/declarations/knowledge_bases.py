@@ -30,7 +30,7 @@ Language = Annotated[
     AfterValidator(_known_language),
     WithJsonSchema({"type": "string", "enum": _LANGUAGES}),
 ]
-"""A code, or `auto`."""
+"""A language code, or `auto`."""
 
 
 class KnowledgeBaseDeclaration(Declaration):
@@ -38,43 +38,52 @@ class KnowledgeBaseDeclaration(Declaration):
 
     label: ClassVar[str] = "knowledge base"
 
-    id: Id = Field(description="The name by which bindings and queries refer to it.")
-    description: str = Field("", description="What it is about.")
+    id: Id = Field(description="The id by which bindings and queries refer to the knowledge base.")
+    description: str = Field(
+        "",
+        description="The subject of the documents. Models see it as the description of a search "
+        "tool.",
+    )
     embedder: str | None = Field(
         None,
-        description="The id of an embedder. By default the one called `default`, else the first.",
+        description="The id of an embedder. By default, the embedder with the id `default`, else "
+        "the first embedder.",
     )
     vector_db: str | None = Field(
         None,
-        description="The id of a vector database. By default the one called `default`, else the "
-        "first.",
+        description="The id of a vector database. By default, the one with the id `default`, else "
+        "the first.",
     )
     ingest: Literal["manual", "on_start"] = Field(
         "manual",
-        description="When it is ingested: only when asked to, or also before its first use.",
+        description="The time of the ingest. `manual`: only on request; `on_start`: also "
+        "before the knowledge base is first used.",
     )
     sources: list[SourceDeclaration] = Field(
         default_factory=list,
         min_length=1,
-        description="Where its documents come from. Left out only if its vector database is one "
-        "that others fill.",
+        description="The sources of the documents. Omit them only if the vector database is filled "
+        "by another program.",
     )
     language: Language = Field(
         AUTO,
-        description="The language of its documents, by its code in ISO 639-1 such as `en` or `de`. "
-        "A word is found in its other forms too. `auto` detects the language of each document.",
+        description="The language of the documents, as an ISO 639-1 code such as `en` or `de`. "
+        "Searches by words find other forms of a word too. `auto` detects the language of each "
+        "document.",
     )
     chunking: AnyChunking = Field(
-        default_factory=lambda: PLACES["chunkers"].read({}), description="How documents are cut."
+        default_factory=lambda: PLACES["chunkers"].read({}),
+        description="The strategy for splitting documents into chunks.",
     )
     preprocess: PreprocessDeclaration = Field(
         default_factory=PreprocessDeclaration,
-        description="What is done to its documents before they are cut.",
+        description="The cleaning of documents before they are split into chunks.",
     )
     retrieval: RetrievalDeclaration = Field(
         default_factory=RetrievalDeclaration,
-        description="How it is searched. A binding can override each field.",
+        description="Settings for searches and prompts. A binding can override each field.",
     )
     metadata: MetadataMap = Field(
-        default_factory=dict, description="Added to the metadata of every passage."
+        default_factory=dict,
+        description="Values added to the metadata of every passage, for example to filter by.",
     )

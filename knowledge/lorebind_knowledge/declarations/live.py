@@ -1,4 +1,4 @@
-"""Objects that are there already, where a declaration names a class: only Python can give them."""
+"""Existing Python objects in place of a class path; only Python code can pass them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LiveObject(str):
-    """Reads as the path of its class, and holds the object."""
+    """A string with the path of an object's class, which also holds the object."""
 
     object: Any
 
@@ -26,8 +26,8 @@ class LiveObject(str):
 
 
 def is_object(value: Any) -> bool:
-    """Whether a value is an object that only Python can give."""
-    # YAML makes objects of the standard library alone, as dates.
+    """Check whether a value is an object that YAML cannot produce."""
+    # Objects that YAML produces are of the standard library, such as dates.
     return type(value).__module__.partition(".")[0] not in sys.stdlib_module_names
 
 
@@ -36,8 +36,8 @@ def _live_or(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 
 ClassOrObject = Annotated[ClassPath, WrapValidator(_live_or)]
-"""A class, as 'package.module:Class'; from Python also an object of one."""
+"""A class, as 'package.module:Class'; in Python also an instance of it."""
 FactoryOrObject = Annotated[FactoryPath, WrapValidator(_live_or)]
-"""A function, as 'package.module:function'; from Python also the object that is meant."""
+"""A function, as 'package.module:function'; in Python also the function or object itself."""
 NameOrObject = Annotated[str, WrapValidator(_live_or)]
-"""A name; from Python also the object that is meant."""
+"""A name; in Python also the object itself."""

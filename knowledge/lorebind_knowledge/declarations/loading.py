@@ -1,4 +1,4 @@
-"""`loading:` what reading one document may take."""
+"""`loading:` the limits for reading one document."""
 
 from __future__ import annotations
 
@@ -24,30 +24,35 @@ def _size(value: str) -> str:
 
 
 def mebibytes(size: str) -> int:
-    """The number of mebibytes of a checked `Size`."""
+    """Return the number of mebibytes of a validated `Size`."""
     number, unit = size[:-3].strip(), size[-3:]
     return int(number) * _MEBIBYTES[unit]
 
 
 Size = Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "pattern": _SIZE})]
-"""An amount of memory: a number and its unit, `512 MiB` or `2 GiB`."""
+"""An amount of memory: a number and a unit, such as `512 MiB` or `2 GiB`."""
 
 
 class LoadingDeclaration(Declaration):
-    """What reading one document may take, of a format that can be made to take much: PDF, Word,
-    PowerPoint, Excel, EPUB, RTF and mail. A document that takes more fails alone."""
+    """Limits for reading one document in a format that can consume a lot: PDF, Word, PowerPoint,
+    Excel, EPUB, RTF and mail. A document that exceeds them fails; the others are still read."""
 
     max_memory: Size = Field(
         "384 MiB",
-        description="The most memory of a process that reads documents; enforced on Linux.",
+        description="Maximum memory of each process that reads documents, such as `512 MiB` or "
+        "`2 GiB`; at least 64 MiB. Raise it if large documents fail. Enforced on Linux only.",
     )
     max_seconds: float = Field(
-        30, gt=0, le=3600, description="The longest that reading one document may take."
+        30,
+        gt=0,
+        le=3600,
+        description="Maximum time in seconds for reading one document. Raise it if large documents "
+        "fail.",
     )
     processes: int | None = Field(
         None,
         ge=0,
         le=64,
-        description="How many processes read documents at the same time. By default one for each "
-        "processor, at most 8. With 0, this process reads them itself, without limits.",
+        description="Number of processes that read documents at the same time. By default one per "
+        "processor, at most 8. With 0, documents are read in the main process, without limits.",
     )

@@ -1,4 +1,4 @@
-"""`models:` the chat models that answer."""
+"""`models:` the chat models that answer questions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LANGCHAIN = "langchain"
 
 
 class ModelDeclaration(Declaration):
-    """A chat model: `extractive`, which quotes the passages, or one of LangChain's."""
+    """A chat model: `extractive`, which quotes the passages, or a model of LangChain."""
 
     label: ClassVar[str] = "model"
     templated: ClassVar[tuple[str, ...]] = ("api_key", "config")
@@ -44,41 +44,45 @@ class ModelDeclaration(Declaration):
         }
     )
 
-    id: Id = Field(description="The name by which agents refer to the model.")
+    id: Id = Field(description="The id by which agents refer to the model.")
     provider: str = Field(
         min_length=1,
-        description="`extractive`; `langchain`, a class of LangChain; or a provider of LangChain's "
-        "init_chat_model: openai, …",
+        description="`extractive`: no model, the answer quotes the passages; `langchain`: your own "
+        "`class` or `factory`; or a provider of LangChain's init_chat_model, such as `openai`.",
     )
     model: NameOrObject | None = Field(
         None,
-        description="The provider's name of the model; `extractive` needs none. A class or factory "
-        "gets it as `model`.",
+        description="The provider's name of the model, such as `gpt-4o`; not needed for "
+        "`extractive`. A class or factory receives it as `model`.",
     )
     class_path: ClassOrObject | None = Field(
         None,
         alias="class",
-        description="langchain: a BaseChatModel, as 'package.module:Class', in the project folder "
-        "or installed.",
+        description="langchain: a subclass of BaseChatModel, as 'package.module:Class', in the "
+        "project folder or in an installed package.",
     )
     factory: FactoryPath | None = Field(
         None,
-        description="langchain: a function or class method that makes the model, as "
+        description="langchain: a function or class method that creates the model, as "
         "'package.module:function' or 'package.module:Class.method'.",
     )
     api_key: Secret | None = Field(
-        None, description="Handed to the model as `api_key`; only a template is accepted."
+        None,
+        description="Passed to the model as `api_key`. It must be a template, such as "
+        "`{{ .env.OPENAI_API_KEY }}`.",
     )
     config: ConfigMap = Field(
-        default_factory=dict, description="Further arguments of the model, by name."
+        default_factory=dict, description="Further arguments for the model, by name."
     )
     tokenizer: TokenizerDeclaration | None = Field(
-        None, description="How its tokens are counted. By default its name decides."
+        None,
+        description="The tokenizer that counts tokens for `max_tokens`. By default, the model's "
+        "name selects it.",
     )
 
     @property
     def called(self) -> str:
-        """What messages call the model itself: `openai:gpt-4o`, `models:Mine`."""
+        """The name of the underlying model in messages: `openai:gpt-4o`, `models:Mine`."""
         own = self.factory or self.class_path
         return str(own) if own is not None else f"{self.provider}:{self.model}"
 
@@ -103,7 +107,7 @@ class ModelDeclaration(Declaration):
                 ]
             )
         if self.provider != LANGCHAIN and (self.class_path or self.factory):
-            hint = f"write provider: {LANGCHAIN}, or leave it out"
+            hint = f"write provider: {LANGCHAIN}, or remove it"
             raise RefusedError(
                 [Fault(f"provider {self.provider!r} takes no {given[0]}", hint, (given[0],))]
             )

@@ -1,7 +1,7 @@
 """Arguments that are objects: `{factory: …, config: {…}}` or `{class: …, config: {…}}` in settings.
 
-YAML cannot say an engine or a client, so it names the code that makes one. That code is found as
-all other is, by its type `CodePath`, and needs the same trust.
+YAML cannot express an engine or a client, so it names the code that creates one. Like all named
+code, it is recognized by its type `CodePath` and needs the same trust.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _READ = {"class": class_path, "factory": factory_path}
 
 
 def parts(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The arguments that are to be made: their names, and under which key each names its code."""
+    """Yield the arguments to create: the name of each, and the key that names its code."""
     for name, value in settings.items():
         if isinstance(value, dict) and value.keys() <= {"config", *_READ}:
             yield from ((name, key) for key in _READ if key in value)
@@ -34,7 +34,7 @@ def _marked(settings: dict[str, Any], at: Path = ()) -> dict[str, Any]:
         part = marked[name] = dict(settings[name])
         if not isinstance(part[key], str) or not isinstance(part.get("config", {}), dict):
             hint = f"write {{ {key}: 'package.module:Name', config: {{ … }} }}"
-            raise RefusedError([Fault(f"{name} cannot be made", hint, (*at, name))])
+            raise RefusedError([Fault(f"{name} cannot be created", hint, (*at, name))])
         try:
             part[key] = _READ[key](part[key])
         except RefusedError as error:
@@ -45,4 +45,4 @@ def _marked(settings: dict[str, Any], at: Path = ()) -> dict[str, Any]:
 
 
 PartsMap = Annotated[ConfigMap, AfterValidator(_marked)]
-"""Settings handed on as they are, but for arguments that are made."""
+"""Settings passed on unchanged, except for arguments that are created from code."""

@@ -1,4 +1,4 @@
-"""Places in the YAML where a word chooses a kind: one of Lorebind's own, or a plugin's."""
+"""Places in the YAML where a word selects a kind: built in or from a plugin."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
 
 MEMBERS = ("Declaration", "make")
-"""What every kind has, built in or a plugin's.
+"""The members of every kind, built in or from a plugin.
 
-`Declaration` is a model derived from the base of its place, such as `EmbedderBase`, whose
-`provider` (or `type`, or `strategy`) is a Literal of the word that chooses the kind; its fields are
-the keys that the YAML may say. `make(declaration, environment)` makes what is declared;
+`Declaration` is a model derived from the base of its place, such as `EmbedderBase`. Its `provider`
+(or `type`, or `strategy`) is a Literal of the word that selects the kind; its other fields are the
+keys that the YAML accepts. `make(declaration, environment)` creates the declared object;
 `environment.fill` fills in templates, `environment.root` is the project folder.
 """
 
 PLACES: dict[plugins.Group, Place] = {}
-"""All places, by the group of their plugins."""
+"""All places, by the entry-point group of their plugins."""
 
 
 class Place:
-    """In `Annotated[…]` after the base of a place: a word chooses the declaration.
+    """Used in `Annotated[base, Place(…)]`: a word in the YAML selects the declaration.
 
-    The module of a kind is imported when a file chooses it by its word, so a project imports
-    nothing of the kinds that it does not use. Only schemas and messages import all of them.
+    A kind's module is imported only when a file selects the kind, so that a project does not import
+    kinds that it does not use. Only schemas and error messages import all of them.
     """
 
     def __init__(
@@ -48,19 +48,20 @@ class Place:
         """
         Args:
             group: the entry-point group of its plugins.
-            base: what all declarations of the place are derived from; its `kind_key` chooses.
-            built_in: Lorebind's own kinds, the module of each by its word. They are no entry
-                points: a checkout or a frozen program without metadata would have no embedder.
-            default: the word of a declaration that says none.
+            base: the base class of all declarations of the place; its `kind_key` selects the kind.
+            built_in: Lorebind's own kinds: the module of each, by its word. They are not entry
+                points, because a checkout or a frozen program has no package metadata.
+            default: the word to use if a declaration has none.
         """
         self.group, self.base, self.built_in, self.default = group, base, built_in, default
         PLACES[group] = self
 
     def kind(self, word: str) -> Any:
-        """What has the `MEMBERS` of the kind that a word chooses; None for an unknown word.
+        """Return the object with the `MEMBERS` of a kind, or None if the word is unknown.
 
         Raises:
-            PluginError: it cannot be loaded, is not what its group wants, or two claim the word.
+            PluginError: the kind cannot be loaded, does not fit its group, or two plugins claim
+                the word.
         """
         offer = plugins.offered(self.group, word, self.built_in)
         if offer is None:
@@ -74,19 +75,19 @@ class Place:
             )
         if key not in kind.model_fields or word not in kind_words(kind):
             raise PluginError(
-                f"plugin {offer}: its Declaration does not say {key}: Literal[{word!r}]"
+                f"plugin {offer}: its Declaration does not declare {key}: Literal[{word!r}]"
             )
         return found
 
     def union(self) -> Any:
-        """The declarations of all kinds, those of plugins where they can be loaded."""
-        return Union[tuple(self._declarations().values())]  # noqa: UP007 - made of a list
+        """Return the union of all kinds' declarations; omit plugins that cannot be loaded."""
+        return Union[tuple(self._declarations().values())]  # noqa: UP007 - built from a list
 
     def read(self, value: Any) -> Any:
-        """The declaration of a mapping, validated by the kind that its word chooses.
+        """Validate a mapping by the kind that its word selects, and return the declaration.
 
         Raises:
-            ValidationError, PydanticKnownError, RefusedError: it is not valid.
+            ValidationError, PydanticKnownError, RefusedError: the mapping is not valid.
         """
         key = self.base.kind_key
         if not isinstance(value, dict | self.base):
@@ -121,13 +122,13 @@ class Place:
         for word in [*self.built_in, *plugins.offers(self.group)]:
             try:
                 found[word] = self.kind(word).Declaration
-            except PluginError:  # said to whoever chooses it, and by `doctor`
+            except PluginError:  # reported when a file selects the kind, and by `doctor`
                 continue
         return found
 
 
 class _ByWord:
-    """A schema of declarations; the paths of its errors hold the word that chose one of them."""
+    """A schema of declarations whose error paths contain the word that selected one of them."""
 
     def __init__(self, declarations: Mapping[str, type[Declaration]]) -> None:
         self.declarations = declarations
@@ -145,7 +146,7 @@ def _named(word: str, kind: type[Declaration]) -> TypeAdapter[Any]:
 
 
 def is_plugins(declaration: Declaration) -> bool:
-    """Whether a declaration is one of a plugin's own."""
+    """Check whether a declaration is defined by a plugin."""
     return any(
         isinstance(declaration, place.base)
         and getattr(declaration, place.base.kind_key) not in place.built_in
@@ -154,5 +155,5 @@ def is_plugins(declaration: Declaration) -> bool:
 
 
 def kind_words(kind: type[Declaration]) -> tuple[str, ...]:
-    """The words that choose a declaration by its `kind_key`."""
+    """Return the words that select a declaration by its `kind_key`."""
     return get_args(kind.model_fields[kind.kind_key].annotation)

@@ -1,4 +1,4 @@
-"""`preprocess:` what is done to documents before they are cut."""
+"""`preprocess:` the cleaning of documents before they are split into chunks."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from lorebind_knowledge.declarations.base import Declaration
 
 
 class HtmlDeclaration(Declaration):
-    """How HTML pages become text."""
+    """Settings for converting HTML pages to text."""
 
     extractor: Literal["built_in", "trafilatura"] = Field(
         "built_in",
-        description="What finds the main content of a page. `trafilatura` (extra `html`) is better "
-        "at news and blogs, and worse at documentation.",
+        description="The method that finds the main content of a page. `trafilatura` (extra "
+        "`html`) is better for news and blogs, and worse for documentation.",
     )
 
 
 class PreprocessDeclaration(Declaration):
-    """What is done to documents before they are cut."""
+    """Settings for cleaning documents before they are split into chunks."""
 
     dedupe: bool = Field(
         True,
-        description="Find a text only once if several documents of the knowledge base hold it.",
+        description="Whether to return a text only once if several documents of the knowledge base "
+        "contain it.",
     )
     remove_html: bool = Field(
-        False, description="Remove HTML tags from Markdown and text. HTML pages never keep theirs."
+        False,
+        description="Whether to remove HTML tags from Markdown and plain text. Tags of HTML pages "
+        "are always removed.",
     )
     html: HtmlDeclaration = Field(
-        default_factory=HtmlDeclaration, description="How HTML pages are read."
+        default_factory=HtmlDeclaration, description="The conversion of HTML pages to text."
     )

@@ -1,4 +1,4 @@
-"""`lorebind.yaml`: everything that a project declares."""
+"""`lorebind.yaml`: the declaration of a project."""
 
 from __future__ import annotations
 
@@ -23,73 +23,81 @@ from lorebind_knowledge.declarations.wrappers import WrapperDeclaration
 
 
 class AutoloadDeclaration(Declaration):
-    """Which further files belong to the project; each declares one thing.
+    """Further files of the project. Each of them declares one resource.
 
-    The key `resource` says what: `agent`, `workflow`, `embedder`, `vector_db` or `knowledge_base`.
-    The other keys are those of the entry in the project's file.
+    The key `resource` names its kind: `agent`, `workflow`, `embedder`, `vector_db` or
+    `knowledge_base`. The other keys are the same as in the project file.
     """
 
     include: list[FilePattern] = Field(
-        default_factory=list, description="Patterns of files, relative to the project folder."
+        default_factory=list,
+        description="Patterns of the files to load, relative to the project folder.",
     )
     exclude: list[FilePattern] = Field(
-        default_factory=list, description="Patterns of files that are not loaded."
+        default_factory=list, description="Patterns of files that are not loaded, even if included."
     )
 
 
 class ProjectDeclaration(Declaration):
-    """A project: its knowledge, who may use it, and which models answer."""
+    """A project: its knowledge, where it can be searched, and the models that answer."""
 
     label: ClassVar[str] = "project"
 
     name: Id = Field(description="The name of the project.")
-    description: str = Field("", description="What the project is about.")
+    description: str = Field("", description="The purpose of the project.")
     embedders: list[EmbedderDeclaration] = Field(
-        default_factory=list, description="What turns texts into vectors. By default `local`."
+        default_factory=list,
+        description="The models that turn texts into vectors. By default one `local` embedder, "
+        "which runs on this machine.",
     )
     vector_dbs: list[VectorDBDeclaration] = Field(
-        default_factory=list, description="Where vectors are kept. By default `sqlite`."
+        default_factory=list,
+        description="The databases for the vectors. By default one `sqlite` database.",
     )
     knowledge_bases: list[KnowledgeBaseDeclaration] = Field(
-        default_factory=list, description="The knowledge bases that the whole project sees."
+        default_factory=list,
+        description="Knowledge bases that the project and all its workflows can bind.",
     )
     knowledge: list[BindingDeclaration] = Field(
-        default_factory=list, description="The knowledge bases that everything may use."
+        default_factory=list,
+        description="Knowledge bases that all workflows, tasks and agents can search.",
     )
     models: list[ModelDeclaration] = Field(
-        default_factory=list, description="The chat models. By default an extractive one."
+        default_factory=list,
+        description="The chat models. By default one `extractive` model, which quotes passages.",
     )
     agents: list[AgentDeclaration] = Field(
-        default_factory=list, description="The agents that all workflows see."
+        default_factory=list, description="Agents that all workflows can use."
     )
     workflows: list[WorkflowEntry] = Field(
         default_factory=list,
-        description="Workflows, each in full or, as `source`, by the name of its own file.",
+        description="The workflows. Each is written in full, or as `source` with the path of its "
+        "own file.",
     )
     checkpointer: CheckpointerDeclaration = Field(
         default_factory=CheckpointerDeclaration,
-        description="Where the threads of workflows are kept. By default in a SQLite file.",
+        description="The storage for the threads of workflows. By default a SQLite file.",
     )
     wrappers: list[WrapperDeclaration] = Field(
         default_factory=list,
-        description="Wrappers around embedders, vector databases and searches, the outermost "
-        "first. A text is the path of a factory: `module:factory`.",
+        description="Wrappers around embedders, vector databases and searches; the first is the "
+        "outermost. A string is the path of a factory: `module:factory`.",
     )
     extensions: list[ExtensionDeclaration] = Field(
         default_factory=list,
-        description="Extensions that are told of every ingest and search. Others are not, even if "
-        "they are installed.",
+        description="Extensions that receive the events of all ingests and searches. Installed "
+        "extensions that are not declared here receive none.",
     )
     loading: LoadingDeclaration = Field(
         default_factory=LoadingDeclaration,
-        description="What reading one document may take.",
+        description="Limits for reading one document.",
     )
     server: ServerDeclaration = Field(
         default_factory=ServerDeclaration,
-        description="How `lorebind serve` serves the project.",
+        description="Settings of `lorebind serve`.",
     )
     autoload: AutoloadDeclaration = Field(
         default_factory=AutoloadDeclaration,
-        description="Files that each declare one agent, workflow, embedder, vector database or "
+        description="Further files, each with one agent, workflow, embedder, vector database or "
         "knowledge base.",
     )

@@ -1,4 +1,4 @@
-"""`render:` how passages are written into a prompt: by name, by a template, or by its file."""
+"""`render:` how passages are written into a prompt: a renderer, a template, or a template file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lorebind_knowledge.errors import did_you_mean
 
 RENDERERS = ("bullets", "json", "xml", "markdown")
 PASSAGE_NAMES = ("marker", "index", "source", "content", "score", "metadata")
-"""What the template of a passage may name."""
+"""The fields that a passage template can use."""
 
 _TEMPLATE = re.compile(r"\{\{(.*?)(\}\}|$)", re.DOTALL)
 _NAMES = re.compile(r"\s*\.([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+)*)\s*")
@@ -25,15 +25,15 @@ def is_template(render: str) -> bool:
 
 
 def is_file(render: str) -> bool:
-    """Whether it names the file of a template; such a name has an ending, as in `passage.txt`."""
+    """Check whether the value names a template file; it has an extension, as in `passage.txt`."""
     return not is_template(render) and render not in RENDERERS
 
 
 def check_passage_template(text: str) -> None:
-    """Refuse a template that cannot write passages.
+    """Refuse a template that cannot render passages.
 
     Raises:
-        RefusedError: saying what is wrong, and what a template looks like.
+        RefusedError: with what is wrong and an example of a template.
     """
     named: set[str] = set()
     for found in _TEMPLATE.finditer(text):
@@ -44,14 +44,14 @@ def check_passage_template(text: str) -> None:
             hint = did_you_mean(names[1], PASSAGE_NAMES)
             raise _refused(f"a passage has no {names[1]!r}", hint)
         if bool(names[2]) != (names[1] == "metadata"):
-            hint = "write {{ .content }} and the like, or {{ .metadata.NAME }}"
-            raise _refused(f"{found[0]} names nothing of a passage", hint)
+            hint = "write a field such as {{ .content }}, or {{ .metadata.NAME }}"
+            raise _refused(f"{found[0]} names no field of a passage", hint)
         named.add(names[1])
     if "content" not in named:
-        raise _refused("the template leaves the passage out", "put {{ .content }} into it")
+        raise _refused("the template omits the text of the passage", "add {{ .content }}")
     if not named & {"marker", "index"}:
-        hint = "put {{ .marker }} into it, which is [1], or [{{ .index }}]"
-        raise _refused("without its number a passage cannot be cited", hint)
+        hint = "add {{ .marker }}, which renders as [1], or [{{ .index }}]"
+        raise _refused("the template omits the number that citations need", hint)
 
 
 def _render(value: str) -> str:
@@ -59,8 +59,8 @@ def _render(value: str) -> str:
         check_passage_template(value)
     elif value not in RENDERERS:
         if not re.fullmatch(_FILE, value):
-            hint = f"{did_you_mean(value, RENDERERS)}; or a template, or its file's name"
-            raise _refused(f"{value!r} is no way to write passages", hint)
+            hint = f"{did_you_mean(value, RENDERERS)}; or write a template or the name of its file"
+            raise _refused(f"{value!r} is not a known way to render passages", hint)
         inside_project(value)
     return value
 
@@ -82,4 +82,4 @@ Render = Annotated[
         }
     ),
 ]
-"""One of the renderers, a template for each passage, or the name of a template's file."""
+"""A renderer, a template for each passage, or the name of a template file."""

@@ -1,4 +1,4 @@
-"""A file of resources: parts of a project that `export` writes and `apply` reads."""
+"""Resource files: parts of a project that `export` writes and `apply` reads."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ RESOURCES = {
     "vector_db": "vector_dbs",
     "knowledge_base": "knowledge_bases",
 }
-"""What `resource` says in a file of one resource, and the list of a project that it belongs to."""
+"""The values of `resource` in a file with one resource, and the project key each belongs to."""
 
 SECTIONS = tuple(RESOURCES.values())
-"""The keys of a project that hold resources."""
+"""The keys of a project that contain resources."""
 
 
 class ResourcesDeclaration(Declaration):
-    """Embedders, vector databases and knowledge bases, to be taken into a project."""
+    """Embedders, vector databases and knowledge bases to add to a project."""
 
     label: ClassVar[str] = "file of resources"
 
     workflow: str | None = Field(
-        None, description="The workflow that declares the knowledge bases. By default the project."
+        None,
+        description="The id of the workflow that declares the knowledge bases. By default, the "
+        "project declares them.",
     )
     embedders: list[EmbedderDeclaration] = Field(
-        default_factory=list, description="What turns texts into vectors."
+        default_factory=list, description="The models that turn texts into vectors."
     )
     vector_dbs: list[VectorDBDeclaration] = Field(
-        default_factory=list, description="Where vectors are kept."
+        default_factory=list, description="The databases for the vectors."
     )
     knowledge_bases: list[KnowledgeBaseDeclaration] = Field(
-        default_factory=list, description="Documents that are searched together."
+        default_factory=list,
+        description="The knowledge bases: documents that are searched together.",
     )

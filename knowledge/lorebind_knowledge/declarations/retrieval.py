@@ -1,4 +1,4 @@
-"""`retrieval:` how a knowledge base is searched, and what a prompt is given of it."""
+"""`retrieval:` how a knowledge base is searched, and how its passages are put into a prompt."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INJECT_AS = r"^(?:(?:(?!\{\{)[\s\S])+|\{\{\s*\.workflow\.vars\.[A-Za-z0-9_-]+\s
 def _inject_as(value: str) -> str:
     if not re.fullmatch(_INJECT_AS, value):
         hint = "write a label, or one variable: '{{ .workflow.vars.NAME }}'"
-        raise RefusedError([Fault(f"{value!r} names no place in a prompt", hint)])
+        raise RefusedError([Fault(f"{value!r} is neither a label nor one variable", hint)])
     return value
 
 
@@ -41,7 +41,7 @@ InjectAs = Annotated[
     AfterValidator(_inject_as),
     WithJsonSchema({"type": "string", "pattern": _INJECT_AS}),
 ]
-"""A label or a variable for a block of passages."""
+"""The name of a block of passages: a label or a variable."""
 
 
 def _well_formed(where: dict[str, Any]) -> dict[str, Any]:
@@ -56,82 +56,101 @@ Filters = Annotated[JsonMap, AfterValidator(_well_formed)]
 """A filter on the metadata of passages, see `lorebind_knowledge.filters`."""
 
 NOTHING_FOUND = "Nothing was found for this question. Say so, and do not answer from memory."
-"""What stands in for passages where nobody has written another text."""
+"""The default of `fallback`: the text that replaces passages in a prompt."""
 
 Strategy: TypeAlias = Literal["similarity", "lexical", "mmr", "hybrid", "rerank"]
-"""How passages are ranked."""
+"""A method of ranking passages."""
 _WORDS = ("turns", "none")
 ScoredOn: TypeAlias = Literal["dense", "lexical", "fused", "rerank"]
-"""A figure of a passage that a bar may be about."""
+"""A score of a passage that `min_score` can be compared with."""
 
 
 class SmoothingDeclaration(Declaration):
-    """How far passages gain from the documents that are near to their own."""
+    """Smoothing: the scores of similar documents raise the score of a passage."""
 
     weight: float = Field(
         0,
         ge=0,
         le=1,
-        description="Which part of a passage's fused figure is that of the near documents, each by "
-        "its best passage. 0 means none. 0.3 helps a little where short texts lie in groups, as "
-        "most abstracts do. With documentation it does harm.",
+        description="Share of a passage's fused score that comes from the documents most similar "
+        "to its own, each with the score of its best passage. 0 turns smoothing off. 0.3 helps a "
+        "little for short texts in groups of similar ones, such as abstracts. It makes the results "
+        "of documentation worse.",
     )
-    documents: int = Field(5, ge=1, le=100, description="How many near documents count.")
+    documents: int = Field(
+        5, ge=1, le=100, description="Number of similar documents that are taken into account."
+    )
 
 
 class FusionDeclaration(Declaration):
-    """How the passages that vectors find and those that words find become one ranking."""
+    """Settings for merging the results of vector search and word search into one ranking."""
 
     method: Literal["weighted", "rrf"] = Field(
         "weighted",
-        description="`weighted`: the figures, scaled to 0 to 1, added by weight; `rrf`: the ranks. "
-        "Ranks do not tell how much better one passage is than the next, and so find rare words "
-        "less often.",
+        description="`weighted`: the weighted sum of the scores, each scaled to 0 to 1; `rrf`: "
+        "reciprocal rank fusion, which uses ranks only. Ranks do not tell how much better one "
+        "passage is than the next, so `rrf` finds rare words less often.",
     )
     dense_weight: float = Field(
         0.5,
         ge=0,
         le=1,
-        description="weighted: the weight of the vectors, which find what is said in other words. "
-        "The words have the rest: they find names, numbers and rare words.",
+        description="weighted: the weight of the vectors; the words have the rest. Raise it if "
+        "questions use other words than the documents. Lower it if questions contain names, "
+        "numbers or rare words.",
     )
     document_weight: float = Field(
         0.5,
         ge=0,
         le=1,
-        description="weighted: which part of the words' figure is that of the whole document of a "
-        "passage. It helps where a passage has some of the words, and its document the others. "
-        "With 0, only the passage's own words count.",
+        description="weighted: the share of the word score that comes from the passage's whole "
+        "document. It helps if some words of a question are in the passage and others elsewhere in "
+        "its document. With 0, only the words of the passage count.",
     )
     smoothing: SmoothingDeclaration = Field(
         default_factory=SmoothingDeclaration,
-        description="weighted: what near documents add to a passage.",
+        description="weighted: settings for raising the score of a passage by similar documents.",
     )
-    rank_constant: int = Field(60, ge=1, le=1000, description="rrf: the constant k.")
+    rank_constant: int = Field(
+        60,
+        ge=1,
+        le=1000,
+        description="rrf: the constant k in 1 / (k + rank). A higher value makes the first ranks "
+        "count less.",
+    )
     depth: int = Field(
-        100, ge=50, le=1000, description="How many passages of each kind are brought together."
+        100,
+        ge=50,
+        le=1000,
+        description="Number of passages from each of the two searches that are merged.",
     )
 
     @model_validator(mode="after")
     def _smooths_figures(self) -> FusionDeclaration:
         if self.method == "rrf" and self.smoothing.weight:
-            hint = "leave it out, or write method: weighted"
+            hint = "remove it, or write method: weighted"
             raise RefusedError([Fault("rrf cannot smooth: it adds ranks", hint, ("smoothing",))])
         return self
 
     @property
     def counts_documents(self) -> bool:
-        """Whether the words of whole documents count."""
+        """Whether the words of whole documents affect the ranking."""
         return self.method == "weighted" and self.document_weight > 0
 
 
 class RerankerBase(Declaration):
-    """What all rerankers declare, those of plugins too."""
+    """The base of all reranker declarations, including those of plugins."""
 
     label: ClassVar[str] = "reranker"
     kind_key: ClassVar[str] = "provider"
 
-    candidates: int = Field(50, ge=1, le=200, description="How many passages it is given.")
+    candidates: int = Field(
+        50,
+        ge=1,
+        le=200,
+        description="Number of passages that the reranker orders. More can improve the results and "
+        "take longer.",
+    )
 
 
 AnyReranker: TypeAlias = Annotated[
@@ -147,31 +166,35 @@ AnyReranker: TypeAlias = Annotated[
         default="langchain",
     ),
 ]
-"""A reranker, chosen by `provider`: one of these or a plugin's."""
+"""A reranker, selected by `provider`: built in or from a plugin."""
 
 
 class StageDeclaration(Declaration):
-    """Another way to search, used if the ones before it found too little."""
+    """A further search that is tried if the searches before it found too little."""
 
-    strategy: Strategy | None = Field(None, description="Another strategy.")
+    strategy: Strategy | None = Field(None, description="The strategy of this search.")
     min_score: float | None = Field(
-        None, ge=0, le=1, description="Another `min_score`; null means none."
+        None, ge=0, le=1, description="The `min_score` of this search; null means none."
     )
-    min_score_on: ScoredOn | None = Field(None, description="The figure that is compared with it.")
-    filters: Filters = Field(default_factory=dict, description="Other filters; {} means none.")
+    min_score_on: ScoredOn | None = Field(
+        None, description="The score that `min_score` is compared with."
+    )
+    filters: Filters = Field(
+        default_factory=dict, description="The filters of this search; {} means none."
+    )
 
     @model_validator(mode="after")
     def _changes_something(self) -> StageDeclaration:
         if not self.model_fields_set:
             hint = f"write at least one of {', '.join(type(self).model_fields)}"
-            raise RefusedError([Fault("the stage is that before it", hint)])
+            raise RefusedError([Fault("the stage changes nothing", hint)])
         if "strategy" in self.model_fields_set and self.strategy is None:
-            raise RefusedError([Fault("a strategy has to be named", "leave it out", ("strategy",))])
+            raise RefusedError([Fault("strategy cannot be null", "remove it", ("strategy",))])
         return self
 
 
 def _only_the_model(schema: dict[str, Any]) -> None:
-    """In JSON Schema: words stand for the other methods."""
+    """Describe only the model in JSON Schema; the other methods are written as words."""
     del schema["properties"]["method"]
     schema["required"] = ["model"]
     schema["properties"]["model"] = {
@@ -182,14 +205,14 @@ def _only_the_model(schema: dict[str, Any]) -> None:
 
 
 class CondenseDeclaration(Declaration):
-    """A chat model that rewrites a question so that it can be understood alone."""
+    """A chat model that rewrites a question to be understood without the conversation."""
 
     label: ClassVar[str] = "condense"
 
     model_config = ConfigDict(json_schema_extra=_only_the_model)
 
     method: Literal["turns", "none", "model"] = "model"
-    """`turns` and `none` are written as words, not as a mapping."""
+    """`turns` and `none` are written as words, without a mapping."""
     model: str | None = Field(None, description="The id of the chat model.")
 
     @model_validator(mode="before")
@@ -213,7 +236,7 @@ class CondenseDeclaration(Declaration):
 
 
 class _OrWord:
-    """In JSON Schema: the declaration, or the word that is short for one."""
+    """In JSON Schema: the declaration, or one of the words that replace it."""
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -222,99 +245,118 @@ class _OrWord:
 
 
 class RetrievalDeclaration(Declaration):
-    """How a knowledge base is searched, and what a prompt gets from it."""
+    """Settings for searching a knowledge base and for putting its passages into a prompt."""
 
     strategy: Strategy = Field(
         "hybrid",
-        description="`similarity`: nearest by the cosine of the embeddings; `lexical`: by words, "
-        "with BM25; `hybrid`: both, fused; `mmr`: hybrid, and unlike each other; `rerank`: hybrid, "
-        "ordered by a reranker.",
+        description="`similarity`: by the cosine of the embeddings; `lexical`: by words, with "
+        "BM25; `hybrid`: both, fused; `mmr`: hybrid, with passages that differ from each other; "
+        "`rerank`: hybrid, then ordered by a reranker.",
     )
-    top_k: int = Field(5, ge=1, le=50, description="The most passages to return.")
+    top_k: int = Field(5, ge=1, le=50, description="Maximum number of passages to return.")
     min_score: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="Passages with a lower cosine are not returned, unless "
-        "`min_score_on` names another figure.",
+        description="Minimum cosine of a passage, or of another score named by `min_score_on`. "
+        "Passages below it are not returned. Raise it if searches return passages that do not "
+        "match.",
     )
     min_score_on: ScoredOn | None = Field(
         None,
-        description="The figure that is compared with `min_score`. By default the cosine, and for "
-        "`rerank` the reranker's score.",
+        description="The score that `min_score` is compared with. By default the cosine (`dense`), "
+        "and for the strategy `rerank` the reranker's score.",
     )
     max_tokens: int | None = Field(
-        None, ge=1, description="The most tokens that the passages may take in a prompt."
+        None,
+        ge=1,
+        description="Maximum number of tokens for the passages in a prompt. By default, all "
+        "knowledge bases without a limit share 4096 tokens. Raise it if good passages are missing "
+        "from prompts.",
     )
     filters: Filters = Field(
-        default_factory=dict, description="Conditions on the metadata of the passages."
+        default_factory=dict, description="Conditions that the metadata of the passages must meet."
     )
     fusion: FusionDeclaration = Field(
-        default_factory=FusionDeclaration, description="How vectors and words are brought together."
+        default_factory=FusionDeclaration,
+        description="Settings for merging the results of vectors and words.",
     )
     mmr_lambda: float = Field(
-        0.7, ge=0, le=1, description="mmr: with 1 only relevance counts, with 0 only diversity."
+        0.7,
+        ge=0,
+        le=1,
+        description="mmr: the balance between relevance and diversity. 1: only relevance counts; "
+        "0: only diversity counts.",
     )
     rerank: AnyReranker | None = Field(
-        None, description="The reranker. Only the strategy `rerank` uses it."
+        None, description="The reranker. The strategy `rerank` needs it; others ignore it."
     )
     condense: Annotated[CondenseDeclaration, _OrWord()] = Field(
         default_factory=lambda: CondenseDeclaration.model_validate("turns"),
-        description="What is searched for if a question follows others in a conversation. "
-        "`turns`: the question, and the one before it if it has fewer than 10 words; "
-        "`{ model: ID }`: what a chat model makes of the conversation; `none`: the question alone.",
+        description="The search text for a question that follows others in a conversation. "
+        "`turns`: a question of fewer than 10 words is searched together with the question before "
+        "it; `{ model: ID }`: a chat model rewrites the question to be understood without the "
+        "conversation; `none`: the question is searched as it is.",
     )
     max_per_document: int | None = Field(
         None,
         ge=1,
         le=50,
-        description="How many passages a document gives before passages of other documents come "
-        "first that score at least 0.9 times as high. Null means any number.",
+        description="Number of passages of one document after which passages of other documents "
+        "are preferred, if their scores are at least 0.9 times as high. null: no preference.",
     )
     neighbours: int = Field(
-        0, ge=0, le=5, description="How many chunks before and after a hit are added to it."
+        0,
+        ge=0,
+        le=5,
+        description="Number of chunks before and after each found chunk that are added to it. "
+        "Raise it if passages lack context.",
     )
     inject_as: InjectAs | None = Field(
         None,
-        description="A label for the block of passages. A prompt can place the block by it: "
-        "`context_docs` for `{{ .context_docs }}`, or `{{ .workflow.vars.NAME }}`.",
+        description="A label for the block of passages, such as `context_docs`, or a variable, "
+        "`{{ .workflow.vars.NAME }}`. A prompt that contains `{{ .context_docs }}`, or the "
+        "variable, has the block at that position.",
     )
     render: Render = Field(
         "bullets",
-        description="How passages are written: `bullets`, `json`, `xml` or `markdown`; a template "
-        "for each passage, which names `{{ .content }}` and `{{ .marker }}`; or the name of a file "
-        "with such a template.",
+        description="The format of passages in a prompt: `bullets`, `json`, `xml` or "
+        "`markdown`; a template for each passage, such as `{{ .marker }} {{ .content }}`; or the "
+        "name of a file with such a template.",
     )
     on_weak: Literal["give", "fallback"] = Field(
         "give",
-        description="What happens if even the best passage is further from the question than those "
-        "that answer usually are. `give`: the passages are given, and said to match weakly; "
-        "`fallback`: the text of `fallback` is used instead. This needs an embedder whose level is "
-        "known, and no `min_score`.",
+        description="The response to a weak match: the best passage is less similar to the "
+        "question than answers usually are with this embedder. `give`: the prompt contains the "
+        "passages and a note that they match weakly; `fallback`: the text of `fallback` is used "
+        "instead. Weak matches are detected only without `min_score`, and only for embedders whose "
+        "usual scores of answers are known, such as `local`.",
     )
     fallback: str = Field(
         NOTHING_FOUND,
-        description="The text used instead of passages when too little is found. An empty text "
-        "means none.",
+        description="The text that the prompt contains instead of passages when too little is "
+        "found. An empty string means no text.",
     )
     min_results: int = Field(
-        1, ge=1, le=50, description="Fewer passages than this count as nothing found."
+        1,
+        ge=1,
+        le=50,
+        description="Minimum number of passages. If fewer are found, it counts as nothing found.",
     )
     stages: list[StageDeclaration] = Field(
         default_factory=list,
         max_length=5,
-        description="Further ways to search. They are tried in order while fewer than "
-        "`min_results` passages are found, or none that is likely to answer. Each overrides some "
-        "of these settings.",
+        description="Further searches, tried in order while fewer than `min_results` passages are "
+        "found or the match is weak. Each overrides some of these settings.",
     )
     on_error: Literal["fail", "fallback", "skip"] = Field(
         "fail",
-        description="What happens if the search fails. `fail`: the error ends the call; "
-        "`fallback`: the text of `fallback` is used instead; `skip`: nothing is used.",
+        description="The response to a failed search. `fail`: the call ends with the error; "
+        "`fallback`: the text of `fallback` is used instead; `skip`: the prompt contains nothing.",
     )
     tool_fallback: Literal["never", "auto", "escalate"] = Field(
         "never",
-        description="What a model can do if the match is weak or too little is found. `auto`: it "
-        "gets a tool to search with its own words; `escalate`: it must use a tool before it "
-        "answers; `never`: it keeps the tools it has.",
+        description="The options of the model if the match is weak or too little is found. "
+        "`auto`: it gets a tool to search with its own words; `escalate`: it must call a tool "
+        "before it answers; `never`: it gets no additional tool.",
     )

@@ -1,4 +1,4 @@
-"""The declarations as JSON Schema, for editors and for other tools."""
+"""The declarations as JSON Schema, for editors and other tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations.base import Declaration
 
 Kind: TypeAlias = Literal["project", "workflow", "agent"]
-"""What a file may declare."""
+"""The kinds of files."""
 
 FILES: dict[Kind, type[Declaration]] = {
     "project": ProjectDeclaration,
@@ -27,24 +27,25 @@ FILES: dict[Kind, type[Declaration]] = {
 
 
 def json_schema(kind: Kind) -> dict[str, Any]:
-    """The JSON Schema, draft 2020-12, of a project, workflow or agent file.
+    """Return the JSON Schema, draft 2020-12, of a project, workflow or agent file.
 
-    It refuses nothing that loading accepts but the Python name of an aliased key. What it cannot
-    say is left to loading: ids used twice or unknown, an overlap that is not less than the size,
-    integers written as 5.0, templates, files that are not there, secrets deeper in free settings.
+    It accepts all valid files, except that an aliased key must not be written by its Python name.
+    Some problems are found only when a file is loaded: duplicate or unknown ids, an overlap that is
+    not less than the size, integers written as 5.0, wrong templates, missing files, and secrets in
+    nested free settings.
     """
     schema = FILES[kind].model_json_schema(schema_generator=_Generator)
     return {"$schema": _Generator.schema_dialect} | schema | {"title": f"Lorebind {kind} file"}
 
 
 class _Generator(GenerateJsonSchema):
-    """Pydantic's, without what only repeats the key, and as strict as the validation."""
+    """Pydantic's generator, without titles that repeat the key, and as strict as validation."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
     def get_default_value(self, schema: core_schema.WithDefaultSchema) -> Any:
-        """Empty lists and mappings too; no null, which only says that there is no default."""
+        """Include empty lists and mappings; omit null, which only means "no default"."""
         factory: Any = schema.get("default_factory")
         if factory in (list, dict):
             return factory()
@@ -53,11 +54,11 @@ class _Generator(GenerateJsonSchema):
 
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
         made = super().tagged_union_schema(schema)
-        made.pop("discriminator", None)  # a word of OpenAPI; each alternative has its tag
+        made.pop("discriminator", None)  # an OpenAPI keyword; each alternative has its own tag
         return made
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
         made = super().dict_schema(schema)
-        if "patternProperties" in made:  # keys of another pattern are refused
+        if "patternProperties" in made:  # refuse keys that match no pattern
             made["additionalProperties"] = False
         return made

@@ -1,4 +1,4 @@
-"""Secrets: which names stand for one, and that only a template may be written there."""
+"""Secrets: the names of keys that hold one, and the rule that their values are templates."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ SECRET_SETTINGS = {
         "pattern": _TEMPLATE,
     }
 }
-"""What JSON Schema says of `literal_secrets`: names in lower case, at the top of the settings."""
+"""`literal_secrets` as JSON Schema, limited to lower-case names at the top of the settings."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a key of this name holds a secret: `api_key`, `authToken`, but not `max_tokens`."""
+    """Check whether a key holds a secret by its name: `api_key`, `authToken`, not `max_tokens`."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     return bool(_SECRET_NAME.search(re.sub(r"[^a-z0-9]+", "_", snake)))
 
 
 def is_secret_path(path: Path) -> bool:
-    """Whether what stands at the path must never be shown."""
+    """Check whether the value at a path must never be shown."""
     return any(isinstance(step, str) and is_secret_name(step) for step in path)
 
 
 def literal_secrets(config: dict[str, Any]) -> Iterator[Fault]:
-    """What is wrong with free settings that hold a secret as it is, at any depth."""
+    """Yield a fault for each literal secret in free settings, at any depth."""
     return _literals(config, ())
 
 
@@ -54,7 +54,7 @@ def _literals(value: Any, path: Path) -> Iterator[Fault]:
             yield from _literals(item, (*path, index))
     elif value is not None and not isinstance(value, bool):
         name = next((step for step in reversed(path) if isinstance(step, str)), "")
-        # A part may be fixed, as in a DSN; a text without any template is a secret written down.
+        # Part of a value may be literal, as in a DSN; a value without a template is a secret.
         if is_secret_name(name) and not re.search(_TEMPLATE, str(value)):
             yield _refusal(name, _variable(name), path)
 
@@ -84,4 +84,4 @@ Secret = Annotated[
     AfterValidator(_only_a_template),
     WithJsonSchema({"type": "string", "pattern": SECRET_PATTERN}),
 ]
-"""One template, `{{ .env.X }}` or `{{ .secrets.X }}`, and nothing else."""
+"""A single template, `{{ .env.X }}` or `{{ .secrets.X }}`, without other text."""

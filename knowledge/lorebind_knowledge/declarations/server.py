@@ -1,4 +1,4 @@
-"""`server:` how `lorebind serve` serves the project."""
+"""`server:` the settings of `lorebind serve`."""
 
 from __future__ import annotations
 
@@ -11,28 +11,35 @@ from lorebind_knowledge.declarations.catalogs import CatalogDeclaration
 
 
 class RateLimitDeclaration(Declaration):
-    """A number of requests at once, and more as time goes by."""
+    """A limit for requests: a steady rate, with short bursts above it."""
 
-    per_second: float = Field(gt=0, allow_inf_nan=False, description="Requests a second.")
-    burst: int = Field(10, ge=1, le=1_000_000, description="How many requests may come at once.")
+    per_second: float = Field(
+        gt=0, allow_inf_nan=False, description="Average number of requests per second."
+    )
+    burst: int = Field(
+        10,
+        ge=1,
+        le=1_000_000,
+        description="Maximum number of requests at the same time after a pause.",
+    )
 
 
 class ServerDeclaration(Declaration):
-    """What `lorebind serve` keeps, and what it lets in."""
+    """Settings of `lorebind serve`: its state, its rate limit and its host names."""
 
     label: ClassVar[str] = "server"
 
     state: CatalogDeclaration | None = Field(
         None,
-        description="Where the server keeps its tokens, the knowledge bases that are made over the "
-        "API, and the runs that are asked for. By default the file `.lorebind/server.db`. Several "
-        "servers share what is in PostgreSQL.",
+        description="The database for tokens, for knowledge bases that are created over the API, "
+        "and for runs. By default the SQLite file `.lorebind/server.db`. Use PostgreSQL to share "
+        "the state between several servers.",
     )
     rate_limit: RateLimitDeclaration | None = Field(
-        None, description="How often each token may be used. By default there is no limit."
+        None, description="Limit for the requests of each token. By default there is no limit."
     )
     hosts: list[str] = Field(
         default_factory=list,
-        description="The names under which the server is called, beside `localhost` and what "
-        "`--host` says. `*` is any name.",
+        description="Host names that clients may use for the server, in addition to `localhost` "
+        "and the value of `--host`. Add the public name of the server here. `*` allows any name.",
     )

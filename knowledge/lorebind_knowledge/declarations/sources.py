@@ -1,4 +1,4 @@
-"""`sources:` where the documents of a knowledge base come from."""
+"""`sources:` the locations of a knowledge base's documents."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ DEFAULT_MAX_BYTES = 4 * MEGABYTE
 
 
 class SourceBase(Declaration):
-    """What all sources declare, those of plugins too."""
+    """The base of all source declarations, including those of plugins."""
 
     label: ClassVar[str] = "source"
     kind_key: ClassVar[str] = "type"
     declares_uris: ClassVar[bool] = False
-    """Whether documents' uris consist of declared text alone, and so hold no secret."""
+    """Whether the documents' URIs consist of declared text only and therefore contain no secret."""
 
     max_bytes: int = Field(
         DEFAULT_MAX_BYTES,
         ge=1,
         le=1024 * MEGABYTE,
-        description="A larger document fails. By default 4 MiB.",
+        description="Maximum size of one document in bytes; a larger document fails. By default "
+        "4 MiB.",
     )
 
     @property
     def names(self) -> list[str] | None:
-        """The settings that tell this source from others, in its key; None means all of them."""
+        """The settings that identify this source, as part of its key; None means all settings."""
         return None
 
 
 def one_of(*alternatives: dict[str, Any]) -> ConfigDict:
-    """The configuration of a declaration of which JSON Schema demands one of these."""
+    """Return a model configuration whose JSON Schema requires one of the alternatives."""
     return ConfigDict(json_schema_extra={"anyOf": list(alternatives)})
 
 
@@ -55,4 +56,4 @@ SourceDeclaration: TypeAlias = Annotated[
         },
     ),
 ]
-"""One of the sources, chosen by `type`: one of these or a plugin's."""
+"""A source, selected by `type`: built in or from a plugin."""

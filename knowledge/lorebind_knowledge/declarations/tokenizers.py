@@ -1,4 +1,4 @@
-"""`tokenizer:` who counts the tokens of a model, where its name does not tell."""
+"""`tokenizer:` how tokens are counted for a model whose name does not determine it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lorebind_knowledge.declarations.places import Place
 
 
 class TokenizerBase(Declaration):
-    """What all tokenizers declare, those of plugins too."""
+    """The base of all tokenizer declarations, including those of plugins."""
 
     label: ClassVar[str] = "tokenizer"
     kind_key: ClassVar[str] = "provider"
@@ -27,4 +27,4 @@ TokenizerDeclaration: TypeAlias = Annotated[
         },
     ),
 ]
-"""One of the tokenizers, chosen by `provider`: one of these or a plugin's."""
+"""A tokenizer, selected by `provider`: built in or from a plugin."""

@@ -1,4 +1,4 @@
-"""`tools:` what the model of an agent may call before it answers."""
+"""`tools:` the tools that an agent's model can call before it answers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 64
 _TOOL_NAME = rf"^[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}$"
-"""What the services of all chat models accept."""
+"""The names that the APIs of all chat models accept."""
 
 
 def _tool_name(value: str) -> str:
     if not re.fullmatch(_TOOL_NAME, value):
-        hint = f"it has letters, digits, '_' and '-', at most {_LONGEST_NAME}"
+        hint = f"use at most {_LONGEST_NAME} letters, digits, '_' and '-'"
         raise RefusedError([Fault(f"{value!r} cannot be the name of a tool", hint)])
     return value
 
@@ -36,56 +36,57 @@ ToolName = Annotated[
     AfterValidator(_tool_name),
     WithJsonSchema({"type": "string", "pattern": _TOOL_NAME}),
 ]
-"""What a model calls a tool."""
+"""The name of a tool, as the model sees it."""
 
 
 class CodeTool(Declaration):
-    """A tool that is a function, or an object of LangChain, of the project or of a package."""
+    """A tool from code: a function or a LangChain tool, of the project or of a package."""
 
     label: ClassVar[str] = "tool"
     marked_by: ClassVar[str] = "call"
 
     call: FactoryOrObject = Field(
-        description="A function, plain or async, or a tool of LangChain, as 'module:name', in the "
-        "project folder or installed. A function needs a docstring: it tells the model what the "
-        "function does."
+        description="A function, sync or async, or a LangChain tool, as 'module:name', in the "
+        "project folder or in an installed package. A function needs a docstring, which tells the "
+        "model what the function does."
     )
 
 
 class KnowledgeTool(BindingBase):
-    """A search of a knowledge base, and the fields of its `retrieval` that are different here."""
+    """A tool that searches a knowledge base, and overrides for its `retrieval`."""
 
     label: ClassVar[str] = "tool"
 
     knowledge: Id = Field(description="The id of the knowledge base.")
     name: ToolName | None = Field(
         None,
-        description="What the model calls the tool. By default `search_` and the id.",
+        description="The name of the tool, as the model sees it. By default `search_` and the id "
+        "of the knowledge base.",
     )
     description: str = Field(
         "",
-        description="What is in there, for the model. By default the description of the knowledge "
-        "base.",
+        description="The contents of the knowledge base, for the model. By default the description "
+        "of the knowledge base.",
     )
 
     @property
     def id(self) -> str:
-        """The id of the knowledge base, as a binding has it."""
+        """The id of the knowledge base, under the name that bindings use."""
         return self.knowledge
 
     @property
     def called(self) -> str:
-        """The name by which the model calls the tool."""
+        """The name of the tool, as the model sees it."""
         return self.name or search_tool_name([self.knowledge])
 
 
 def search_tool_name(kb_ids: Iterable[str]) -> str:
-    """What a search of knowledge bases is called where nobody names it."""
+    """Return the default name of a tool that searches knowledge bases."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", f"search_{'_'.join(kb_ids)}")[:_LONGEST_NAME]
 
 
 class _InOneWord:
-    """`module:name` alone stands for a whole declaration: in JSON Schema too."""
+    """In JSON Schema: `module:name` alone replaces a whole declaration."""
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
@@ -116,4 +117,4 @@ ToolDeclaration: TypeAlias = Annotated[
     BeforeValidator(_spelt_out),
     _InOneWord(),
 ]
-"""One of the tools, chosen by its key; a text is the path of code."""
+"""A tool, selected by its key; a string is the path of code."""

@@ -1,4 +1,4 @@
-"""Free values: JSON maps, settings handed on to a class, metadata, file patterns, names."""
+"""Types of free values: JSON, settings passed on to a class, metadata, file patterns, names."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _FLAT = ["string", "number", "boolean", "null"]
 
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
     nested = [
-        Fault("metadata holds texts, numbers, booleans, and lists of them", path=(key,))
+        Fault("metadata values are text, numbers, booleans, or lists of these", path=(key,))
         for key, item in value.items()
         if isinstance(item, dict)
         or (isinstance(item, list) and any(isinstance(part, dict | list) for part in item))
@@ -63,15 +63,15 @@ def _metadata(value: dict[str, Any]) -> dict[str, Any]:
 _ABSOLUTE = r"[/\\~]|[A-Za-z]:"
 _SEPARATORS = r"/\\{},|()"
 FILE_PATTERN = rf"^(?!{_ABSOLUTE})(?!([\s\S]*[{_SEPARATORS}])?\.\.(?![^{_SEPARATORS}]))[\s\S]"
-"""What `inside_project` accepts."""
+"""The pattern of the paths that `inside_project` accepts."""
 
 
-OUTSIDE = "a file outside of the project folder"
-"""What is asked for by a path that `leaves_project`, where one may."""
+OUTSIDE = "a file outside the project folder"
+"""The description of the trust that a path needs if it `leaves_project`."""
 
 
 def leaves_project(path: str) -> bool:
-    """Whether a path or pattern, by what is written, leads out of the folder it is relative to."""
+    """Check whether a path or pattern, as written, leads out of the folder it is relative to."""
     return bool(re.match(_ABSOLUTE, path)) or ".." in re.split(f"[{_SEPARATORS}]", path)
 
 
@@ -87,11 +87,11 @@ def inside_project(pattern: str) -> str:
 _LONGEST_SHOWN = 60
 _LONGEST_PATTERN = 4096
 _MOST_BRACES = 64
-"""They may be nested, and are read by a function that calls itself."""
+"""Braces can be nested, and a recursive function reads them."""
 _MOST_ALTERNATIVES = 256
-"""Each is looked for on its own, from the top."""
+"""Each alternative is a separate search through the folders."""
 _MOST_DEEP = 4
-"""Folders may stand for any of these, so that each multiplies the ways in which a path matches."""
+"""Each `**` matches any number of folders, so it multiplies the ways in which a path matches."""
 
 
 def _shown(pattern: str) -> str:
@@ -99,26 +99,26 @@ def _shown(pattern: str) -> str:
 
 
 def _bounded(pattern: str) -> str:
-    """Refuse a glob pattern that would be looked for without end."""
+    """Refuse a glob pattern whose search would take too long."""
     import bracex
 
     shown = _shown(pattern)
     if len(pattern) > _LONGEST_PATTERN:
         message = f"the pattern {shown} is longer than {_LONGEST_PATTERN} characters"
-        raise RefusedError([Fault(message, "write several")])
+        raise RefusedError([Fault(message, "write several patterns")])
     if pattern.count("{") > _MOST_BRACES:
-        message = f"{shown} has more than {_MOST_BRACES} times '{{'"
+        message = f"{shown} contains '{{' more than {_MOST_BRACES} times"
         raise RefusedError([Fault(message, "write several patterns")])
     try:
-        # Counted before they are made: `{a,b}` written 22 times stands for four million.
+        # Counted before they are created: `{a,b}` written 22 times expands to four million.
         alternatives = bracex.expand(pattern, keep_escapes=True, limit=_MOST_ALTERNATIVES)
     except bracex.ExpansionLimitException:
-        message = f"the braces of {shown} stand for more than {_MOST_ALTERNATIVES} patterns"
-        hint = "write '*' for what may be anything, or several patterns"
+        message = f"the braces of {shown} expand to more than {_MOST_ALTERNATIVES} patterns"
+        hint = "write '*' for a part that can be anything, or write several patterns"
         raise RefusedError([Fault(message, hint)]) from None
     if any(len(re.findall(r"\*\*+", one)) > _MOST_DEEP for one in alternatives):
-        message = f"{shown} has more than {_MOST_DEEP} times '**'"
-        raise RefusedError([Fault(message, "name the folders between, or write '*' for one")])
+        message = f"{shown} contains '**' more than {_MOST_DEEP} times"
+        raise RefusedError([Fault(message, "name the folders, or write '*' for a single folder")])
     return pattern
 
 
@@ -127,7 +127,7 @@ FACTORY_PATH = "^[^:]+:[^:]+$"
 
 
 class CodePath(str):
-    """The value of every field that names code: by this type it is found, whatever its field."""
+    """The value of every field that names code. Named code is found by this type in any field."""
 
     __slots__ = ()
 
@@ -150,32 +150,32 @@ _SQL_NAME = "^[A-Za-z_][A-Za-z0-9_]{0,54}$"
 
 def _sql_name(value: str) -> str:
     if not re.fullmatch(_SQL_NAME, value):
-        hint = "it starts with a letter and goes on with letters, digits and '_', at most 55 in all"
+        hint = "it starts with a letter or '_', followed by letters, digits and '_', at most 55"
         raise RefusedError([Fault(f"{value!r} cannot be the name of a table or index", hint)])
     return value
 
 
 WEB_ADDRESS = r"^(https?://[^\s/?#]+\S*|.*\{\{.*\}\}.*)$"
-"""What `_web_address` accepts; what a template stands for is checked when it is known."""
+"""The pattern that `_web_address` accepts. A template is checked when its value is known."""
 
 
 def _web_address(value: str) -> str:
     if not re.fullmatch(WEB_ADDRESS, value):
         hint = "write it in full, as in 'https://example.com/manual.pdf'"
-        raise RefusedError([Fault(f"{value!r} is not an address on the web", hint)])
+        raise RefusedError([Fault(f"{value!r} is not a web address", hint)])
     return value
 
 
 JsonValue = Annotated[Any, AfterValidator(_json)]
-"""Anything that JSON can say."""
+"""Any JSON value."""
 JsonMap = Annotated[dict[str, Any], AfterValidator(_json)]
-"""A mapping of anything that JSON can say."""
+"""A mapping of JSON values."""
 ConfigMap = Annotated[
     dict[str, Any],
     AfterValidator(_config),
     WithJsonSchema({"type": "object", "patternProperties": SECRET_SETTINGS}),
 ]
-"""Settings handed on as they are; under names such as `api_key` only templates are accepted."""
+"""Settings passed on unchanged. Keys such as `api_key` accept templates only."""
 MetadataMap = Annotated[
     dict[str, Any],
     AfterValidator(_metadata),
@@ -186,9 +186,9 @@ MetadataMap = Annotated[
         }
     ),
 ]
-"""A mapping of texts, numbers and booleans, or lists of them."""
+"""A mapping of strings, numbers and booleans, or lists of these."""
 GlobPattern = Annotated[str, AfterValidator(_bounded)]
-"""A glob pattern for names of anything."""
+"""A glob pattern for any kind of names."""
 FilePattern = Annotated[
     str,
     AfterValidator(_bounded),
@@ -207,16 +207,16 @@ FactoryPath = Annotated[
     AfterValidator(factory_path),
     WithJsonSchema({"type": "string", "pattern": FACTORY_PATH}),
 ]
-"""What makes an object, as 'package.module:function' or 'package.module:Class.method'."""
+"""A factory, as 'package.module:function' or 'package.module:Class.method'."""
 SqlName = Annotated[
     str,
     AfterValidator(_sql_name),
     WithJsonSchema({"type": "string", "pattern": _SQL_NAME}),
 ]
-"""The name of a table or index, which needs no quotes and leaves room for a suffix."""
+"""The name of a table or index: needs no quotes and leaves room for a suffix."""
 WebAddress = Annotated[
     str,
     AfterValidator(_web_address),
     WithJsonSchema({"type": "string", "pattern": WEB_ADDRESS}),
 ]
-"""An absolute http or https address, or a template of one."""
+"""An absolute http or https URL, or a template of one."""

@@ -1,4 +1,4 @@
-"""`vector_dbs:` where vectors are kept, each database with a catalog beside it."""
+"""`vector_dbs:` the databases for vectors, each with a catalog next to it."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from lorebind_knowledge.declarations.base import Declaration, Id
 from lorebind_knowledge.declarations.places import Place
 
 Metric: TypeAlias = Literal["cosine", "l2", "ip"]
-"""What an approximate index orders by; scores are the cosine whatever it is."""
+"""The distance that an approximate index orders by. Scores are always cosines."""
 
-DIMENSION = "The length of the vectors. An embedder whose vectors have another one is refused."
-CATALOG = "Where its catalog is kept. By default in the SQLite file `.lorebind/<id>.catalog.db`."
+DIMENSION = "The length of the vectors. An embedder with vectors of another length is refused."
+CATALOG = "The database of the catalog. By default the SQLite file `.lorebind/<id>.catalog.db`."
 
 
 class EmbeddingCacheConfig(Declaration):
-    """The vectors of all texts that were embedded, so that no text is embedded twice."""
+    """The vectors of all texts that were embedded, stored so that no text is embedded twice."""
 
     max_bytes: int = Field(
         10_000_000_000,
         ge=0,
         description=(
-            "The most bytes that these vectors may take. At the end of an ingest, those that were "
-            "used least recently are removed until the others fit."
+            "Maximum size of the stored vectors in bytes. At the end of an ingest, the least "
+            "recently used vectors are removed until the others fit."
         ),
     )
 
 
 class VectorDBBase(Declaration):
-    """What all vector databases declare, those of plugins too."""
+    """The base of all vector database declarations, including those of plugins."""
 
     label: ClassVar[str] = "vector database"
     kind_key: ClassVar[str] = "type"
 
-    id: Id = Field(description="The name by which knowledge bases refer to the database.")
+    id: Id = Field(description="The id by which knowledge bases refer to the database.")
     embedding_cache: EmbeddingCacheConfig = Field(
         default_factory=EmbeddingCacheConfig,
         description="Settings of the embedding cache, which is part of the catalog.",
@@ -43,7 +43,7 @@ class VectorDBBase(Declaration):
 
     @property
     def is_existing(self) -> bool:
-        """Whether others fill it, so that it is searched as it stands and never written."""
+        """Whether another program fills the database; it is then only searched, never written."""
         return False
 
 
@@ -61,4 +61,4 @@ VectorDBDeclaration: TypeAlias = Annotated[
         },
     ),
 ]
-"""One of the vector databases, chosen by `type`: one of these or a plugin's."""
+"""A vector database, selected by `type`: built in or from a plugin."""

@@ -1,4 +1,4 @@
-"""`wrappers:` what stands around embedders, vector databases and searches."""
+"""`wrappers:` wrappers around embedders, vector databases and searches."""
 
 from __future__ import annotations
 
@@ -22,75 +22,88 @@ class _Wrapper(Declaration):
 
 
 class CacheWrapper(_Wrapper):
-    """Gives the same answer to the same question, until an ingest or until it is too old."""
+    """Returns stored results for repeated searches, until an ingest changes the index or a result
+    expires."""
 
-    type: Literal["cache"] = Field(description="Keeps the results of searches.")
+    type: Literal["cache"] = Field(description="Stores the results of searches.")
     max_entries: int = Field(
         1000,
         ge=1,
         le=1_000_000,
-        description="How many results are kept. The oldest are removed first.",
+        description="Maximum number of stored results. The least recently used results are removed "
+        "first.",
     )
     ttl_seconds: float = Field(
-        300, gt=0, le=31_536_000, description="How long a result is used again."
+        300,
+        gt=0,
+        le=31_536_000,
+        description="Seconds after which a stored result expires, even if the index is unchanged.",
     )
 
 
 class RateLimitWrapper(_Wrapper):
-    """Bounds how often a tenant may search."""
+    """Limits how often each tenant can search."""
 
-    type: Literal["rate_limit"] = Field(description="Bounds the searches of each tenant.")
+    type: Literal["rate_limit"] = Field(description="Limits the searches of each tenant.")
     queries_per_second: float = Field(
         gt=0,
         le=100_000,
-        description="How many searches on average; 0.5 means one every two seconds.",
+        description="Average number of searches per second; 0.5 means one every two seconds.",
     )
     burst: int = Field(
-        1, ge=1, le=100_000, description="How many searches at once after a long enough pause."
+        1,
+        ge=1,
+        le=100_000,
+        description="Maximum number of searches at the same time after a long enough pause.",
     )
     when_exceeded: Literal["wait", "refuse"] = Field(
         "wait",
-        description="`wait`: the search begins later; `refuse`: it fails, and the error says when "
-        "to try again.",
+        description="`wait`: the search starts later; `refuse`: it fails with an error that says "
+        "when to retry.",
     )
     max_wait_seconds: float = Field(
-        30, gt=0, le=3600, description="wait: a search that would have to wait longer fails."
+        30,
+        gt=0,
+        le=3600,
+        description="wait: maximum wait in seconds. A search that would have to wait longer fails.",
     )
 
 
 class RetryWrapper(_Wrapper):
-    """Repeats calls of a vector database after a lost connection or an overload."""
+    """Retries calls of a vector database after a lost connection or an overload."""
 
-    type: Literal["retry"] = Field(description="Repeats calls of vector databases.")
+    type: Literal["retry"] = Field(description="Retries calls of vector databases.")
     retry: RetryConfig = Field(
-        default_factory=RetryConfig, description="How often, and how long to wait."
+        default_factory=RetryConfig, description="Number of attempts and the waits between them."
     )
 
 
 class TracingWrapper(_Wrapper):
-    """OpenTelemetry spans around embedders, vector databases and searches."""
+    """Creates OpenTelemetry spans for embedders, vector databases and searches."""
 
-    type: Literal["tracing"] = Field(description="Writes spans.")
+    type: Literal["tracing"] = Field(description="Creates OpenTelemetry spans.")
     record_text: bool = Field(
-        False, description="Write questions, and the texts that are embedded, into the spans."
+        False,
+        description="Whether spans contain questions and embedded texts. They may be confidential.",
     )
 
 
 class IsolationWrapper(_Wrapper):
-    """Checks that each passage that a search finds belongs to the knowledge base it searched."""
+    """Checks that each passage of a search result belongs to a knowledge base that was searched."""
 
     type: Literal["isolation"] = Field(description="Checks the passages of every search.")
 
 
 class PythonWrapper(_Wrapper):
-    """A wrapper in the project folder, or in an installed package."""
+    """A wrapper from the project folder or an installed package."""
 
     templated: ClassVar[tuple[str, ...]] = ("config",)
 
-    type: Literal["python"] = Field(description="A wrapper that a factory makes.")
+    type: Literal["python"] = Field(description="Calls a factory that creates the wrapper.")
     class_path: ClassPath = Field(
         alias="class",
-        description="The factory, as 'module:factory', in the project folder or installed.",
+        description="The factory, as 'module:factory', in the project folder or in an installed "
+        "package.",
     )
     config: ConfigMap = Field(
         default_factory=dict, description="Arguments of the factory, by name."
@@ -98,7 +111,7 @@ class PythonWrapper(_Wrapper):
 
 
 class _InOneWord:
-    """`module:factory` alone stands for a whole declaration: in JSON Schema too."""
+    """In JSON Schema: `module:factory` alone replaces a whole declaration."""
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
@@ -123,4 +136,4 @@ WrapperDeclaration: TypeAlias = Annotated[
     BeforeValidator(_spelt_out),
     _InOneWord(),
 ]
-"""One of the wrappers, chosen by `type`; a text is the path of a factory."""
+"""A wrapper, selected by `type`; a string is the path of a factory."""

@@ -1,1 +1,1 @@
-"""Turning texts into vectors."""
+"""Embedders: the classes that turn texts into vectors."""

@@ -1,4 +1,4 @@
-"""An embedder whose calls the extensions are told of."""
+"""An embedder that sends an event to the extensions after each call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class AnnouncingEmbedder(EmbedderWrapper):
-    """Emits `embedder_called` after each call, in the name of the knowledge base that makes it."""
+    """Emits `embedder_called` after each call, on behalf of the knowledge base that makes it."""
 
     def __init__(self, inner: Embedder, events: Events, namespace: Namespace) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""What an embedder is, and the two functions through which everything else calls one."""
+"""The embedder interface, and the two functions that all other code calls embedders through."""
 
 from __future__ import annotations
 
@@ -20,98 +20,101 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What makes two vectors comparable: a change of any field makes another embedder."""
+    """The properties that make vectors comparable: changing any field means another embedder."""
 
     provider: str
     model: str
     revision: str = ""
     dimension: int | None = None
-    """As configured; None where only a call can tell. An index records the measured one."""
+    """As configured; None if only a call can tell. An index records the measured dimension."""
     normalised: bool = True
     document_prefix: str = ""
     query_prefix: str = ""
     formerly: tuple[str, ...] = field(default=(), compare=False)
-    """The keys that earlier versions gave this embedder. They do not tell embedders apart."""
+    """The keys that earlier versions gave this embedder. They are ignored in comparisons."""
     address: str = field(default="", compare=False)
-    """A digest of its address, see `address_digest`. It does not tell embedders apart either: an
-    ingest at another address checks once that the vectors are the same."""
+    """Digest of the service's address, see `address_digest`. It is ignored in comparisons too: when
+    the address has changed, an ingest checks once that the vectors are the same."""
 
     @property
     def key(self) -> str:
-        """SHA-256 over all other fields, each with its name."""
+        """SHA-256 over all compared fields, each with its name."""
         return _key(self)
 
     def made(self, key: str) -> bool:
-        """Whether an index with this key has the vectors of this embedder."""
+        """Check whether an index with this key holds vectors of this embedder."""
         return key == self.key or key in self.formerly
 
     def __str__(self) -> str:
         return f"{self.provider}/{self.model}"
 
 
-@lru_cache(maxsize=64)  # every question asks for it
+@lru_cache(maxsize=64)  # read for every question
 def _key(fingerprint: Fingerprint) -> str:
     told = [one.name for one in fields(fingerprint) if one.compare]
     return digest(*(f"{name}={getattr(fingerprint, name)}" for name in told))
 
 
 def address_digest(*addresses: str) -> str:
-    """What an index keeps of the addresses that made it: neither them nor their passwords."""
+    """Return a digest of the addresses that an index can store without storing passwords."""
     return digest(*(re.sub("//[^/]*@", "//", one) for one in addresses)) if addresses else ""
 
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into vectors. Write the methods `def` or `async def`, whichever is native.
+    """Turns texts into vectors. Write each method as `def` or `async def`, whichever is native.
 
-    A method written `def` is called in a thread. One written `async def` is awaited on the event
-    loop of an async caller, and on a loop of Lorebind's own for callers that block: open
-    connections for each loop. `bridge.call_client` suits a client that has both kinds of methods.
+    A `def` method is called in a thread. An `async def` method is awaited on the event loop of an
+    async caller, or on Lorebind's own loop for a sync caller: open connections per loop.
+    `bridge.call_client` suits a client that has both kinds of methods.
 
-    An implementation inherits the protocol to get its defaults. Vectors are float32; row i of the
-    result belongs to text i. Exceptions of a provider may pass through as they are: callers see
+    An implementation inherits from the protocol to get its defaults. Vectors are float32; row i of
+    the result belongs to text i. A provider's exceptions may pass through unchanged: callers see
     them as `EmbedderError`.
     """
 
     batch_size: int = 64
-    """How many texts one call should carry. A crash repeats at most the calls under way."""
+    """Number of texts per call. After a crash, at most the calls in progress are repeated."""
 
     max_concurrent: int = 1
-    """How many calls an ingest should have under way at a time."""
+    """Maximum number of concurrent calls that an ingest should make."""
 
     hit_score: float | None = None
-    """The cosine from which a question's best passage usually answers it; None if unknown."""
+    """Cosine from which the best passage usually answers the question; None if unknown."""
 
     @property
-    def fingerprint(self) -> Fingerprint: ...
+    def fingerprint(self) -> Fingerprint:
+        """The identity of the embedder; an index is only searched with vectors of the same one."""
+        ...
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix | Awaitable[Matrix]:
-        """Vectors of shape (texts, dimension)."""
+        """Return vectors of shape (texts, dimension)."""
         ...
 
     def embed_query(self, text: str) -> Vector | Awaitable[Vector]:
-        """One vector of shape (dimension,)."""
+        """Return one vector of shape (dimension,)."""
         ...
 
     def count_truncated(self, texts: Sequence[str]) -> int:
-        """How many of these texts are longer than the model reads, and so are cut."""
+        """Return the number of texts that are truncated because they exceed the model's limit."""
         return 0
 
     def count_tokens(self, texts: Sequence[str]) -> TokenCount:
-        """How many tokens embedding these texts would take, without asking any provider.
+        """Return how many tokens embedding these texts takes, without calling a provider.
 
-        For no texts it still says what would count. To be quick: a plan counts all that is new.
+        Given no texts, it still names the tokenizer. Must be fast: `plan` counts all new texts.
         """
         return estimated(texts)
 
 
 async def embed_documents(embedder: Embedder, texts: Sequence[str]) -> Matrix:
-    """Embed texts, and make sure that what comes back is one finite vector for each.
+    """Embed texts, and check that the embedder returns one finite vector per text.
 
-    No texts give a matrix without rows, and call nobody.
+    Returns a matrix of shape (texts, dimension). Without texts, the embedder is not called and the
+    matrix has no rows.
 
     Raises:
-        EmbedderError: when the embedder fails or returns something else.
+        EmbedderError: the embedder fails or returns anything else.
     """
     import numpy as np
 
@@ -130,7 +133,7 @@ async def embed_query(embedder: Embedder, text: str) -> Vector:
 
 
 def encodable(text: str) -> str:
-    """The text with a question mark for each half of a character, which JSON can hold alone."""
+    """Replace each lone surrogate, which JSON can contain, with a question mark."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -139,7 +142,7 @@ async def _guarded(embedder: Embedder, method: Any, argument: Any) -> Any:
         return await call(method, argument)
     except LorebindError:
         raise
-    except Exception as error:  # any provider's own exceptions: named, and kept as the cause
+    except Exception as error:  # any of the provider's own exceptions: named, stored as the cause
         raise EmbedderError(
             f"embedder {embedder.fingerprint} failed: {type(error).__name__}: {error}"
         ) from error

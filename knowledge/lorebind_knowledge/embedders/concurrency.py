@@ -1,4 +1,4 @@
-"""A semaphore that holds across event loops and threads; asyncio's own belongs to one loop."""
+"""A semaphore that works across event loops and threads; asyncio's own belongs to one loop."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from concurrent.futures import Future
 
 
 class Slots:
-    """At most so many at a time, first come first served: `async with slots:`.
+    """A limit of `count` concurrent holders, first come first served: `async with slots:`.
 
-    Whoever is cancelled while waiting leaves the queue, and passes on a slot that it was given in
-    the same moment. After a fork the child has all the slots: what held them is not there.
+    A waiter that is cancelled leaves the queue, and passes on a slot that it received at the same
+    moment. After a fork, all slots are free in the child: their holders exist only in the parent.
     """
 
     def __init__(self, count: int) -> None:

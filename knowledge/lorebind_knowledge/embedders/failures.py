@@ -1,7 +1,7 @@
-"""What a provider's exception means: ask again, send less at once, or give up; and what mends it.
+"""Classify a provider's exception (retry, send a smaller batch, or give up) and suggest a fix.
 
-Nothing of a provider is imported: exceptions are known by what they carry (a status, a response
-with headers), by the names of their classes and by their words, whichever library raised them.
+No provider's library is imported. Exceptions are recognized by what they carry (a status, a
+response with headers), by the names of their classes and by their messages.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CHAIN = 10
-"""How many exceptions behind one are looked at."""
+"""Maximum number of chained exceptions to inspect."""
 
 _LONGEST_MESSAGE = 600
-"""Characters of a provider's words: some answer with a whole page."""
+"""Maximum number of characters of a provider's message: some providers send a whole page."""
 
 _AGAIN = {408, 409, 425, 429}
 _NOT_CONNECTED = re.compile(
@@ -45,40 +45,40 @@ _TEXT_TOO_LONG = re.compile(
 )
 _SPENT = re.compile(r"insufficient_quota|billing_hard_limit", re.IGNORECASE)
 
-SHORTER_TEXTS = "a text is longer than the model reads: make chunking.size smaller"
+SHORTER_TEXTS = "a text is longer than the model accepts: lower chunking.size"
 _ADVICE = {
     400: "check the embedder's model and config",
-    401: "the key was refused: check api_key and the variable that it names",
-    402: "the account has to be paid: see its plan and billing",
-    403: "the key has no right to this: check its rights, and that it may use the model",
+    401: "the provider refused the key: check api_key and the variable that it names",
+    402: "the account has no credit left: check its plan and billing",
+    403: "the key lacks permission: check its rights, and that it may use the model",
     404: "there is no such model or address: check model and base_url",
-    408: "the provider is slow: make batch_size smaller or allow it more time",
+    408: "the provider is slow: lower batch_size or raise the timeout",
     422: "check the embedder's model and config",
     429: "the provider limits its callers: lower requests_per_minute or max_concurrent",
 }
 
 
 class UnreadableAnswerError(EmbedderError):
-    """A provider answered something else than vectors, as gateways in trouble do."""
+    """The provider answered with something other than vectors, as failing gateways do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What to do about an exception."""
+    """The consequence of an exception."""
 
     kind: Literal["again", "smaller", "final"]
     advice: str = ""
-    """What the operator can do when this is the end of it."""
+    """A suggested fix for the operator, if no retry succeeds."""
     wait: float | None = None
-    """The seconds for which the provider asks to be left alone."""
+    """Seconds that the provider asks to wait before the next call."""
 
 
 def classify(error: BaseException, now: float) -> Failure:
-    """What an exception of a provider means; what it was raised from is looked at too.
+    """Classify a provider's exception, taking the exceptions that caused it into account.
 
     Args:
-        error: as it was raised, or wrapped in errors of ours.
-        now: seconds since 1970, for a Retry-After that names a date.
+        error: as it was raised, or wrapped in Lorebind's errors.
+        now: seconds since 1970, for a Retry-After header that holds a date.
     """
     chain = list(_chain(error))
     words = " ".join(str(link) for link in chain)
@@ -110,16 +110,16 @@ def _by_status(status: int, headers: Any, words: str, now: float) -> Failure:
 
 
 def said_by_provider(error: Exception, holder: object, **settings: Any) -> str:
-    """What `said_by` gives for the same arguments, of bounded length."""
+    """Return the result of `said_by` for the same arguments, shortened to a maximum length."""
     said = said_by(error, holder=holder, **settings)
     return textwrap.shorten(said, _LONGEST_MESSAGE, placeholder=" …")
 
 
 def retry_after(headers: Any, now: float) -> float | None:
-    """The wait in seconds that headers ask for, None if they do not, or not intelligibly.
+    """Return the wait in seconds that the headers ask for; None if absent or unreadable.
 
-    `Retry-After` holds seconds or a date (RFC 9110, 10.2.3); OpenAI and Azure send
-    `retry-after-ms` beside it, which is finer.
+    `Retry-After` holds seconds or a date (RFC 9110, 10.2.3). OpenAI and Azure also send
+    `retry-after-ms`, which is more precise.
     """
     if (value := _header(headers, "retry-after-ms")) is not None:
         return _seconds(value, 1000)
@@ -145,7 +145,7 @@ def _seconds(value: str, parts: int) -> float | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An exception and what is behind it, as a traceback shows them."""
+    """Yield an exception and the exceptions behind it, in the order that a traceback follows."""
     link: BaseException | None = error
     for _ in range(_CHAIN):
         if link is None:
@@ -155,7 +155,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status that an exception, or the response it carries, speaks of."""
+    """Return the HTTP status that an exception, or the response it carries, names."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):  # botocore's
         return _as_status(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
@@ -181,7 +181,7 @@ def _header(headers: Any, name: str) -> str | None:
     look_up = getattr(headers, "get", None)
     if look_up is None:
         return None
-    value = look_up(name, look_up(name.title()))  # plain dicts mind the case
+    value = look_up(name, look_up(name.title()))  # plain dicts are case-sensitive
     return None if value is None else str(value).strip()
 
 

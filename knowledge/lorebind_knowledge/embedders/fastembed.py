@@ -1,8 +1,8 @@
-"""Embedding models of the Hugging Face hub, run by fastembed on this machine.
+"""Embedding models from the Hugging Face hub, run by fastembed on this machine.
 
-Fastembed (https://github.com/qdrant/fastembed) brings a list of models with their pooling, and puts
-no words before questions and passages, except for jina-embeddings-v3, which it tells its task. The
-words that other models were trained with are in `prefixes.py`.
+Fastembed (https://github.com/qdrant/fastembed) ships a list of models with their pooling. It adds
+no prefixes to questions and passages; only jina-embeddings-v3 receives its task. The prefixes that
+other models were trained with are in `prefixes.py`.
 """
 
 from __future__ import annotations
@@ -32,30 +32,31 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import Matrix, Vector
 
 ROWS_PER_RUN = 8
-"""Texts in one run of the graph. More of them buys nothing but memory."""
+"""Number of texts per run of the graph. More texts only cost more memory."""
 
 
 class FastembedEmbedderDeclaration(EmbedderBase, HubModelSettings):
-    """A model of the Hugging Face hub on this machine, downloaded at its first use."""
+    """A model from the Hugging Face hub on this machine, downloaded at its first use."""
 
     provider: Literal["fastembed"] = Field(description="Downloads a model and runs it here.")
     pooling: Pooling = Field(
-        "mean", description="With `file`: how the vectors of a text's tokens become one."
+        "mean", description="With `file`: how the token vectors of a text become one vector."
     )
     query_prefix: str | None = Field(
         None,
-        description="Put before each question. By default what the model was trained with, "
-        "as far as Lorebind knows.",
+        description="Text to put before each question. By default the prefix that the model was "
+        "trained with, if Lorebind knows it.",
     )
     document_prefix: str | None = Field(
-        None, description="Put before each passage. By default as for `query_prefix`."
+        None,
+        description="Text to put before each passage. The default is chosen as for `query_prefix`.",
     )
     batch_size: int = Field(64, ge=1, le=1024, description="Texts per call.")
 
     @model_validator(mode="after")
     def _pooling_is_of_a_file(self) -> FastembedEmbedderDeclaration:
         if self.file is None and "pooling" in self.model_fields_set:
-            hint = "leave it out, fastembed knows the models that it lists"
+            hint = "omit it, fastembed knows the pooling of the models that it lists"
             raise RefusedError([Fault("pooling is given without file", hint, ("pooling",))])
         return self
 
@@ -64,7 +65,11 @@ Declaration = FastembedEmbedderDeclaration
 
 
 def make(declaration: FastembedEmbedderDeclaration, environment: PartEnvironment) -> Embedder:
-    """Raises `EmbedderError` for a model that is not listed. Downloads nothing yet."""
+    """Make the embedder without downloading the model yet.
+
+    Raises:
+        EmbedderError: the model is not listed.
+    """
     model = embedding_model(declaration.model, declaration.file, declaration.pooling)
     query, document = prefixes_of(model.name) if declaration.file is None else ("", "")
     cache = models_folder(environment.fill(declaration.cache_dir), environment.root)
@@ -81,7 +86,7 @@ def make(declaration: FastembedEmbedderDeclaration, environment: PartEnvironment
 
 
 class FastembedEmbedder(Embedder):
-    """Safe to share among threads. The model is downloaded and loaded at the first call."""
+    """A hub model run by fastembed. Thread-safe; downloads and loads it at the first call."""
 
     def __init__(
         self,
@@ -95,12 +100,12 @@ class FastembedEmbedder(Embedder):
     ) -> None:
         """
         Args:
-            model: what fastembed makes.
-            snapshot: its files.
-            query_prefix: put before each question.
-            document_prefix: put before each passage.
+            model: the model to run.
+            snapshot: the model's files.
+            query_prefix: text to put before each question.
+            document_prefix: text to put before each passage.
             batch_size: texts per call; they are sorted by length within a call.
-            threads: threads of one run; None fits them to the processors this process may use.
+            threads: threads per run; None chooses by the processors this process may use.
         """
         self.batch_size = batch_size
         self._model, self._snapshot = model, snapshot
@@ -110,7 +115,7 @@ class FastembedEmbedder(Embedder):
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        """Asks the hub for the commit, where this machine does not know it yet."""
+        """The model's identity; asks the hub for the commit if this machine does not know it."""
         model = self._model
         return Fingerprint(
             "fastembed",
@@ -158,7 +163,7 @@ class FastembedEmbedder(Embedder):
 
 
 def _of_unit_length(vectors: Matrix) -> Matrix:
-    """The vectors at length 1, which not all models give them; those of length 0 stay so."""
+    """Scale vectors to length 1 in place, which not all models do; zero vectors stay zero."""
     import numpy as np
 
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

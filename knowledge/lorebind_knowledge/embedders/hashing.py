@@ -1,7 +1,7 @@
-"""A deterministic bag of words: fast, exact to reproduce, and lexical, never semantic.
+"""A deterministic bag-of-words embedder: fast, reproducible, and lexical rather than semantic.
 
-Feature hashing with signs (Weinberger et al., 2009, https://arxiv.org/abs/0902.2206) over
-lower-cased words, square root of the counts, unit length. For tests and dry runs.
+Signed feature hashing (Weinberger et al., 2009, https://arxiv.org/abs/0902.2206) over lower-cased
+words, with the square root of the counts and unit length. For tests and dry runs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def make(declaration: HashingEmbedderDeclaration, environment: PartEnvironment) 
 
 
 class HashingEmbedder(Embedder):
-    """Texts that share words are near each other; texts that share none are orthogonal or so."""
+    """Texts that share words get similar vectors; other texts get nearly orthogonal ones."""
 
     hit_score = HIT_SCORE
 

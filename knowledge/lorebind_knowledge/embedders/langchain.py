@@ -1,4 +1,4 @@
-"""Any LangChain `Embeddings` as an embedder."""
+"""An adapter that makes an embedder from any LangChain `Embeddings`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ADDRESSES = ("base_url", "openai_api_base")
-"""Settings that say where a service is, and nothing of its vectors."""
+"""Settings that name a service's address and do not affect its vectors."""
 _TELLING = ("model", "model_name", "model_id", "deployment", "dimensions", "size")
 
 
@@ -47,15 +47,15 @@ class LangChainEmbedderDeclaration(EmbedderBase):
         alias="class",
         description="The class, as 'package.module:Class', in the project folder or installed.",
     )
-    model: str | None = Field(None, description="Handed to the class as `model`.")
+    model: str | None = Field(None, description="Passed to the class as `model`.")
     api_key: Secret | None = Field(
-        None, description="Handed to the class as `api_key`; only a template is accepted."
+        None, description="Passed to the class as `api_key`; only a template is accepted."
     )
     price_per_million_tokens: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="What the provider charges, in any currency, for `plan` to tell the cost.",
+        description="The provider's price, in any currency; `plan` uses it to estimate the cost.",
     )
     config: ConfigMap = Field(
         default_factory=dict, description="Further arguments of the class, by name."
@@ -63,11 +63,11 @@ class LangChainEmbedderDeclaration(EmbedderBase):
     batch_size: int = Field(64, ge=1, le=8192, description="Texts per call.")
     retry: RetryConfig = Field(
         default_factory=RetryConfig,
-        description="What failures are worth, beside what the class does itself.",
+        description="How to retry transient failures, in addition to the class's own retries.",
     )
-    max_concurrent: int = Field(4, ge=1, le=64, description="The most calls at a time.")
+    max_concurrent: int = Field(4, ge=1, le=64, description="Maximum number of concurrent calls.")
     requests_per_minute: int | None = Field(
-        None, ge=1, description="The most calls in a minute. By default there is no limit."
+        None, ge=1, description="Maximum number of calls per minute. By default unlimited."
     )
 
 
@@ -75,7 +75,11 @@ Declaration = LangChainEmbedderDeclaration
 
 
 def make(declaration: LangChainEmbedderDeclaration, environment: PartEnvironment) -> Embedder:
-    """Raises `EmbedderError` for a class that is no `Embeddings`."""
+    """Make the embedder, with retries and limits.
+
+    Raises:
+        EmbedderError: the class is not a LangChain `Embeddings`.
+    """
     from langchain_core.embeddings import Embeddings
 
     written: dict[str, Any] = dict(declaration.config)
@@ -95,7 +99,7 @@ def make(declaration: LangChainEmbedderDeclaration, environment: PartEnvironment
         raise EmbedderError(
             f"embedder {declaration.id!r}: {declaration.class_path} is not a LangChain Embeddings"
         )
-    # The settings as written, with their templates: an identity without secrets.
+    # The settings as written, with their templates: they identify the embedder without secrets.
     known = _told(embeddings) if isinstance(declaration.class_path, LiveObject) else written
     inner = LangChainEmbedder(
         embeddings,
@@ -114,13 +118,13 @@ def make(declaration: LangChainEmbedderDeclaration, environment: PartEnvironment
 
 
 def _told(embeddings: Embeddings) -> dict[str, Any]:
-    """What an object tells of the vectors that it makes; of two with the same they are the same."""
+    """Return the object's attributes that determine its vectors; equal ones mean equal vectors."""
     told = {name: getattr(embeddings, name, None) for name in _TELLING}
     return {name: value for name, value in told.items() if isinstance(value, str | int)}
 
 
 def _address(embeddings: Embeddings, given: Mapping[str, Any]) -> str:
-    """A digest of where an object asks, as far as it tells or was told."""
+    """Return a digest of the service's address, if the object or its arguments name it."""
     told = [given.get(name) or getattr(embeddings, name, None) for name in _ADDRESSES]
     return address_digest(*(one for one in told if isinstance(one, str) and one))
 
@@ -131,7 +135,7 @@ def _revision(embeddings: Embeddings, settings: Mapping[str, Any]) -> str:
 
 
 class LangChainEmbedder(Embedder):
-    """Wraps a live `Embeddings`, whose methods of the caller's colour are called."""
+    """Wraps a live `Embeddings`, and calls its sync or async methods as the caller needs."""
 
     def __init__(
         self,
@@ -146,12 +150,13 @@ class LangChainEmbedder(Embedder):
         """
         Args:
             embeddings: the object to call.
-            model: what it is called in messages and manifests; the class's name when empty.
-            settings: what it was configured with, secrets left out: all but addresses are part of
-                its identity, since LangChain objects carry none.
-            address: a digest of where it asks; None means what the object tells.
+            model: its name in messages and manifests; the class's name when empty.
+            settings: its configuration without secrets. All settings except addresses are part of
+                the fingerprint, since LangChain objects have no identity of their own.
+            address: a digest of the service's address; None derives it from the object.
             batch_size: texts per call.
-            say: an exception's words without secrets; None knows of those that the object holds.
+            say: returns an exception's message without secrets; None removes those that the object
+                holds.
         """
         self.batch_size = batch_size
         self._embeddings = embeddings
@@ -164,7 +169,7 @@ class LangChainEmbedder(Embedder):
             address = _address(embeddings, {})
         revision = _revision(embeddings, telling)
         found = Fingerprint("langchain", self._model, revision, address=address)
-        if telling != settings:  # it used to be another embedder at another address
+        if telling != settings:  # the address used to be part of the fingerprint
             former = replace(found, revision=_revision(embeddings, settings))
             found = replace(found, formerly=(former.key,))
         self._fingerprint = found
@@ -174,14 +179,14 @@ class LangChainEmbedder(Embedder):
         return self._fingerprint
 
     def count_tokens(self, texts: Sequence[str]) -> TokenCount:
-        """Exact for OpenAI's models, by whichever class they are called."""
+        """Return the token count, which is exact for OpenAI's models with any class."""
         return counted(map(encodable, texts)) if self._is_openai else estimated(texts)
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
         vectors: Any = await self._asked(
             self._embeddings.embed_documents, self._embeddings.aembed_documents, list(texts)
         )
-        matrix: Matrix = vectors  # lists of floats: checked and made a matrix by every caller
+        matrix: Matrix = vectors  # lists of floats: every caller checks and converts them
         return matrix
 
     async def embed_query(self, text: str) -> Vector:
@@ -196,6 +201,6 @@ class LangChainEmbedder(Embedder):
     ) -> Any:
         try:
             return await call_client(blocking, awaited, given)
-        except Exception as error:  # any provider's own exceptions, in words that hold no key
+        except Exception as error:  # any of the provider's own exceptions, without keys
             said = self._say(error)
             raise EmbedderError(f"embedder {self.fingerprint} failed: {said}") from error

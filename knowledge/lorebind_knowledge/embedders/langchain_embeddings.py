@@ -1,4 +1,4 @@
-"""An embedder of ours as LangChain's `Embeddings`: the other direction is `langchain.py`."""
+"""A Lorebind embedder as LangChain `Embeddings`; `langchain.py` is the other direction."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class LorebindEmbeddings(Embeddings):
-    """Asks an embedder, `batch_size` texts a call.
+    """LangChain `Embeddings` that call a Lorebind embedder, `batch_size` texts at a time.
 
     Raises:
-        EmbedderError: it failed, or returned something else than one finite vector a text.
+        EmbedderError: the embedder failed, or did not return one finite vector per text.
     """
 
     def __init__(self, embedder: Embedder) -> None:

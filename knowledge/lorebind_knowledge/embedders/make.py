@@ -1,4 +1,4 @@
-"""From a declared embedder to the object that embeds."""
+"""Make an embedder from its declaration."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _MEMBERS = (
 
 
 def make_embedder(declaration: EmbedderBase, environment: Environment) -> Embedder:
-    """The embedder that a declaration names; its libraries are loaded here or at the first call.
+    """Make the declared embedder; its libraries are loaded now or at the first call.
 
     Raises:
-        EmbedderError: it cannot be made with what was declared.
+        EmbedderError: the declaration does not allow to make an embedder.
         PluginError: the plugin is broken.
     """
     own = PartEnvironment(environment)
@@ -38,7 +38,7 @@ def make_embedder(declaration: EmbedderBase, environment: Environment) -> Embedd
 
 
 class RedactingEmbedder(EmbedderWrapper):
-    """Says what the exceptions of the embedder within say, without the secrets it was given."""
+    """Removes the secrets that the embedder was given from the messages of its exceptions."""
 
     def __init__(self, inner: Embedder, environment: PartEnvironment) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""OpenAI's embedding models, and servers that speak their protocol, through langchain-openai."""
+"""OpenAI's embedding models, and servers with the same protocol, through langchain-openai."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 ADDRESS = "https://api.openai.com/v1"
 MAX_TOKENS = 8191
-"""What is sent of a text; the interface refuses what is longer than 8192."""
+"""Maximum number of tokens sent per text; the API refuses texts of more than 8192."""
 
 
 OPENAI_DIMENSIONS = {
@@ -51,7 +51,7 @@ OPENAI_DIMENSIONS = {
 _FIXED = ("text-embedding-ada-002",)
 
 OPENAI_KEY = "OPENAI_API_KEY"
-"""Where OpenAI's key is looked for when a declaration names no other place."""
+"""The variable that holds OpenAI's key unless a declaration names another one."""
 
 
 class OpenAIEmbedderConfig(Settings):
@@ -63,15 +63,15 @@ class OpenAIEmbedderConfig(Settings):
     dimension: int | None = Field(
         None, ge=1, le=8192, description="Length of the vectors. By default the model's own."
     )
-    strip_newlines: bool = Field(False, description="Give the model spaces for line breaks.")
+    strip_newlines: bool = Field(False, description="Replace line breaks with spaces.")
     base_url: WebAddress | None = Field(None, description="Another server with the same protocol.")
-    timeout_seconds: float = Field(60, gt=0, le=3600, description="How long a call may take.")
+    timeout_seconds: float = Field(60, gt=0, le=3600, description="Timeout of a call in seconds.")
     retry: RetryConfig = Field(
-        default_factory=RetryConfig, description="How to try again after a failure."
+        default_factory=RetryConfig, description="How to retry transient failures."
     )
-    max_concurrent: int = Field(4, ge=1, le=64, description="The most calls at a time.")
+    max_concurrent: int = Field(4, ge=1, le=64, description="Maximum number of concurrent calls.")
     requests_per_minute: int | None = Field(
-        None, ge=1, description="The most calls in a minute. By default there is no limit."
+        None, ge=1, description="Maximum number of calls per minute. By default unlimited."
     )
 
 
@@ -80,7 +80,7 @@ class OpenAIEmbedderDeclaration(EmbedderBase):
 
     templated: ClassVar[tuple[str, ...]] = ("api_key",)
 
-    provider: Literal["openai"] = Field(description="Calls OpenAI, or what speaks its protocol.")
+    provider: Literal["openai"] = Field(description="Calls OpenAI or a compatible server.")
     model: str = Field("text-embedding-3-small", min_length=1, description="The name of the model.")
     api_key: Secret | None = Field(
         None, description="Only a template is accepted. By default `{{ .env.OPENAI_API_KEY }}`."
@@ -89,7 +89,7 @@ class OpenAIEmbedderDeclaration(EmbedderBase):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="What the provider charges, in any currency, for `plan` to tell the cost.",
+        description="The provider's price, in any currency; `plan` uses it to estimate the cost.",
     )
     config: OpenAIEmbedderConfig = Field(
         default_factory=OpenAIEmbedderConfig, description="How the model is called."
@@ -127,7 +127,7 @@ def make(declaration: OpenAIEmbedderDeclaration, environment: PartEnvironment) -
         if key := environment.lookup(OPENAI_KEY):
             return key
         if config.base_url is not None:
-            return "none"  # the client insists on one; a server of one's own seldom does
+            return "none"  # the client requires a key; self-hosted servers rarely do
         raise EmbedderError(
             f"embedder {declaration.id!r}: variable {OPENAI_KEY} is not set; put the key into the "
             "environment or into .env, or name another variable with api_key"
@@ -152,11 +152,11 @@ def make(declaration: OpenAIEmbedderDeclaration, environment: PartEnvironment) -
 
 
 class OpenAIEmbedder(Embedder):
-    """One request for each call; wrap it in a `SteadyEmbedder` for retries and limits.
+    """Sends one request per call; wrap it in a `SteadyEmbedder` for retries and limits.
 
-    Texts longer than `MAX_TOKENS` are cut for the models that OpenAI has documented; what another
-    model reads is not known here, and its server's refusal is passed on. The libraries are loaded
-    and the key is looked up at the first call. Safe to share among threads and event loops.
+    Texts longer than `MAX_TOKENS` are truncated for the models that OpenAI documents. The limits
+    of other models are unknown here, and their server's refusal is passed on. The libraries are
+    loaded and the key is looked up at the first call. Safe to share among threads and event loops.
     """
 
     def __init__(
@@ -173,14 +173,14 @@ class OpenAIEmbedder(Embedder):
     ) -> None:
         """
         Args:
-            model: as the provider calls it.
-            api_key: gives the key when it is needed.
-            dimension: the length of the vectors to ask for; None takes the model's own.
-            base_url: another server than OpenAI's.
-            address_as_written: how messages name that server; `base_url` when left out.
+            model: the provider's name of the model.
+            api_key: returns the key when it is needed.
+            dimension: the length of the vectors to request; None uses the model's own.
+            base_url: the address of another server than OpenAI's.
+            address_as_written: how messages name that server; `base_url` when omitted.
             timeout: seconds for one call, from connecting to the last byte.
             batch_size: texts per call.
-            strip_newlines: send spaces for line breaks.
+            strip_newlines: replace line breaks with spaces.
         """
         self.batch_size = batch_size
         self._model = model
@@ -200,7 +200,7 @@ class OpenAIEmbedder(Embedder):
         found = Fingerprint("openai", self._model, stripped, self._dimension)
         if not self._base_url:
             return found
-        # It used to be another embedder at another address.
+        # The address used to be part of the fingerprint.
         address = re.sub("//[^/]*@", "//", self._address)
         former = replace(found, revision=f"{address} {stripped}".rstrip())
         return replace(found, formerly=(former.key,), address=address_digest(self._base_url))
@@ -211,13 +211,13 @@ class OpenAIEmbedder(Embedder):
         return sum(cut_to_limit(text) != text for text in self._stripped(texts))
 
     def count_tokens(self, texts: Sequence[str]) -> TokenCount:
-        """What OpenAI charges for; of a model that is not theirs only an estimate is known."""
+        """Return the tokens that OpenAI charges for; an estimate for models of other providers."""
         inputs = self._inputs(list(map(encodable, texts)))
         return estimated(inputs) if self._own_dimension is None else counted(inputs)
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
         vectors: Any = await self._asked(texts)
-        matrix: Matrix = vectors  # lists of floats: checked and made a matrix by every caller
+        matrix: Matrix = vectors  # lists of floats: every caller checks and converts them
         return matrix
 
     async def embed_query(self, text: str) -> Vector:
@@ -230,24 +230,24 @@ class OpenAIEmbedder(Embedder):
         try:
             async with asyncio.timeout(self._timeout):
                 return await embeddings.aembed_documents(inputs)
-        except Exception as error:  # any of the client's own exceptions, in words without the key
+        except Exception as error:  # any of the client's own exceptions, without the key
             said = said_by_provider(error, embeddings, values=self._hidden)
             kind = EmbedderError
             if isinstance(error, TimeoutError):
                 said = f"no answer within {self._timeout:g} s"
             elif isinstance(error, AttributeError | TypeError | ValueError):
-                said = f"the answer holds no embeddings ({said})"
+                said = f"the answer contains no embeddings ({said})"
                 kind = UnreadableAnswerError
             elif isinstance(root := _root(error), OSError):
                 said += f" ({without(str(root), self._hidden)})"
             raise kind(f"embedder {self.fingerprint} failed: {said}") from error
 
     def _inputs(self, texts: Sequence[str]) -> list[str]:
-        """The texts as they are sent."""
+        """Return the texts as they are sent."""
         inputs = self._stripped(texts)
         if self._own_dimension is not None:
             inputs = [cut_to_limit(text) for text in inputs]
-        return [text or " " for text in inputs]  # one empty text makes OpenAI refuse the batch
+        return [text or " " for text in inputs]  # OpenAI refuses a batch with an empty text
 
     def _stripped(self, texts: Sequence[str]) -> list[str]:
         if not self._strip_newlines:
@@ -255,7 +255,7 @@ class OpenAIEmbedder(Embedder):
         return [re.sub(r"\r\n|\r|\n", " ", text) for text in texts]
 
     async def _client(self) -> OpenAIEmbeddings:
-        """The running loop's client: it cannot be shared among loops that run in threads."""
+        """Return the running loop's client: loops that run in threads cannot share one."""
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             openai, langchain_openai = await asyncio.to_thread(self._libraries)
@@ -275,10 +275,10 @@ class OpenAIEmbedder(Embedder):
     def _checked_key(self) -> str:
         key = self._api_key()
         if not key or not key.isascii() or not key.isprintable() or " " in key:
-            # It would be refused as part of a header, in words that quote it.
+            # The client would refuse it as part of a header, with a message that quotes it.
             raise EmbedderError(
-                f"embedder {self.fingerprint}: the API key is empty or holds a blank, a line break "
-                "or a letter that keys do not have; check the variable that api_key names"
+                f"embedder {self.fingerprint}: the API key is empty or contains a space, a line "
+                "break or a character that is not ASCII; check the variable that api_key names"
             )
         return key
 
@@ -289,9 +289,9 @@ class OpenAIEmbedder(Embedder):
             base_url=address,
             timeout=self._timeout,
             max_retries=0,
-            # Nothing tells when a loop ends: a connection that was kept would outlive it.
+            # No signal tells when a loop ends: an open connection would outlive it.
             default_headers={"Connection": "close"},
-            # The client's own default closes itself on whichever loop happens to collect it.
+            # The client's own default closes itself on whichever loop garbage-collects it.
             http_client=openai.DefaultAsyncHttpxClient(),
         )
         known = self._dimension == self._own_dimension
@@ -301,10 +301,10 @@ class OpenAIEmbedder(Embedder):
             base_url=address,
             # Older models refuse the parameter, even with the right number.
             dimensions=None if known else self._dimension,
-            chunk_size=2048,  # a call stays one request
+            chunk_size=2048,  # keeps one request per call
             max_retries=0,
-            # The check downloads a tokenizer, sends tokens (which other servers do not know), and
-            # averages the parts of long texts; ours cuts them before, without a network.
+            # This check downloads a tokenizer, sends tokens (which other servers do not know), and
+            # averages the parts of long texts; `cut_to_limit` truncates them first, offline.
             check_embedding_ctx_length=False,
             openai_api_type=None,
             async_client=client.embeddings,
@@ -313,8 +313,8 @@ class OpenAIEmbedder(Embedder):
 
 
 def cut_to_limit(text: str) -> str:
-    """The start of a text that OpenAI's embedding models read, in whole characters."""
-    if len(text.encode("utf-8", "surrogatepass")) <= MAX_TOKENS:  # no token is less than a byte
+    """Return the start of a text that OpenAI's embedding models read, in whole characters."""
+    if len(text.encode("utf-8", "surrogatepass")) <= MAX_TOKENS:  # a token is at least one byte
         return text
     tokens = encode(OPENAI_ENCODING, text)
     if len(tokens) <= MAX_TOKENS:
@@ -324,7 +324,7 @@ def cut_to_limit(text: str) -> str:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What an exception was raised from in the end."""
+    """Return the first exception in the chain that led to this one."""
     for _ in range(10):
         behind = error.__cause__ or error.__context__
         if behind is None:

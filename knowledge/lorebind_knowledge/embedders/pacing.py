@@ -1,4 +1,4 @@
-"""How long to wait: before the next try, and for the next call of a minute. Pure arithmetic."""
+"""Compute waits: before a retry, and for the next call within a minute. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations.embedders import RetryConfig
 
 _NEARLY = 1e-6
-"""What rounding may take from a token: who waits for exactly one must get it."""
+"""Tolerance for rounding: a caller that waits for exactly one token must get it."""
 
 
 def backoff(retry: RetryConfig, failures: int, asked: float | None, chance: float) -> float:
-    """The seconds to wait after so many failures in a row.
+    """Return the seconds to wait after this many failures in a row.
 
     Exponential with full jitter, which spreads out callers that failed together
     (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
 
     Args:
         retry: the limits.
-        failures: 1 after the first.
-        asked: the wait that the provider asked for; the jitter comes on top of it.
+        failures: 1 after the first failure.
+        asked: the seconds that the provider asked to wait; the jitter is added to them.
         chance: a random number in [0, 1).
     """
     longest = retry.max_backoff_ms / 1000
@@ -30,10 +30,10 @@ def backoff(retry: RetryConfig, failures: int, asked: float | None, chance: floa
 
 
 class TokenBucket:
-    """So many calls a minute, evenly: at most one second's worth of them at once.
+    """A limit of calls per minute, spread evenly: bursts hold at most one second's worth of calls.
 
-    Within any minute there are no more than `per_minute` and that one second's worth. Safe to
-    share among threads; the caller brings the time, in seconds of a clock that never goes back.
+    Within any minute there are at most `per_minute` calls plus that one second's worth. Safe to
+    share among threads; the caller passes the time, in seconds of a monotonic clock.
     """
 
     def __init__(self, per_minute: int, now: float) -> None:
@@ -44,7 +44,7 @@ class TokenBucket:
         self._lock = threading.Lock()
 
     def take(self, now: float) -> float:
-        """Take a token and return 0, or return the seconds after which to ask again."""
+        """Take a token and return 0, or return the seconds after which to call again."""
         with self._lock:
             gained = max(0.0, now - self._filled_at) * self._per_second
             self._tokens = min(self._capacity, self._tokens + gained)

@@ -1,7 +1,7 @@
-"""The words before questions and passages that models were trained with, from their model cards.
+"""The prefixes that models were trained with for questions and passages, from their model cards.
 
-Without them a model works, but finds less. Models of fastembed's list that are not named here need
-none, or take their task in another way.
+Without its prefixes a model works, but finds less. Models of fastembed's list that are not named
+here need none, or receive their task in another way.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _PREFIXES = {
         "",
     ),
 }
-"""For questions and for passages, by how a model's name begins; the first that fits counts."""
+"""Prefixes for questions and passages by the start of a model's name; the first match counts."""
 
 
 def prefixes_of(model: str) -> tuple[str, str]:
-    """What belongs before a question and before a passage; both empty where nothing is known."""
+    """Return the prefixes for a question and for a passage; both are empty if unknown."""
     name = model.lower()
     return next((found for begins, found in _PREFIXES.items() if name.startswith(begins)), ("", ""))

@@ -1,4 +1,4 @@
-"""An embedder that is asked again when it fails in passing, and never more often than it allows."""
+"""An embedder that retries transient failures and respects the provider's limits."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ R = TypeVar("R")
 
 
 class _TooLargeError(EmbedderError):
-    """A call was refused for its size."""
+    """A call was refused because of its size."""
 
 
 class SteadyEmbedder(base.Embedder):
     """Wraps an embedder that calls a provider.
 
-    - What passes (limits, overload, timeouts, lost connections) is tried again, after the wait that
-      the provider asks for or an exponential one with jitter; anything else is raised at once.
-    - A batch that is refused for its size is sent in halves; `batch_size` is then the smaller one.
-    - Calls at a time and calls in a minute are bounded, over all tasks, threads and event loops. A
-      call that waits for its next try keeps its place, so that others do not add to an overload.
+    - Transient failures (limits, overload, timeouts, lost connections) are retried after the wait
+      that the provider asks for, or an exponential one with jitter. Other failures are raised
+      immediately.
+    - A batch that is refused because of its size is sent in halves, and `batch_size` is lowered.
+    - Concurrent calls and calls per minute are limited across all tasks, threads and event loops.
+      A call that waits for its retry keeps its slot, so that other calls do not add to an overload.
 
     May be cancelled at any time.
     """
@@ -54,11 +55,12 @@ class SteadyEmbedder(base.Embedder):
     ) -> None:
         """
         Args:
-            inner: what is called.
-            retry: how often and how patiently; the defaults of the YAML when left out.
-            max_concurrent: the most calls at a time.
-            requests_per_minute: the most calls in a minute, tries included; None for no bound.
-            sleep, clock, random: the time and the dice, in seconds and in [0, 1).
+            inner: the embedder to call.
+            retry: attempts and waits; the defaults of the YAML when omitted.
+            max_concurrent: the maximum number of concurrent calls.
+            requests_per_minute: the maximum number of calls per minute, retries included; None
+                means no limit.
+            sleep, clock, random: the time in seconds, and random numbers in [0, 1).
         """
         self.inner = inner
         self.batch_size = inner.batch_size
@@ -93,7 +95,7 @@ class SteadyEmbedder(base.Embedder):
                 parts.append(await self._tried(ask))
             except _TooLargeError:
                 if len(part) == 1:
-                    self.batch_size = size  # it was the text: batches had the right size
+                    self.batch_size = size  # one text was too long; the batches had the right size
                     raise
                 self.batch_size = min(self.batch_size, (len(part) + 1) // 2)
             else:
@@ -124,10 +126,10 @@ class SteadyEmbedder(base.Embedder):
             await self._sleep(wait)
 
     def _final(self, error: EmbedderError, failure: Failure, tries: int) -> EmbedderError:
-        """The error with what was tried, and what can be done."""
+        """Return the error with the number of attempts and a suggested fix."""
         said = [str(error)]
         if tries > 1:
-            said.append(f"gave up after {tries} tries")
+            said.append(f"gave up after {tries} attempts")
         longest = self._retry.max_backoff_ms / 1000
         if failure.wait is not None and failure.wait > longest:
             said.append(

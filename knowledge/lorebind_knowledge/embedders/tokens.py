@@ -1,4 +1,4 @@
-"""How many tokens an embedder would read: by the model's own tokenizer where it is quick."""
+"""Count the tokens that an embedder would read, with the model's own tokenizer where it is fast."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 OPENAI_ENCODING: EncodingName = "cl100k_base"
-"""That of all of OpenAI's embedding models."""
+"""The encoding of all of OpenAI's embedding models."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
-    """The tokens of some texts, and what counted them."""
+    """The number of tokens of some texts, and the tokenizer that counted them."""
 
     tokens: int
     tokenizer: str
@@ -26,12 +26,12 @@ class TokenCount:
 
 
 def estimated(texts: Iterable[str]) -> TokenCount:
-    """A token for every four characters of a text, rounded up."""
+    """Count one token per four characters of each text, rounded up."""
     return TokenCount(sum((len(text) + 3) // 4 for text in texts), "len/4", exact=False)
 
 
 def counted(texts: Iterable[str]) -> TokenCount:
-    """The tokens that OpenAI's embedding models read, each text by itself.
+    """Count the tokens that OpenAI's embedding models read, each text by itself.
 
     Raises:
         MissingDependencyError: the encoding is not installed.

@@ -1,4 +1,4 @@
-"""The base of what stands around an embedder: everything passes through one method."""
+"""The base class of embedder wrappers: every call passes through one method."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ R = TypeVar("R")
 
 
 class EmbedderWrapper(Embedder):
-    """Does what the embedder within does. Inherit it and override `around`, or single methods."""
+    """Delegates to the inner embedder. Subclass it and override `around`, or single methods."""
 
     def __init__(self, inner: Embedder) -> None:
         self.inner = inner
 
     async def around(self, name: str, texts: Sequence[str], ask: Callable[[], Awaitable[R]]) -> R:
-        """Around each call: `await ask()` makes it, once or several times or not at all.
+        """Wrap each call. `await ask()` makes the call; use it once, several times or not at all.
 
         Args:
             name: `embed_documents` or `embed_query`.
-            texts: what is to be embedded.
-            ask: the call.
+            texts: the texts to embed.
+            ask: makes the call.
         """
         return await ask()
 
@@ -45,7 +45,7 @@ class EmbedderWrapper(Embedder):
     def fingerprint(self) -> Fingerprint:
         return self.inner.fingerprint
 
-    # Properties, because an embedder makes its batches smaller when they are refused.
+    # Properties, because an embedder lowers its batch size when a batch is refused.
 
     @property
     def batch_size(self) -> int:  # type: ignore[override]  # nobody sets it from outside

@@ -1,1 +1,1 @@
-"""How good the answers of a search are, by judgements that people made."""
+"""Evaluation: measure the results of searches against human relevance judgements."""

@@ -1,4 +1,4 @@
-"""How sure a difference between two rankings is, by the questions they were measured with."""
+"""Estimate the certainty of a difference between two rankings of the same questions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEED = 20_231
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A mean difference, and the interval that it lies in with a probability of 95 %."""
+    """A mean difference with its 95 % confidence interval."""
 
     mean: float
     low: float
@@ -24,7 +24,7 @@ class Difference:
 
     @property
     def is_noise(self) -> bool:
-        """Whether there may be no difference at all."""
+        """Whether the interval contains 0, so that there may be no difference."""
         return self.low <= 0 <= self.high
 
     def __str__(self) -> str:
@@ -32,13 +32,13 @@ class Difference:
 
 
 def paired_difference(figures: Sequence[float], others: Sequence[float]) -> Difference:
-    """How much higher the first figures are than the second, question by question.
+    """Return how much higher the first scores are than the second, question by question.
 
-    The interval is that of the percentile bootstrap (Efron and Tibshirani, 1993): the questions are
-    drawn again and again, with repeats, and the same ones each time.
+    The interval comes from the percentile bootstrap (Efron and Tibshirani, 1993): the questions are
+    resampled with replacement, from a fixed seed.
 
     Args:
-        figures, others: of the same questions in the same order; at least one.
+        figures, others: scores of the same questions in the same order; at least one each.
     """
     differences = np.asarray(figures) - np.asarray(others)
     count = len(differences)

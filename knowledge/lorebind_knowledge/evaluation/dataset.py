@@ -1,4 +1,4 @@
-"""Queries with judgements: JSON Lines and TSV, as test collections are usually given."""
+"""Read queries and judgements from JSON Lines and TSV, the usual formats of test collections."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Questions, and for each the documents that answer it."""
+    """Questions with the documents that answer each of them."""
 
     queries: Mapping[str, str]
-    """Texts by query id."""
+    """The texts by query id."""
     relevant: Mapping[str, frozenset[str]]
-    """By query id, the documents judged above 0; only queries that have some."""
+    """The documents judged above 0, by query id; only queries that have some."""
 
 
 def read_dataset(queries: Path, qrels: Path) -> Dataset:
     """Read a collection's questions and judgements.
 
     Args:
-        queries: JSON Lines, `{"id": …, "text": …}` (`_id` and `query` are understood too).
-        qrels: tab or blank separated: query, document, relevance; or TREC's four columns, with an
-            iteration in the second. A first line of column names is passed over.
+        queries: JSON Lines, `{"id": …, "text": …}` (`_id` and `query` are accepted too).
+        qrels: query, document and relevance, separated by tabs or spaces; or TREC's four columns,
+            with an iteration in the second. A first line with column names is skipped.
 
     Raises:
-        UsageError: naming file and line of what cannot be read, or that nothing is left to ask.
+        UsageError: a line cannot be read (the message names the file and line), or no query has a
+            relevant document.
     """
     texts = dict(_query(queries, number, line) for number, line in _lines(queries))
     relevant: dict[str, set[str]] = {}
@@ -43,7 +44,7 @@ def read_dataset(queries: Path, qrels: Path) -> Dataset:
     asked = {query: frozenset(found) for query, found in relevant.items() if query in texts}
     if not asked:
         raise UsageError(
-            f"no query of {queries} has a relevant document in {qrels}; do their ids agree?"
+            f"no query of {queries} has a relevant document in {qrels}; check that their ids agree"
         )
     return Dataset(texts, asked)
 
@@ -74,6 +75,6 @@ def _judgement(file: Path, number: int, line: str) -> tuple[str, str, float] | N
         try:
             return fields[0].strip(), fields[-2].strip(), float(fields[-1])
         except ValueError:
-            if number == 1:  # the names of the columns
+            if number == 1:  # the column names
                 return None
     raise UsageError(f"{file}:{number}: expected query, document and relevance")

@@ -1,4 +1,4 @@
-"""Strategies of one knowledge base side by side, on the same questions."""
+"""Compare the strategies of one knowledge base on the same questions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHUNKS_PER_DOCUMENT = 4
 
 @dataclass(frozen=True, slots=True)
 class StrategyScores:
-    """How one way of searching did, on average over the questions."""
+    """The scores of one way of searching, averaged over the questions."""
 
     strategy: str
     ndcg_10: float
@@ -34,13 +34,13 @@ class StrategyScores:
     recall_100: float
     mrr: float
     p50_ms: float
-    """Milliseconds, half of the questions took less."""
+    """Median milliseconds per question."""
     p95_ms: float
     queries: int
     against_first: Difference | None = None
-    """How much higher its nDCG@10 is than that of the first way; None for the first itself."""
+    """The difference of its nDCG@10 to that of the first way; None for the first itself."""
     ndcg_of_each: Sequence[float] = field(default=(), repr=False)
-    """nDCG@10 of each question, in their order."""
+    """nDCG@10 of each question, in the order of the questions."""
 
 
 async def evaluate(
@@ -49,15 +49,15 @@ async def evaluate(
     ways: Mapping[str, RetrievalDeclaration],
     progress: Callable[[], None] = lambda: None,
 ) -> list[StrategyScores]:
-    """Ask all questions in all ways. A document scores what its best chunk does.
+    """Search all questions in all ways. A document scores as high as its best chunk.
 
     Each way is compared with the first, see `paired_difference`.
 
     Args:
         kb: an ingested knowledge base.
-        dataset: questions with judgements; documents are named by their uri, by its path without
-            the ending, or by its file name without the ending.
-        ways: settings to search with, by the name they have in the result.
+        dataset: questions with judgements. Documents are named by their uri, by their path without
+            the file extension, or by their file name without it.
+        ways: the settings to compare, by the names they have in the result.
         progress: called after each question.
 
     Raises:
@@ -118,7 +118,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 def _names_of_documents(kb: KnowledgeBase, dataset: Dataset) -> Callable[[str], str]:
-    """How judgements name the documents: the first way of naming in which one of them is there."""
+    """Return how judgements name documents: the first naming that matches any document."""
     judged = frozenset().union(*dataset.relevant.values())
     uris = list(kb.catalog.ledger.documents(index_in_use(kb).key))
     for name in (_as_it_is, _without_ending, _file_name):

@@ -1,4 +1,4 @@
-"""The comparison of strategies as a picture."""
+"""Plot the comparison of strategies."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MEASURES = {"ndcg_10": "nDCG@10", "recall_10": "recall@10", "mrr": "MRR"}
 
 
 def plot_scores(scores: Sequence[StrategyScores], title: str, file: Path) -> None:
-    """Write grouped bars, one group a strategy, as PNG, SVG or PDF by the file's ending.
+    """Write a bar chart with one group per strategy; the file extension selects the format.
 
     Raises:
-        UsageError: another ending, or the file cannot be written.
+        UsageError: the extension is not .png, .svg or .pdf, or the file cannot be written.
         MissingDependencyError: matplotlib is not installed.
     """
     if file.suffix.lower() not in _FORMATS:
-        raise UsageError(f"{file.name}: a plot is written as {', '.join(_FORMATS)}")
+        raise UsageError(f"{file.name}: expected a file name with {', '.join(_FORMATS)}")
     figures = import_extra("matplotlib.figure", extra="eval", purpose="plotting an evaluation")
     figure = figures.Figure(figsize=(max(6, 1.6 * len(scores)), 4), layout="constrained")
     axes = figure.subplots()

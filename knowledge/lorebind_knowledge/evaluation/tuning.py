@@ -1,4 +1,4 @@
-"""Choosing how much vectors and words count, by cross-validation."""
+"""Choose the weights of the vector search and the word search by cross-validation."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The weight that does best on all questions, and what choosing one so is worth."""
+    """The weight that scores best on all questions, and the expected gain from choosing it."""
 
     dense_weight: float
     ndcg_10: float
-    """Of each question with the weight that was chosen without it."""
+    """The mean over all questions, each searched with the weight chosen without it."""
     declared_ndcg_10: float
-    """Of the declared settings."""
+    """The mean with the declared settings."""
     difference: Difference
-    """Between the two. If it may be none, the declared settings are as good."""
+    """The difference between the two. If it is noise, the declared settings are as good."""
     is_noise: bool
 
 
@@ -42,18 +42,19 @@ async def tune(
     settings: RetrievalDeclaration,
     progress: Callable[[], None] = lambda: None,
 ) -> Tuning:
-    """Pick `fusion.dense_weight` by nDCG@10, and say whether it beats the declared settings.
+    """Choose `fusion.dense_weight` by nDCG@10, and compare it with the declared settings.
 
-    The questions are parted into five; those of each part are asked with the weight that did best
-    on the other four.
+    The questions are divided into five parts; the questions of each part are searched with the
+    weight that scores best on the other four.
 
     Raises:
-        UsageError: there are fewer than four questions, or none of their documents is there.
+        UsageError: there are fewer than four questions, or the knowledge base has none of their
+            documents.
         LorebindError: see `search`.
     """
     count = len(dataset.relevant)
     if count < 4:
-        raise UsageError(f"tuning takes at least 4 questions with judgements, not {count}")
+        raise UsageError(f"tuning needs at least 4 questions with judgements, got {count}")
     ways = {str(weight): _weighted(settings, weight) for weight in WEIGHTS}
     *scores, declared = await evaluate(kb, dataset, {**ways, "declared": settings}, progress)
     figures = {float(score.strategy): score.ndcg_of_each for score in scores}
@@ -69,7 +70,7 @@ async def tune(
 
 
 def _best(figures: dict[float, Sequence[float]], questions: Collection[int]) -> float:
-    """The weight with the highest mean for some questions; of equal ones the most neutral."""
+    """Return the weight with the highest mean for some questions; ties go to the most neutral."""
 
     def worth(weight: float) -> tuple[float, float]:
         mean = fmean(figures[weight][at] for at in questions)

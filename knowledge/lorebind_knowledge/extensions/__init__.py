@@ -1,1 +1,1 @@
-"""What is told of every ingest and every search."""
+"""Extensions: they receive events about every ingest and every search."""

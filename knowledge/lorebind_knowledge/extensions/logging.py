@@ -1,4 +1,4 @@
-"""`logging`: a record of Python's logging for each event."""
+"""The extension `logging`: writes a record of Python's logging for each event."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class LoggingExtension(ExtensionBase):
     format: Format | None = Field(
         None,
         description="Write the records of all loggers below `lorebind` to standard error, as lines "
-        "of JSON or of text. By default the program says where they go.",
+        "of JSON or of text. By default the program's own logging configuration decides.",
     )
     level: Level = Field(
-        "info", description="The least severe records to write, if there is a `format`."
+        "info", description="The lowest level of records to write, if `format` is set."
     )
 
 
@@ -43,10 +43,10 @@ def make(declaration: LoggingExtension, environment: PartEnvironment) -> EventLo
 
 
 class EventLog(Extension):
-    """Logs each event, with its figures and names as fields of the record.
+    """Logs each event, with its numbers and names as fields of the record.
 
     Loggers are `lorebind.ingest`, `lorebind.retrieval`, `lorebind.embedder` and `lorebind.project`.
-    With `content`, records have the texts and the words of errors, which may quote them.
+    With `content`, records also hold the texts, and the messages of errors, which may quote them.
     """
 
     def _log(self, hook: str, event: Event) -> None:
@@ -84,7 +84,7 @@ _RECORDS = {
     "retrieval_failed": (_RETRIEVAL, logging.ERROR),
     "shutdown": (_PROJECT, logging.DEBUG),
 }
-"""The logger of each hook, and its level unless something failed."""
+"""The logger of each hook, and its level if nothing failed."""
 
 for _hook in _RECORDS:
     setattr(EventLog, _hook, partialmethod(EventLog._log, _hook))

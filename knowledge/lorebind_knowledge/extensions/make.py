@@ -1,4 +1,4 @@
-"""From a declared extension to the object whose hooks are called."""
+"""Make an extension from its declaration."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def make_extension(declaration: ExtensionBase, environment: Environment) -> Extension:
-    """The extension that a declaration names.
+    """Make the declared extension.
 
     Raises:
-        UsageError: it cannot be imported, or made with what was declared.
+        UsageError: it cannot be imported, or does not accept the declared configuration.
         PluginError: the plugin is broken.
     """
     made = make_part("extensions", declaration, PartEnvironment(environment), (), UsageError)

@@ -1,4 +1,4 @@
-"""`prometheus`: metrics of ingests and searches."""
+"""The extension `prometheus`: metrics of ingests and searches."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class PrometheusExtension(ExtensionBase):
 
     provider: Literal["prometheus"] = Field(description="Metrics for Prometheus.")
     port: int | None = Field(
-        None, ge=1, le=65535, description="Serve the metrics at this port, under `/metrics`."
+        None, ge=1, le=65535, description="Serve the metrics on this port, under `/metrics`."
     )
     address: str = Field(
-        _LOOPBACK, min_length=1, description="The address to serve them at, if there is a `port`."
+        _LOOPBACK, min_length=1, description="The address to serve them on, if `port` is set."
     )
     textfile: str | None = Field(
         None,
         min_length=1,
         description="A file `*.prom`, relative to the project folder, for the textfile collector "
-        "of node_exporter. It is written when a project that has ingested is closed.",
+        "of node_exporter. It is written when the project is closed, if it has ingested.",
     )
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
@@ -65,10 +65,10 @@ def make(declaration: PrometheusExtension, environment: PartEnvironment) -> Prom
 
 
 class Prometheus(Extension):
-    """Counts and times what happens.
+    """Counts and times events.
 
-    Labels are ids of knowledge bases and words of which there are few. The figures of all tenants,
-    and of all projects that share a registry, are added up.
+    Labels are ids of knowledge bases and words of small, fixed sets. Values are summed over all
+    tenants, and over all projects that share a registry.
     """
 
     def __init__(
@@ -81,29 +81,29 @@ class Prometheus(Extension):
     ) -> None:
         """
         Args:
-            registry: where the metrics are registered. None means a registry of its own where there
-                is a `textfile`, and `prometheus_client.REGISTRY` otherwise.
+            registry: the registry of the metrics. None means a new one if there is a `textfile`,
+                and `prometheus_client.REGISTRY` otherwise.
             textfile: a file that the whole registry is written to at shutdown, if anything was
                 ingested.
-            port: where the whole registry is served until shutdown. If it cannot be had, that is
-                logged.
+            port: the port that serves the whole registry until shutdown. If it is not available,
+                a warning is logged.
             address: the address of that port.
 
         Raises:
             MissingDependencyError: the extra `telemetry` is not installed.
-            ValueError: the registry has other metrics of the same names.
+            ValueError: the registry has other metrics with the same names.
         """
         self._client: Any = import_extra(
             "prometheus_client", extra="telemetry", purpose="the extension prometheus"
         )
         if registry is None:
-            # What the process itself uses is told by node_exporter already.
+            # node_exporter already reports the resources of the process.
             registry = self._client.CollectorRegistry() if textfile else self._client.REGISTRY
         self.registry = registry
-        """Where the metrics are registered."""
+        """The registry of the metrics."""
         self.labelled: Collection[str] | None = None
-        """The ids that are labels; all other knowledge bases are counted as `api`. None means that
-        every id is one, which is too many where callers of a server choose ids."""
+        """The ids that become labels; all other knowledge bases are counted as `api`. None means
+        that every id is a label, which is too many if callers of a server choose ids."""
         self._metrics = _metrics_in(registry, self._client)
         self._textfile = None if textfile is None else Path(textfile)
         self._has_ingested = False
@@ -111,7 +111,7 @@ class Prometheus(Extension):
         if port is not None:
             try:
                 self._server, _ = self._client.start_http_server(port, address, registry)
-            except OSError as error:  # another process of this project may be serving there
+            except OSError as error:  # another process of this project may serve on this port
                 log.warning("metrics are not served at %s port %s: %s", address, port, error)
 
     def ingest_chunked(self, event: Event) -> None:
@@ -190,19 +190,19 @@ class _Metrics:
 
         self.ingest_seconds = histogram(
             "knowledge_ingest_duration_seconds",
-            "How long ingests took that reached their end",
+            "Duration of ingests that completed, in seconds",
             (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400),
         )
         self.query_seconds = histogram(
             "knowledge_query_latency_seconds",
-            "How long searches took that did not fail",
+            "Duration of searches that did not fail, in seconds",
             (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
         )
         self.chunks = counter("knowledge_chunks_total", "Chunks that ingests gave vectors")
         self.ingests = counter("knowledge_ingests_total", "Ingests that ended", "outcome")
         self.queries = counter("knowledge_queries_total", "Searches", "strategy", "outcome")
         self.embedder_calls = counter(
-            "knowledge_embedder_calls_total", "Calls of embedders", "operation"
+            "knowledge_embedder_calls_total", "Calls to embedders", "operation"
         )
         self.cache_hits = counter(
             "knowledge_cache_hits_total", "Vectors and searches found in a cache", "cache"
@@ -215,7 +215,7 @@ _making = threading.Lock()
 
 
 def _metrics_in(registry: CollectorRegistry, client: Any) -> _Metrics:
-    """The metrics in a registry, which takes those of one name once only."""
+    """Return the metrics of a registry, which accepts metrics of the same name only once."""
     with _making:
         if registry not in _made:
             _made[registry] = _Metrics(registry, client)

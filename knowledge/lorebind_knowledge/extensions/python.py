@@ -1,4 +1,4 @@
-"""`python`: an extension class that the project names."""
+"""The extension `python`: a class that the project names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of the loggers below `lorebind`, written to standard error."""
+"""Write the records of the loggers below `lorebind` to standard error."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 def write_records(form: Format, level: Level = "info") -> None:
     """Write the records of all loggers below `lorebind` to standard error.
 
-    They go to the handlers of the program too, if it has any. A later call decides anew.
+    They also go to the program's own handlers, if there are any. A later call replaces the
+    settings.
 
     Args:
-        form: `json` for an object on each line, `text` for people.
-        level: the least severe records to write.
+        form: `json` for one object per line, `text` for people.
+        level: the lowest level of records to write.
     """
     logger = logging.getLogger("lorebind")
     with _writing:
@@ -33,7 +34,7 @@ def write_records(form: Format, level: Level = "info") -> None:
 
 
 def set_level(level: Level) -> None:
-    """Let the loggers below `lorebind` make records from this level on."""
+    """Set the lowest level of records that the loggers below `lorebind` create."""
     logging.getLogger("lorebind").setLevel(level.upper())
 
 
@@ -41,12 +42,12 @@ _writing = threading.Lock()
 
 
 class _ToStandardError(logging.Handler):
-    """Writes to what is standard error at the moment."""
+    """Writes to the current `sys.stderr`, even if it was replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             sys.stderr.write(self.format(record) + "\n")
-        except Exception:  # as the handlers of `logging` do: a log must not break the program
+        except Exception:  # like the handlers of `logging`: logging must not break the program
             self.handleError(record)
 
 
@@ -65,4 +66,4 @@ class _JsonLines(logging.Formatter):
 
 
 _OF_EVERY = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
-"""The attributes of every record; all others are the fields of one."""
+"""The attributes that every record has; all others are fields of the event."""

@@ -1,1 +1,1 @@
-"""Models of the Hugging Face hub that fastembed runs: their settings and their files."""
+"""Models from the Hugging Face hub that fastembed runs: their settings and their files."""

@@ -1,4 +1,4 @@
-"""Where downloaded models are kept: once for all projects of a user."""
+"""The folder of downloaded models, which all projects of a user share."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def models_folder(written: str | None, root: Path) -> Path:
-    """The folder of all models, which may not be there yet.
+    """Return the folder of all models, which may not exist yet.
 
     Args:
-        written: as it was declared; None means `lorebind/fastembed` in the user's cache folder.
+        written: as declared; None means `lorebind/fastembed` in the user's cache folder.
         root: the project folder.
     """
     return _caches() / "lorebind" / "fastembed" if written is None else root / written
@@ -24,5 +24,5 @@ def _caches() -> Path:
     if sys.platform == "darwin":
         return home / "Library" / "Caches"
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # One that is relative is to be ignored, says the specification of these folders.
+    # The XDG specification says to ignore a relative path.
     return named if named.is_absolute() else home / ".cache"

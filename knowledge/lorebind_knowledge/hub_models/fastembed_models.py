@@ -1,4 +1,4 @@
-"""The models that fastembed knows by name, and those of one's own that it is told of."""
+"""The models that fastembed knows by name, and custom models that are registered with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.errors import LorebindError
 
 Pooling: TypeAlias = Literal["mean", "cls", "last_token", "none"]
-"""How the vectors of a text's tokens become one; `none` for a graph that does it itself."""
+"""The way token vectors become a text's vector; `none` if the graph does it itself."""
 
 Kind: TypeAlias = Literal["TextEmbedding", "TextCrossEncoder"]
 
@@ -27,41 +27,41 @@ _registering = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model as fastembed knows it."""
+    """A model that fastembed can run."""
 
     name: str
-    """By which fastembed makes it."""
+    """The name that fastembed loads it by."""
     repository: str
     file: str
-    """The graph or the weights, in the repository."""
+    """The path of the graph or the weights in the repository."""
     beside: Sequence[str] = ()
-    """What else of the repository belongs to it; for a model of one's own it may be missing."""
+    """Further files of the model in the repository; for a custom model they may be missing."""
     dimension: int | None = None
     gigabytes: float | None = None
 
 
 def embedding_model(name: str, file: str | None, pooling: Pooling) -> HubModel:
-    """A dense embedding model: one that fastembed lists, or with `file` any repository.
+    """Return a dense embedding model that fastembed lists, or with `file` that of any repository.
 
     Raises:
         MissingDependencyError: fastembed is not installed.
-        EmbedderError: no such model is listed.
+        EmbedderError: fastembed lists no such model.
     """
     if file is None:
         return _listed("TextEmbedding", name, EmbedderError)
     model = HubModel(f"{name}/{file} ({pooling})", name, file, _data_of(file))
     kinds = _import("fastembed.common.model_description").PoolingType
-    # The dimension is measured, and unit length is given to all vectors.
+    # The dimension is measured, and the embedder scales all vectors to unit length.
     _register("TextEmbedding", model, pooling=kinds[_POOLINGS[pooling]], normalization=False, dim=0)
     return model
 
 
 def reranking_model(name: str, file: str | None) -> HubModel:
-    """A cross-encoder: one that fastembed lists, or with `file` any repository.
+    """Return a cross-encoder that fastembed lists, or with `file` that of any repository.
 
     Raises:
         MissingDependencyError: fastembed is not installed.
-        RerankerError: no such model is listed.
+        RerankerError: fastembed lists no such model.
     """
     if file is None:
         return _listed("TextCrossEncoder", name, RerankerError)
@@ -71,16 +71,16 @@ def reranking_model(name: str, file: str | None) -> HubModel:
 
 
 def load(kind: Kind, model: HubModel, folder: Path, threads: int | None) -> Any:
-    """Fastembed's object for a model whose files are in a folder. It downloads nothing.
+    """Load a model with fastembed from the files in a folder, without downloading anything.
 
     Args:
-        kind: its class.
-        model: as `embedding_model` or `reranking_model` gave it.
-        folder: with the files of one commit.
-        threads: of one run; None fits them to the processors this process may use.
+        kind: the class of fastembed to use.
+        model: as returned by `embedding_model` or `reranking_model`.
+        folder: the folder with the files of one commit.
+        threads: threads per run; None chooses by the processors this process may use.
     """
     settings: dict[str, Any] = {"specific_model_path": str(folder), "cache_dir": str(folder)}
-    if model.file.endswith(".onnx"):  # others are computed without threads of their own
+    if model.file.endswith(".onnx"):  # other models do not use ONNX Runtime's threads
         settings |= {"threads": threads or usable_processors(), "enable_cpu_mem_arena": False}
     return _maker(kind)(model.name, **settings)
 
@@ -92,7 +92,7 @@ def _listed(kind: Kind, name: str, failure: type[LorebindError]) -> HubModel:
         hint = did_you_mean(name, [one["model"] for one in models])
         raise failure(
             f"fastembed does not list the model {name!r}; {hint}; to use any other repository of "
-            "the hub, name the ONNX file in it with file:"
+            "the hub, name its ONNX file with file:"
         )
     return HubModel(
         found["model"],
@@ -105,12 +105,12 @@ def _listed(kind: Kind, name: str, failure: type[LorebindError]) -> HubModel:
 
 
 def _data_of(file: str) -> tuple[str]:
-    """What exporters call the weights that are too large for the graph's own file."""
+    """Return the name that exporters give to weights that are too large for the graph's file."""
     return (f"{file}_data",)
 
 
 def _register(kind: Kind, model: HubModel, **settings: Any) -> None:
-    """Tell fastembed of a model, whose name holds all that is told, once in a process."""
+    """Register a model with fastembed once per process; its name identifies all its settings."""
     maker = _maker(kind)
     with _registering:
         if any(one["model"] == model.name for one in maker.list_supported_models()):

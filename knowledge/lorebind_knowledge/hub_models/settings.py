@@ -1,4 +1,4 @@
-"""What is declared of every model that fastembed runs."""
+"""The settings of every model that fastembed runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HubModelSettings(Declaration):
-    """Which model, and where its files are kept."""
+    """The model, and the folder of its files."""
 
     templated: ClassVar[tuple[str, ...]] = ("cache_dir",)
 
@@ -26,9 +26,9 @@ class HubModelSettings(Declaration):
     )
     revision: str | None = Field(
         None,
-        pattern=r"^[A-Za-z0-9][\w.-]*(/[\w-][\w.-]*)*$",  # a file of the cache has this name
+        pattern=r"^[A-Za-z0-9][\w.-]*(/[\w-][\w.-]*)*$",  # names a file in the cache
         description="The commit, tag or branch of the model's repository. By default the commit "
-        "that was current at the first use; it is kept from then on.",
+        "that is current at the first use; later uses load the same commit.",
     )
     file: str | None = Field(
         None,
@@ -42,7 +42,7 @@ class HubModelSettings(Declaration):
         "By default `lorebind/fastembed` in the user's cache folder.",
     )
     threads: int | None = Field(
-        None, ge=1, description="Threads of the model. By default as many as fit the machine."
+        None, ge=1, description="Threads of the model. By default chosen for this machine."
     )
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:

@@ -1,4 +1,4 @@
-"""How a download is shown: a line that tells its size, and a bar where there is a terminal."""
+"""Show a download: a line with its size, and a progress bar on a terminal."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from typing import IO
 
 Show: TypeAlias = "Callable[[str, int], AbstractContextManager[Callable[[int], None]]]"
-"""Given the line and the bytes in all; gives what is told of the bytes that arrive."""
+"""Takes the line and the total bytes; yields a function to call with each number of new bytes."""
 
 shown_by: ContextVar[Show | None] = ContextVar("shown_by", default=None)
-"""Another way to show downloads, for programs that have the terminal in their hands."""
+"""Replaces the way downloads are shown, for programs that control the terminal."""
 
 
 def shown(line: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
@@ -28,11 +28,11 @@ def shown(line: str, size: int) -> AbstractContextManager[Callable[[int], None]]
 
 @contextmanager
 def show_on(stream: IO[str] | None, line: str, size: int) -> Iterator[Callable[[int], None]]:
-    """On a stream: the line, and a bar below it if it is a terminal.
+    """Print the line to a stream, and a progress bar below it if the stream is a terminal.
 
-    The bar hides no cursor: the thread that draws it may end with the process.
+    The bar does not hide the cursor, since the thread that draws it may end with the process.
     """
-    if stream is None:  # a program without a terminal, as a service of Windows is
+    if stream is None:  # a program without standard error, such as a Windows service
         yield lambda _: None
         return
     tqdm = import_extra("tqdm", extra="fastembed", purpose="downloading a model").tqdm
@@ -44,7 +44,7 @@ def show_on(stream: IO[str] | None, line: str, size: int) -> Iterator[Callable[[
 
 
 def megabytes(size: float) -> str:
-    """Bytes in words: `67 MB`, `2.24 GB`."""
+    """Format a number of bytes: `67 MB`, `2.24 GB`."""
     if size >= 1e9:
         return f"{size / 1e9:.3g} GB"
     return f"{size / 1e6:.3g} MB" if size >= 1e6 else f"{size / 1e3:.3g} kB"

@@ -1,8 +1,8 @@
 """The files of a model at one commit of its repository, downloaded at the first use.
 
-They lie in the layout of huggingface_hub, so that its tools can fill and clean up the folder. A
-branch's commit is looked up once and written to `refs/` there: a model stays what it is until its
-`revision` is set. Fastembed would take what the branch points to at the moment.
+They are stored in the layout of huggingface_hub, so that its tools can fill and clean up the
+folder. A branch's commit is looked up once and written to `refs/` there, so that a model does not
+change until its `revision` is set. Fastembed alone would load the branch's current commit.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ _BESIDE = (
 )
 _NEEDED = "tokenizer.json"
 _DISK = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR)
-"""What is wrong with the folder, and not with the network."""
+"""Errors of the folder rather than the network."""
 
 _COMMIT = "[0-9a-f]{40}"
 _SECONDS = 10
-"""The longest wait for the hub to say which commit a branch points to."""
+"""Timeout for asking the hub which commit a branch points to."""
 
 _may_download: ContextVar[bool] = ContextVar("may_download", default=True)
 
 
 class NotDownloadedError(LorebindError):
-    """A model is not there, and it was said that it must not be downloaded now."""
+    """A model is missing, and downloads are not allowed at the moment."""
 
 
 @contextmanager
 def without_downloads() -> Iterator[None]:
-    """In the block a model that is not there raises `NotDownloadedError`."""
+    """Raise `NotDownloadedError` for a missing model within the block."""
     before = _may_download.set(False)
     try:
         yield
@@ -60,17 +60,17 @@ def without_downloads() -> Iterator[None]:
 
 
 class Snapshot:
-    """The folder of a model. Safe to share among threads."""
+    """The folder of a model. Thread-safe."""
 
     def __init__(
         self, model: HubModel, revision: str | None, cache: Path, failure: type[LorebindError]
     ) -> None:
         """
         Args:
-            model: whose files these are.
-            revision: a commit, or a branch or a tag; None means the branch `main`.
-            cache: the folder of all models; it may not be there yet.
-            failure: what is raised.
+            model: the model that the files belong to.
+            revision: a commit, a branch or a tag; None means the branch `main`.
+            cache: the folder of all models, which may not exist yet.
+            failure: the class of the exceptions to raise.
         """
         self._model, self._revision, self._failure = model, revision or "main", failure
         self._cache = cache
@@ -80,13 +80,13 @@ class Snapshot:
 
     @cached_property
     def commit(self) -> str:
-        """The commit that the revision means on this machine.
+        """The commit that the revision stands for on this machine.
 
-        The hub is asked for it where that is not known yet.
+        If it is not known yet, the hub is asked.
 
         Raises:
             NotDownloadedError: see `without_downloads`.
-            LorebindError: of the kind `failure`; it cannot be found out.
+            LorebindError: of the class `failure`; the commit cannot be found out.
         """
         if known := self._known_commit():
             return known
@@ -96,13 +96,13 @@ class Snapshot:
             found: str = hub.model_info(
                 self._model.repository, revision=self._revision, timeout=_SECONDS
             ).sha
-            # Another process may have asked too, and been answered otherwise.
+            # Another process may have asked at the same time and got another commit.
             if (known := self._known_commit()) is None:
                 _write(self._folder / "refs" / self._revision, found)
         return known or found
 
     def _known_commit(self) -> str | None:
-        """The commit, where it is given or this machine has looked it up."""
+        """Return the commit if it is declared or this machine has looked it up before."""
         if re.fullmatch(_COMMIT, self._revision):
             return self._revision
         with suppress(OSError):
@@ -111,19 +111,19 @@ class Snapshot:
         return None
 
     async def fetch(self) -> Path:
-        """The folder with the model's files, which are downloaded if they are not there.
+        """Return the folder with the model's files, after downloading missing ones.
 
-        Cancelling this does not stop a download, which goes on while the process lives. The next
+        Cancelling this does not stop a download, which continues while the process lives. The next
         process downloads an incomplete file again.
 
         Raises:
             NotDownloadedError: see `without_downloads`.
-            LorebindError: of the kind `failure`; it cannot be downloaded.
+            LorebindError: of the class `failure`; the model cannot be downloaded.
         """
         return await call_daemon(self.get) if self._found is None else self._found
 
     def get(self) -> Path:
-        """The same for a caller that blocks."""
+        """Sync version of `fetch`."""
         if self._found is None:
             with self._downloading:
                 self._found = self._found or self._looked_for()
@@ -131,7 +131,7 @@ class Snapshot:
 
     def _looked_for(self) -> Path:
         folder = self._folder / "snapshots" / self.commit
-        # The graph is the last that is downloaded.
+        # The graph is downloaded last.
         if not all((folder / one).is_file() for one in (_NEEDED, self._model.file)):
             self._refuse_if_told_to()
             with self._saying():
@@ -170,12 +170,12 @@ class Snapshot:
                 )
 
     def _remove_remains(self) -> None:
-        """Remove what processes that were killed have downloaded of files, of any model."""
+        """Remove the partial downloads, of any model, that killed processes left behind."""
         for remains in self._cache.glob("models--*/blobs/*.incomplete"):
             locks = self._cache / ".locks" / remains.parent.parent.name
             name = remains.name.partition(".")[0]
             with suppress(Timeout, OSError), FileLock(locks / f"{name}.lock", timeout=0):
-                remains.unlink()  # whoever downloads it has the lock
+                remains.unlink()  # a process that is downloading it would hold the lock
 
     def _where(self) -> str:
         model = self._model
@@ -192,34 +192,34 @@ class Snapshot:
         )
 
     def _command(self) -> str:
-        """What downloads the model by hand, with a tool that fastembed brings."""
-        revision = self._known_commit() or self._revision  # a branch's may have moved since
+        """Return a command that downloads the model, with a tool that fastembed installs."""
+        revision = self._known_commit() or self._revision  # a branch may have moved since
         command = f"hf download {self._model.repository} --revision {revision} --include"
         files = "*.json", "--include", f"{self._model.file}*", "--cache-dir", str(self._cache)
         return shlex.join([*command.split(" "), *files])
 
     @contextmanager
     def _saying(self) -> Iterator[None]:
-        """What the hub's client raises inside becomes a failure that says what to do."""
+        """Convert exceptions of the hub's client to failures with a suggested fix."""
         errors = _import_hub("huggingface_hub.errors")
         try:
             yield
         except LorebindError:
             raise
-        except Exception as error:  # the hub's client, its HTTP client and the disk raise anything
+        except Exception as error:  # hub client, HTTP client and disk raise unrelated classes
             if isinstance(error, errors.RevisionNotFoundError):
                 advice = "check the revision"
             elif isinstance(error, errors.RepositoryNotFoundError | errors.HFValidationError):
                 advice = "check the name; a private or gated model needs your token as HF_TOKEN"
             elif isinstance(error, errors.HfHubHTTPError) and error.response is not None:
-                advice = "try again later, or name a mirror of the hub by the variable HF_ENDPOINT"
+                advice = "try again later, or set HF_ENDPOINT to a mirror of the hub"
             elif isinstance(error, OSError) and error.errno in _DISK:
-                advice = "make the folder writable and large enough, or name another by cache_dir"
+                advice = "make the folder writable and large enough, or set cache_dir to another"
             else:
                 advice = (
-                    "without a network, run this where there is one and copy the folder here: "
-                    f"{self._command()}; or name a folder that has it by cache_dir, or a mirror "
-                    "of the hub by the variable HF_ENDPOINT"
+                    "without a network, run this on a machine that has one and copy the folder "
+                    f"here: {self._command()}; or set cache_dir to a folder that has the model, or "
+                    "HF_ENDPOINT to a mirror of the hub"
                 )
             raise self._failure(
                 f"{self._where()} is not in {self._cache}, and it cannot be downloaded from "
@@ -228,7 +228,7 @@ class Snapshot:
 
 
 def _counting(advance: Callable[[int], None]) -> type:
-    """What huggingface_hub takes for a class of bars, one for each file: it counts bytes."""
+    """Return a class that huggingface_hub uses as progress bars, and that only counts bytes."""
 
     class Counting:
         def __init__(self, *, initial: int = 0, **_: Any) -> None:
@@ -238,7 +238,7 @@ def _counting(advance: Callable[[int], None]) -> type:
             advance(count)
 
         def update_transfer(self, count: int) -> None:
-            """What came over the network, where files are put together from parts."""
+            """Ignore the bytes from the network if a file is assembled from parts."""
 
         def set_postfix_str(self, *_: Any, **__: Any) -> None: ...
 
@@ -259,24 +259,24 @@ def _import_hub(module: str = "huggingface_hub") -> Any:
 
 
 def _endpoint() -> str:
-    """The hub that the process's environment names, or the one that everybody uses."""
+    """Return the hub that the environment names, or else the public one."""
     default: str = _import_hub("huggingface_hub.constants").ENDPOINT
     return (os.environ.get("HF_ENDPOINT") or default).rstrip("/")
 
 
 def _reason(error: Exception) -> str:
-    """An error's words on one line, without the secrets in addresses."""
+    """Return an error's message on one line, without the secrets in addresses."""
     return f"{type(error).__name__}: {_shown(' '.join(str(error).split()))}"
 
 
 def _shown(text: str) -> str:
-    """A text whose addresses are without signatures and passwords."""
+    """Remove signatures and passwords from the addresses in a text."""
     text = re.sub(r"(https?://)[^\s/@]+@", r"\1", text)
     return re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", text)
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file at once: whoever reads it sees all of it or nothing."""
+    """Write a file atomically: readers see all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     made = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
     made.write_text(text, encoding="utf-8")

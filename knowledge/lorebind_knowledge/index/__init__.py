@@ -1,1 +1,1 @@
-"""An index: a vector store and a catalog that always say the same."""
+"""Indexes: a vector store and a catalog that are always consistent with each other."""

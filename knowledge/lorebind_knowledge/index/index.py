@@ -1,14 +1,14 @@
-"""A vector store and a catalog as one: what is written through it is found, or it is not there.
+"""A vector store and a catalog, combined so that every write is found completely or not at all.
 
-Writing follows one order, each step a transaction of the catalog that the lease guards:
+Writing follows one order. Each step is a transaction of the catalog, guarded by the lease:
 
 1. chunks are staged, and vectors get numbers;
 2. the store adds the vectors;
 3. the new generations are published, together with their rows in the ledger;
-4. what is dead is condemned, 5. deleted in the store, 6. forgotten.
+4. dead versions are condemned, 5. deleted in the store, 6. forgotten.
 
-Every step can be the last one before a crash. What a writer that is gone has staged dies with its
-lease, and dead numbers are deleted again by whoever sweeps next.
+A crash may happen after any step. The next holder of the lease marks everything that an
+interrupted writer has staged as dead, and the next sweep deletes dead numbers again.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ _DELETED_AT_ONCE = 1000
 _COMPARED_AT_ONCE = 500
 _SAMPLE = 20
 _MUCH = 0.1
-"""The share of an index from which a change is large."""
+"""The share of an index above which a change is large."""
 
 
 class Agreement(NamedTuple):
-    """What the store and the catalog say of an index."""
+    """The result of comparing the store with the catalog for one index."""
 
     live: int
-    """Chunks that searches find, by the catalog."""
+    """Number of chunks that searches find, by the catalog."""
     lost: list[int]
-    """Numbers of vectors that the store should have, and has not."""
+    """Numbers of the vectors that are missing in the store."""
     has_strays: bool = False
     """Whether the store has more vectors than the catalog knows of."""
 
@@ -68,7 +68,7 @@ class NoIndexError(LookupError):
 
 
 class Version(NamedTuple):
-    """Which index searches find, and in which state."""
+    """The index that searches use, and its state."""
 
     birth: int
     number: int
@@ -82,19 +82,19 @@ class Index:
     def __init__(self, store: VectorStore, catalog: Catalog) -> None:
         """
         Args:
-            store: where the vectors are.
-            catalog: everything else; it belongs to this store alone.
+            store: stores the vectors.
+            catalog: stores everything else; it belongs to this store alone.
         """
         self.store, self.catalog = store, catalog
         self._memory = Memory()
         self._swept: dict[int, float] = {}
         self._changed: Counter[int] = Counter()
-        """Of each index, how many chunks were published or removed since the last `finish_load`."""
+        """Number of chunks published or removed since the last `finish_load`, by index."""
 
     # Reading
 
     def read(self, namespace: Namespace, ask: Callable[[View], T]) -> T:
-        """What `ask` answers, given a view of the index in use; see `read_several`.
+        """Return the result of `ask` for a view of the active index; see `read_several`.
 
         Raises:
             NoIndexError: nothing has been ingested.
@@ -112,14 +112,14 @@ class Index:
         namespaces: Sequence[Namespace],
         ask: Callable[[Mapping[Namespace, View]], T],
     ) -> T:
-        """What `ask` answers, given views of the indexes in use, all at this moment.
+        """Return the result of `ask` for views of the active indexes, all at the same moment.
 
-        Namespaces without an index have no view. It is called again when an index was swept
-        meanwhile, so it must change nothing.
+        Namespaces without an index have no view. `ask` is called again if an index was swept in
+        the meantime, so it must not change anything.
 
         Raises:
             LostVectorsError: the store has lost vectors.
-            StoreError: an outage, or the index changed again and again.
+            StoreError: an outage, or the index kept changing.
         """
         for attempt in range(_ATTEMPTS):
             lost: LostVectorsError | None = None
@@ -136,12 +136,12 @@ class Index:
             time.sleep(random.uniform(0, min(0.001 * 2**attempt, _LONGEST_PAUSE)))
         owner = " and ".join(repr(namespace.kb) for namespace in namespaces)
         raise StoreError(
-            f"{owner} changed again and again while it was searched; search again when less is "
-            "written"
+            f"{owner} kept changing while it was being searched; search again when there are fewer "
+            "writes"
         )
 
     def version(self, namespace: Namespace) -> Version | None:
-        """What changes whenever something else can be found; None where there is no index."""
+        """Return a value that changes with every change to results; None without an index."""
         with self.catalog.reading() as sql:
             index = self.catalog.ledger.index_within(sql, namespace, "active")
             state = None if index is None else chunks.state_of(sql, index.birth)
@@ -160,7 +160,7 @@ class Index:
         return views
 
     def _swept_since(self, views: Collection[View]) -> bool:
-        """Whether the store may have deleted what one of the views could see."""
+        """Return whether the store may have deleted vectors that one of the views could see."""
         if not views:
             return False
         with self.catalog.reading() as sql:
@@ -173,13 +173,13 @@ class Index:
     # Writing
 
     def stage(self, lease: Lease, index: IndexEntry, records: Sequence[Record]) -> None:
-        """Write chunks with their vectors, which no search finds before they are published.
+        """Write chunks with their vectors. No search finds them before they are published.
 
-        A chunk replaces what was staged before for the same document, generation and id.
+        A chunk replaces the staged chunk with the same document, generation and id.
 
         Raises:
             LeaseLostError: another writer has taken over; nothing was changed.
-            StoreError: a record cannot be kept; its generation is not newer than what is live; an
+            StoreError: a record is invalid; its generation is not newer than the live one; an
                 outage.
         """
         space = index.space
@@ -207,10 +207,10 @@ class Index:
         rows: Sequence[DocumentEntry] = (),
         run_id: str = "",
     ) -> dict[str, Change]:
-        """Let searches find these generations of documents, in one step with the ledger's rows.
+        """Make these generations of documents live, in one transaction with the ledger's rows.
 
         Returns:
-            of the documents that changed, what changed.
+            the numbers of added, removed and unchanged chunks of each document that changed.
 
         Raises:
             LeaseLostError: another writer has taken over; nothing was changed.
@@ -225,7 +225,7 @@ class Index:
         return changes
 
     def remove(self, lease: Lease, index: IndexEntry, uris: Sequence[str]) -> int:
-        """Remove documents and their rows in the ledger; how many chunks that were."""
+        """Remove documents and their rows in the ledger, and return the number of their chunks."""
         with self.catalog.writing(lease) as sql:
             count = versions.remove(sql, index.birth, uris)
             remove_documents(sql, index.key, uris)
@@ -234,12 +234,12 @@ class Index:
         return count
 
     def sweep(self, lease: Lease, index: IndexEntry, *, abandon: bool = False) -> None:
-        """Delete what is dead, in the store and then in the catalog.
+        """Delete dead vectors and chunks, in the store and then in the catalog.
 
         Args:
             lease: the writer's.
-            index: which index.
-            abandon: count as dead what an earlier writer has staged and not published.
+            index: the index.
+            abandon: also delete chunks that an earlier writer has staged and not published.
         """
         self._swept[index.birth] = time.monotonic()
         with self.catalog.writing(lease) as sql:
@@ -266,23 +266,25 @@ class Index:
         self._memory.forget(index.birth)
 
     def next_generations(self, index: IndexEntry, uris: Sequence[str]) -> dict[str, int]:
-        """Of each document a generation that is newer than all it has."""
+        """Return for each document a generation that is newer than all its generations."""
         with self.catalog.reading() as sql:
             return versions.next_generations(sql, index.birth, uris)
 
     def uris(self, index: IndexEntry) -> list[str]:
-        """The documents that have chunks or had some."""
+        """Return the documents that have a live version, even one without chunks."""
         with self.catalog.reading() as sql:
             return versions.live_documents(sql, index.birth)
 
     def chunk_ids(self, index: IndexEntry, uri: str) -> list[str]:
-        """The ids of a document's chunks that are live, in its order."""
+        """Return the ids of a document's live chunks, in order."""
         with self.catalog.reading() as sql:
             return chunks.ids_of_document(sql, index.birth, uri)
 
     def finish_load(self, index: IndexEntry) -> None:
-        """To be called at the end of an ingest: some databases then see to it that searches of what
-        was written are quick."""
+        """Let the databases optimize searches of newly written data.
+
+        Call it at the end of an ingest. Some databases do nothing.
+        """
         with self.catalog.reading() as sql:
             state = chunks.state_of(sql, index.birth)
         if state is not None and self._changed.pop(index.birth, 0) > _MUCH * state.live:
@@ -293,10 +295,11 @@ class Index:
     # Agreement
 
     def compare(self, index: IndexEntry, *, deep: bool = False) -> Agreement:
-        """Whether the store has what the catalog says. To be asked when nothing is staged.
+        """Compare the store with the catalog. Call it only when nothing is staged.
 
-        By the count of vectors and a few of them, which takes milliseconds; a database that cannot
-        count is asked for the few alone. `deep` asks for every vector.
+        The check takes milliseconds: it compares the number of vectors and looks up a few of them.
+        If the database cannot count, it only looks up the few. With `deep`, it looks up every
+        vector.
         """
         with self.catalog.reading() as sql:
             state = chunks.state_of(sql, index.birth)
@@ -304,7 +307,7 @@ class Index:
                 return Agreement(0, [])
             newest = chunks.newest_numbers(sql, index.birth, _SAMPLE)
         counted = finish(self.store.count(index.space))
-        # As many as there should be may be others: those of a copy that was brought back.
+        # An equal number may be other vectors, for example after a backup was restored.
         if not deep and counted in (None, state.entered) and not self._missing(index.space, newest):
             return Agreement(state.live, [])
         with self.catalog.reading() as sql:
@@ -313,12 +316,12 @@ class Index:
         return Agreement(state.live, self._missing(index.space, numbers), has_strays)
 
     def lost_texts(self, index: IndexEntry, numbers: Collection[int]) -> dict[int, str]:
-        """All that the embedder read of chunks whose vectors were lost, by number."""
+        """Return the embedder's input for chunks whose vectors were lost, by number."""
         with self.catalog.reading() as sql:
             return chunks.embedded_texts(sql, index.birth, numbers)
 
     def sample(self, index: IndexEntry, count: int) -> list[tuple[str, Vector | None]]:
-        """What the embedder read of a few chunks that are live, with their vectors if there."""
+        """Return the embedder's input for a few live chunks, with their vectors if available."""
         with self.catalog.reading() as sql:
             numbers = chunks.newest_numbers(sql, index.birth, count)
             texts = chunks.embedded_texts(sql, index.birth, numbers)
@@ -329,7 +332,7 @@ class Index:
         return [(text, known.get(number)) for number, text in texts.items()]
 
     def restore(self, lease: Lease, index: IndexEntry, vectors: Mapping[int, Vector]) -> None:
-        """Add vectors that were lost, under the numbers that they had."""
+        """Add vectors that were lost, under their old numbers."""
         with self.catalog.writing(lease) as sql:
             whole = chunks.chunks_of(sql, index.birth, vectors.keys())
         added = [
@@ -341,22 +344,24 @@ class Index:
         self._add(lease, index, added)
 
     def delete_strays(self, lease: Lease, index: IndexEntry) -> None:
-        """Delete vectors that a writer added when another had taken over.
+        """Delete vectors that a writer has added after another one had taken over.
 
-        No search finds them, but they hide from a count what the store has lost.
+        No search finds them, but they make a count of vectors miss lost ones.
         """
         with self.catalog.writing(lease) as sql:
             numbers = chunks.forgotten_numbers(sql, index.birth)
         self._delete(index.space, numbers)
 
     def close(self) -> None:
+        """Close the store and the catalog."""
         finish(self.store.close())
         self.catalog.close()
 
     def _add(self, lease: Lease, index: IndexEntry, vectors: Sequence[StoredVector]) -> None:
-        """Add vectors to the store, and take them back if another writer has taken over.
+        """Add vectors to the store, and delete them again if another writer has taken over.
 
-        That one may have deleted them before they were there, and knows of them no more.
+        The other writer may have tried to delete them before they were added, and would not try
+        again.
         """
         finish(self.store.add(index.space, vectors))
         try:
@@ -366,7 +371,7 @@ class Index:
             numbers = [vector.number for vector in vectors]
             with self.catalog.reading() as sql:
                 live = chunks.members_of(sql, index.birth, numbers)
-            # What is not live now is dead or never was: it is not wanted again.
+            # A number that is not live now is dead or was never live: it is not needed again.
             finish(self.store.delete(index.space, [n for n in numbers if n not in live]))
             raise
 
@@ -380,7 +385,7 @@ class Index:
             some = numbers[start : start + _COMPARED_AT_ONCE]
             try:
                 there = finish(self.store.get(space, some))
-            except NotImplementedError:  # a database that cannot tell
+            except NotImplementedError:  # the database cannot look up vectors
                 return []
             missing += [number for number in some if number not in there]
         return missing
@@ -390,7 +395,7 @@ class Index:
             self.sweep(lease, index)
 
     def _told(self, metadata: str) -> dict[str, Any]:
-        """What the store is told of a chunk's metadata, which are JSON."""
+        """Return the part of a chunk's metadata, given as JSON, that the store receives."""
         if not self.store.filters:
             return {}
         return {key: value for key, value in json.loads(metadata).items() if key not in SPANS}

@@ -1,8 +1,8 @@
-"""Metadata filters over a whole index: which of its chunks a filter lets through.
+"""Metadata filters over a whole index: which of its chunks pass a filter.
 
-For stores that do not filter by metadata themselves. What a filter says of one field is asked once
-for each value that the field has in the index, which are few where many passages share a document,
-a date or a tag.
+For stores that do not filter by metadata themselves. A condition on a field is evaluated once per
+distinct value of the field in the index. There are few distinct values if many passages share a
+document, a date or a tag.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Mask: TypeAlias = NDArray[np.bool_]
-    """Which of the rows pass."""
+    """Whether each row passes."""
     FetchMetadata: TypeAlias = Callable[[Sequence[int]], Iterable[tuple[int, str]]]
-    """Given rows, their metadata as JSON in any order."""
+    """A function that takes rows and returns them with their metadata as JSON, in any order."""
 
 _KEPT = 32
 
 
 class _Column(NamedTuple):
-    """One field of all metadata."""
+    """One metadata field of all rows."""
 
     kinds: list[dict[str, Any]]
-    """Metadata with this field alone, for every value it has; empty where it is missing."""
+    """Metadata with only this field, one per distinct value; empty for a missing field."""
     kind_of: NDArray[np.int32]
-    """For each row, which of the kinds it is."""
+    """The position in `kinds` for each row."""
 
 
 class Masks:
-    """The metadata of an immutable set of rows, parsed when first asked for, and recent masks."""
+    """The metadata of an immutable set of rows, parsed on first use, and recent masks."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class Masks:
     ) -> None:
         """
         Args:
-            rows: of the chunks in the catalog; each always has the same metadata.
-            numbers: of their vectors.
-            before: those of the index as it was; what they have parsed is not parsed again.
+            rows: the rows of the chunks in the catalog. The metadata of a row never changes.
+            numbers: the numbers of their vectors.
+            before: the masks of an earlier state of the index. Parsed metadata is reused.
         """
         order = np.argsort(numbers)
         self._rows, self._numbers = rows[order], numbers[order]
@@ -60,10 +60,10 @@ class Masks:
         self._recent: dict[str, Mask] = {}
 
     def allowed(self, where: Mapping[str, Any], fetch: FetchMetadata) -> NDArray[np.int64]:
-        """The numbers of the vectors whose chunks the filter lets through, in their order.
+        """Return the numbers of the vectors whose chunks pass the filter, in ascending order.
 
         Args:
-            where: a filter that is well-formed.
+            where: a well-formed filter.
             fetch: reads the metadata of rows.
         """
         key = json.dumps(where, default=_plain)
@@ -114,7 +114,7 @@ def _column(name: str, metadata: Iterable[Any]) -> _Column:
     kind_of = []
     for fields in metadata:
         only = {name: fields[name]} if name in fields else {}
-        # Python's 1, 1.0 and true are one key; as texts they are told apart, and lists can be one.
+        # As keys, 1, 1.0 and True are equal in Python, and lists fail; their texts are distinct.
         key = repr(only)
         kinds.setdefault(key, only)
         kind_of.append(numbers.setdefault(key, len(numbers)))

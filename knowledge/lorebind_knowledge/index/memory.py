@@ -1,4 +1,4 @@
-"""What an `Index` remembers of its indexes from one search to the next, by their births."""
+"""Data about indexes that an `Index` caches between searches, by birth of the index."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _MEMBERS_KEPT = 100_000
 
 @dataclass(slots=True)
 class KnownKeys:
-    """What is known of the metadata of one version of an index."""
+    """Known metadata keys of one version of an index."""
 
     there: set[str] = field(default_factory=set)
-    """Keys that some chunk has."""
+    """Keys that at least one chunk has."""
     every: list[str] | None = None
-    """All that there are, sorted, once that was asked for."""
+    """All keys, sorted; None until they are first requested."""
 
 
 class Memory:
-    """Everything in it can be read anew. Safe to share among threads."""
+    """Caches data that can always be read again. Safe to share among threads."""
 
     def __init__(self) -> None:
         self._masks: dict[int, tuple[int, Masks]] = {}
@@ -41,15 +41,15 @@ class Memory:
         self._words: dict[int, Words] = {}
 
     def forget(self, birth: int) -> None:
-        """Forget an index that is no more."""
+        """Forget an index that no longer exists."""
         for kept in (self._masks, self._keys, self._members, self._words):
             kept.pop(birth, None)
 
     def masks(self, birth: int, version: int, rows: Callable[[], Rows]) -> Masks:
-        """Which chunks pass a filter, in one version of an index.
+        """Return the filter masks for one version of an index.
 
         Args:
-            birth, version: of the index.
+            birth, version: identify the version of the index.
             rows: reads the rows of its chunks, and the numbers of their vectors.
         """
         known = self._masks.get(birth)
@@ -61,16 +61,16 @@ class Memory:
         return masks
 
     def keys(self, birth: int, version: int) -> KnownKeys:
-        """What is known of the metadata's keys, in one version of an index."""
+        """Return the known metadata keys for one version of an index."""
         known = self._keys.get(birth)
         if known is None or known[0] != version:
             known = self._keys[birth] = version, KnownKeys()
         return known[1]
 
     def members(self, birth: int, version: int) -> dict[int, Member | None]:
-        """Chunks by number, as far as they were looked up in a version of an index, to be added to.
+        """Return the known chunks of one version of an index, by number; callers add to it.
 
-        None stands for one that searches do not find.
+        None stands for a chunk that searches do not find.
         """
         known = self._members.get(birth)
         if known is None or known[0] < version or len(known[1]) > _MEMBERS_KEPT:
@@ -78,5 +78,5 @@ class Memory:
         return known[1] if known[0] == version else {}
 
     def words(self, birth: int) -> Words:
-        """The words of an index, in any version."""
+        """Return the words of an index, in any version."""
         return self._words.setdefault(birth, Words(birth))

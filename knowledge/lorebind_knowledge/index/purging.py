@@ -1,4 +1,4 @@
-"""Finding and removing what is left of knowledge bases that are not declared any more."""
+"""Finding and removing data of knowledge bases that are no longer declared."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 def delete_all(index: Index, lease: Lease, sharing: Sequence[Index] = ()) -> None:
-    """Delete all that there is of a knowledge base: indexes, runs, and what was added by hand.
+    """Delete all data of a knowledge base: indexes, runs, and documents added by hand.
 
     Args:
         index: the vector database with its catalog.
-        lease: for the knowledge base.
-        sharing: further vector databases that have the same catalog.
+        lease: the lease of the knowledge base.
+        sharing: further vector databases with the same catalog.
 
     Raises:
-        StoreError: an outage; another call deletes what is left.
+        StoreError: an outage; another call deletes the rest.
     """
     catalog, namespace = index.catalog, lease.namespace
     for state in STATES:
@@ -43,7 +43,7 @@ def delete_all(index: Index, lease: Lease, sharing: Sequence[Index] = ()) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Undeclared:
-    """What a vector database holds of a knowledge base that is not declared any more."""
+    """The data that a vector database holds of a knowledge base that is no longer declared."""
 
     vector_db: str
     kb_id: str
@@ -55,7 +55,7 @@ class Undeclared:
 
 
 class Purge:
-    """Finds and removes what the vector databases of a project hold beside what is declared."""
+    """Finds and removes undeclared knowledge bases in the vector databases of a project."""
 
     def __init__(
         self,
@@ -66,26 +66,27 @@ class Purge:
     ) -> None:
         """
         Args:
-            project: the project's name; what belongs to other projects is left alone.
+            project: the project's name; data of other projects is not touched.
             indexes: its vector databases, by id.
-            declared: of each knowledge base, given by scope and id, its vector database.
-            made: gives those of the project that only one tenant has, by tenant and id, with their
-                vector databases; an empty name stands for any. It is asked again before each is
-                removed.
+            declared: the vector database of each declared knowledge base, by scope and id.
+            made: returns the vector database of each knowledge base that belongs to one tenant
+                only, by tenant and id; an empty name stands for any database. It is called again
+                before each removal.
         """
         self._project, self._indexes, self._declared = project, indexes, declared
         self._made = made
 
     def find(self) -> list[Undeclared]:
-        """What would be removed."""
+        """Return the knowledge bases that `remove` would remove."""
         return [self._described(namespace, db_ids[0]) for namespace, db_ids in self._found()]
 
     def remove(self) -> list[Undeclared]:
-        """Remove it, and say what it was.
+        """Remove undeclared knowledge bases, and return what was removed.
 
         Raises:
-            IngestRunningError: one of the knowledge bases is being ingested; others may be gone.
-            StoreError: an outage; what is left is removed by another purge.
+            IngestRunningError: one of the knowledge bases is being ingested; others may have been
+                removed.
+            StoreError: an outage; another purge removes the rest.
         """
         removed = []
         for namespace, db_ids in self._found():
@@ -95,7 +96,7 @@ class Purge:
         return removed
 
     def _found(self) -> list[tuple[Namespace, list[str]]]:
-        """Each knowledge base with the vector databases that know of it: some share a catalog."""
+        """Return undeclared knowledge bases with their vector databases: some share a catalog."""
         found: dict[tuple[Namespace, IndexEntry | str], list[str]] = {}
         made = self._made()
         for db_id, index in self._indexes.items():
@@ -108,7 +109,7 @@ class Purge:
     def _is_kept(
         self, namespace: Namespace, db_id: str, made: Mapping[tuple[str, str], str]
     ) -> bool:
-        """Whether it is declared, be it in another vector database that has the same catalog."""
+        """Return whether it is declared, possibly in another database with the same catalog."""
         if namespace.scope == COLLECTION_SCOPE:
             return True
         home = self._declared.get((namespace.scope, namespace.kb))
@@ -137,7 +138,7 @@ class Purge:
     def _remove(self, namespace: Namespace, db_ids: Sequence[str]) -> None:
         index, *sharing = (self._indexes[db_id] for db_id in db_ids)
         with index.catalog.lease(namespace) as lease:
-            # Asked again, because a reindex may have ended since, and nothing changes from now on.
+            # Checked again, because a reindex may have ended; the lease prevents further changes.
             if self._is_kept(namespace, db_ids[0], self._made()):
                 return
             delete_all(index, lease, sharing)

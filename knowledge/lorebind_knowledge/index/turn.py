@@ -1,4 +1,4 @@
-"""Waiting for the right to write a knowledge base or a collection."""
+"""Waiting for the lease of a knowledge base or a collection."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _GROWTH = 1.5
 
 @asynccontextmanager
 async def turn(catalog: Catalog, namespace: Namespace, *, wait: bool) -> AsyncIterator[Lease]:
-    """The lease of a namespace, until the end of the block; see `Catalog.lease`.
+    """Hold the lease of a namespace until the end of the block; see `Catalog.lease`.
 
-    What the block calls runs in the lane of ingests.
+    Calls in the block run in the lane of ingests.
 
     Args:
-        catalog: where it is kept.
-        namespace: what is to be written.
-        wait: let another writer end first, instead of refusing.
+        catalog: stores the lease.
+        namespace: the knowledge base or collection to write.
+        wait: whether to wait for another writer instead of raising.
 
     Raises:
-        IngestRunningError: another writer has it.
+        IngestRunningError: another writer holds the lease.
         ReadOnlyError, StoreError: see `Catalog.lease`.
     """
     stack = ExitStack()
@@ -52,6 +52,6 @@ async def _lease(stack: ExitStack, catalog: Catalog, namespace: Namespace, *, wa
         except IngestRunningError:
             if not wait:
                 raise
-        # Asked again and again, because a thread that waits for a lock cannot be cancelled.
+        # Polling, because a thread that waits for a lock cannot be cancelled.
         await asyncio.sleep(random.uniform(0, pause))
         pause = min(_GROWTH * pause, _LONGEST_PAUSE)

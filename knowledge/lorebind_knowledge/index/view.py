@@ -1,8 +1,8 @@
-"""An index at one moment: what searches ask, answered by the store and a snapshot of the catalog.
+"""An index at one moment: searches of the store, checked against a snapshot of the catalog.
 
-The snapshot is opened before the store is asked, and what it lacks cannot be found. So an answer is
-of one moment, although the two keep their data apart. What may have been deleted in the store since
-the moment is noticed afterwards, see `Index.read`.
+The snapshot is opened before the store is searched, and chunks that it does not have are not found.
+The result is therefore that of one moment, although store and catalog are separate. `Index.read`
+checks afterwards whether the store may have deleted vectors since that moment.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
     from lorebind_knowledge.stores.base import Nominees, VectorStore
 
 SPANS = Span.__slots__
-"""Where a chunk stands moves with every edit before it: stores are not told."""
+"""Positions of a chunk, which change with every edit before it. Stores do not receive them."""
 
 _GROWTH = 4
 _SAMPLE = 20
 
 
 class Found(NamedTuple):
-    """Chunks that a search found, as columns; none is read yet."""
+    """Chunks that a search found, as columns. Their texts are not read yet."""
 
     numbers: NDArray[np.int64]
     ids: list[str]
     figures: NDArray[np.float64]
-    """Their cosines, or their BM25."""
+    """Cosines or BM25 values."""
 
     def at(self, positions: Sequence[int]) -> Found:
-        """Those at some positions, in their order."""
+        """Return the chunks at some positions, in the order of the positions."""
         wanted = np.array(positions, np.intp)
         ids = [self.ids[at] for at in positions]
         return Found(self.numbers[wanted], ids, self.figures[wanted])
 
     def best(self, k: int, figure: float = 1.0) -> Found:
-        """The best `k` by score, ties by id. A score is a figure's share of the best one."""
+        """Return the best `k` by score, ties by id. A score is a figure divided by `figure`."""
         return self.at(best_first(scores_of(self.figures / figure), self.ids)[:k])
 
 
@@ -63,16 +63,16 @@ _NOTHING = Found(np.zeros(0, np.int64), [], np.zeros(0))
 
 
 class _Filter(NamedTuple):
-    """What a search is narrowed to."""
+    """The filter of a search."""
 
     where: Mapping[str, Any]
-    """A filter that is well-formed."""
+    """A well-formed filter."""
     told: Mapping[str, Any]
-    """The same without what the store was never told."""
+    """The filter without conditions on fields that the store does not have."""
     among: NDArray[np.int64] | None
-    """The numbers of those that pass, in their order; None where all do, or the store filters."""
+    """The numbers of the chunks that pass, ascending; None if all pass or the store filters."""
     total: int | None
-    """How many pass, where that is known."""
+    """Number of chunks that pass, if known."""
 
 
 class LostVectorsError(StoreError):
@@ -80,7 +80,7 @@ class LostVectorsError(StoreError):
 
 
 class View:
-    """One index within one transaction that reads the catalog. For one thread."""
+    """A view of one index within one read transaction of the catalog. For one thread only."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class View:
         self._asked: tuple[str, Asked] | None = None
 
     def has_metadata_key(self, name: str) -> bool:
-        """Whether the metadata of any chunk has a key."""
+        """Return whether the metadata of any chunk has a key."""
         known = self._memory.keys(self.index.birth, self.state.version)
         if known.every is not None:
             return name in known.every
@@ -108,14 +108,14 @@ class View:
         return True
 
     def metadata_keys(self) -> list[str]:
-        """All keys that the metadata of chunks have, sorted; it looks at every chunk."""
+        """Return all metadata keys of chunks, sorted. The first call reads every chunk."""
         known = self._memory.keys(self.index.birth, self.state.version)
         if known.every is None:
             known.every = chunks.metadata_keys(self._sql, self.index.birth)
         return known.every
 
     def nearest(self, vector: Vector, k: int, where: Mapping[str, Any] | None = None) -> Found:
-        """The `k` chunks nearest to a vector with their cosines, best score first, ties by id.
+        """Return the `k` chunks nearest to a vector, with cosines, best score first, ties by id.
 
         Raises:
             StoreError: the vector has another dimension than the index, or holds NaN or infinity;
@@ -127,12 +127,12 @@ class View:
         if only.total == 0:
             return _NOTHING
         direction = direction_of(vector)
-        # One of length 0 is as near to all as to any: the order is made by the figures below.
+        # A vector of length 0 is equally near to all: the figures below give the order.
         unit = direction if direction.any() else np.eye(1, len(direction))[0]
         query: Vector = unit.astype(np.float32)
         dead = self.state.entered - self.state.live
-        # Some more, as those after the last often come too near to it to be told apart. Not more
-        # than there are: a database may have to look through all that others keep there.
+        # Some more than `k`, because the next ones are often too close to the last to tell apart.
+        # At most the number of entries, or the database may read the vectors of other indexes.
         ask = min(k + 1 + k // 10 + min(dead, max(k, 16)), self.state.entered)
         while True:
             nominees = finish(self._store.nearest(self._space, query, ask, only.told, only.among))
@@ -150,10 +150,10 @@ class View:
             ask *= _GROWTH
 
     def worded(self, question: str, k: int, where: Mapping[str, Any] | None = None) -> Found:
-        """The `k` chunks that best match the words of a question by BM25, best first, ties by id.
+        """Return the `k` chunks that best match a question by BM25, best first, ties by id.
 
-        Any one of the words is enough. How rare a word is, is counted over what is live in the
-        index, and over nothing else.
+        A chunk matches if it has any of the words. The rarity of a word is counted over the live
+        chunks of this index only.
 
         Raises:
             UsageError: the filter is malformed, or `k` is less than 1.
@@ -164,15 +164,16 @@ class View:
         return self._best_worded(*self._words(question).passages, k, only)
 
     def word_figures(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Of chunks their BM25, in the order of the numbers; 0 for what holds no word."""
+        """Return the BM25 of chunks, in the order of the numbers; 0 for chunks without a match."""
         if not len(numbers):
             return np.zeros(0)
         return self._words(question).figures(numbers)
 
     def document_figures(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Of chunks that are live the BM25 of their documents; in order, and 0, as for chunks.
+        """Return the BM25 of the documents of live chunks, in the order of the numbers.
 
-        How rare a word is, is counted over the documents that are live in the index.
+        A document without any of the words has 0. The rarity of a word is counted over the live
+        documents of this index.
         """
         if not len(numbers):
             return np.zeros(0)
@@ -180,7 +181,7 @@ class View:
         return self._words(question).documents(numbers, versions)
 
     def cosines(self, vector: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Of chunks, each named once, their cosines with a vector, in the order of the numbers."""
+        """Return the cosines of distinct chunks with a vector, in the order of the numbers."""
         if not len(numbers):
             return np.zeros(0)
         vectors = list(self.vectors(numbers.tolist()).values())
@@ -188,7 +189,7 @@ class View:
         return figures
 
     def vectors(self, numbers: Collection[int]) -> dict[int, Vector]:
-        """Of chunks their unit vectors, by number.
+        """Return the unit vectors of chunks, by number.
 
         Raises:
             StoreError: an outage, or the store has lost one of them.
@@ -199,34 +200,35 @@ class View:
         return {number: np.asarray(known[number], np.float32) for number in numbers}
 
     def documents(self, numbers: Collection[int]) -> dict[int, int]:
-        """Of chunks the documents that they belong to, each by some number, by their own."""
+        """Return a number that identifies the document of each chunk, by the chunk's number."""
         return {number: member.version for number, member in self._live(numbers).items()}
 
     def chunks(self, numbers: Collection[int]) -> dict[int, StoredChunk]:
-        """Chunks whole, by number."""
+        """Return whole chunks, by number."""
         return chunks.chunks_of(self._sql, self._space.birth, numbers)
 
     def named(self, ids: Collection[str]) -> dict[str, StoredChunk]:
-        """Chunks whole, by id; those that are not there are left out."""
+        """Return whole chunks, by id; missing ones are omitted."""
         return chunks.chunks_named(self._sql, self._space.birth, ids)
 
     def document(self, uri: str, limit: int | None = None, after: int = 0) -> list[StoredChunk]:
-        """The chunks of a document, in its order; perhaps only some, without the first ones."""
+        """Return at most `limit` chunks of a document, in order, without the first `after`."""
         return chunks.chunks_of_document(self._sql, self._space.birth, uri, limit, after)
 
     def around(self, name: str, reach: int) -> list[StoredChunk]:
-        """A chunk by its id with so many before and after it; nothing if it is not there."""
+        """Return a chunk, by id, with `reach` chunks before and after it; empty if missing."""
         return chunks.chunks_around(self._sql, self._space.birth, name, reach)
 
     def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows of all chunks in the catalog, and the numbers of their vectors."""
+        """Return the rows of all chunks in the catalog, and the numbers of their vectors."""
         return chunks.live_rows(self._sql, self._space.birth)
 
     def _metadata(self, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
         return chunks.metadata_of(self._sql, list(rows))
 
     def _filter(self, k: int, where: Mapping[str, Any] | None) -> _Filter:
-        """
+        """Check `k` and the filter, and prepare the filter for the store.
+
         Raises:
             UsageError: the filter is malformed, or `k` is less than 1.
         """
@@ -242,11 +244,11 @@ class View:
         return _Filter(where, where, among, len(among))
 
     def _are_all(self, nominees: Nominees) -> bool:
-        """Whether a store that gave as much as it was asked for surely has no more."""
+        """Return whether the store cannot have more, though it returned as many as requested."""
         given = len(set(nominees.numbers))
         if given < self.state.entered:
             return False
-        # It may have more than the catalog knows of, left by a writer that was cut off.
+        # It may have vectors unknown to the catalog, which an interrupted writer has left.
         there = finish(self._store.count(self._space))
         return there is not None and given >= there
 
@@ -256,11 +258,11 @@ class View:
         direction: NDArray[np.float64],
         only: _Filter,
     ) -> tuple[Found, float]:
-        """What is live and passes, with its cosine; and one that no other vector exceeds."""
+        """Return the live chunks that pass, and the highest cosine that any other may have."""
         numbers = [int(number) for number in nominees.numbers]
         vectors = nominees.vectors
         if vectors is None:
-            # Those that are not there were added or deleted meanwhile.
+            # Missing vectors were added or deleted in the meantime.
             known = self._known_vectors(numbers)
             numbers = [number for number in numbers if number in known]
             vectors = np.array([known[number] for number in numbers])
@@ -270,14 +272,14 @@ class View:
         return self._found(numbers, figures, only), float(figures[-1])
 
     def _found(self, numbers: Sequence[int], figures: NDArray[np.float64], only: _Filter) -> Found:
-        """Those that are live and pass a filter, each once."""
+        """Return the chunks that are live and pass a filter, each once."""
         passing = self._passing(numbers, only)
         places = {number: at for at, number in enumerate(numbers) if number in passing}
         ids = [passing[number].id for number in places]
         return Found(np.array(list(places), np.int64), ids, figures[list(places.values())])
 
     def _known_vectors(self, numbers: list[int]) -> Mapping[int, Any]:
-        """The vectors of numbers that the store has named, dead ones among them."""
+        """Return the vectors of numbers that the store has returned, including dead ones."""
         if not numbers:
             return {}
         if self._store.gives_vectors:
@@ -285,7 +287,7 @@ class View:
         return chunks.kept_vectors(self._sql, self._space.birth, numbers)
 
     def _passing(self, numbers: Sequence[int], only: _Filter) -> Mapping[int, Member | StoredChunk]:
-        """Those that are live and pass a filter."""
+        """Return the chunks that are live and pass a filter, by number."""
         if only.among is None and only.where:
             allows = compile_filter(only.where)
             whole = self.chunks(numbers)
@@ -293,16 +295,16 @@ class View:
         return self._live(_inside(numbers, only.among))
 
     def _live(self, numbers: Collection[int]) -> dict[int, Member]:
-        """Those that searches find; each is looked up once."""
+        """Return the chunks that searches find, by number. Each is looked up only once."""
         known = self._members
         if new := set(numbers).difference(known):
             found = chunks.members_of(self._sql, self._space.birth, new)
-            # At once: other threads look here too.
+            # In one step, because other threads use the same dictionary.
             known.update({number: found.get(number) for number in new})
         return {number: one for number in numbers if (one := known[number]) is not None}
 
     def _filled(self, found: Found, vector: Vector, k: int) -> Found:
-        """The best `k` where all the others have the score 0: they tie, and go by id."""
+        """Return the best `k` if all others have the score 0: those tie, and are sorted by id."""
         related = found.at(np.flatnonzero(scores_of(found.figures) > 0).tolist())
         known = set(related.numbers.tolist())
         first = chunks.first_by_id(self._sql, self._space.birth, k)
@@ -342,14 +344,14 @@ class View:
             size = str(vector.shape[0]) if vector.ndim == 1 else f"shape {vector.shape}"
             raise StoreError(
                 f"{self._space}: searched with a vector of dimension {size}, expected "
-                f"{self._space.dimension}; was it made by the embedder of the index? "
-                "If so, reindex the knowledge base"
+                f"{self._space.dimension}; if the embedder of the index made it, "
+                "reindex the knowledge base"
             )
         if not np.isfinite(vector).all():
             raise StoreError(f"{self._space}: searched with a vector that holds NaN or infinity")
 
     def _check_complete(self, found: int, only: _Filter) -> None:
-        """Compare all that the store has with what there should be."""
+        """Raise if the store has fewer vectors than expected."""
         expected = self.state.live if only.total is None else only.total
         if found >= expected or (only.total is None and found):
             return
@@ -357,17 +359,17 @@ class View:
             there = finish(self._store.count(self._space))
             if there is not None and there >= self.state.entered:
                 return
-            # A writer may be adding or deleting what the store does not have.
+            # The missing vectors may be those that a writer is adding or deleting.
             if (there is None or there >= self.state.live) and not self._lacks_some():
                 return
         raise self._lost(expected - found)
 
     def _lacks_some(self) -> bool:
-        """Whether one of a few vectors is missing, where a count does not tell."""
+        """Return whether one of a few vectors is missing, for when a count does not tell."""
         some = chunks.first_by_id(self._sql, self._space.birth, _SAMPLE)
         try:
             there = finish(self._store.get(self._space, [number for number, _ in some]))
-        except NotImplementedError:  # it cannot tell that either
+        except NotImplementedError:  # the store cannot look up vectors either
             return False
         return len(there) < len(some)
 
@@ -383,7 +385,7 @@ class View:
 
 
 def _inside(numbers: Sequence[int], among: NDArray[np.int64] | None) -> Sequence[int]:
-    """Those that are among some, which are in their order and not empty; None means all."""
+    """Return the numbers that are in `among`, which is ascending and not empty; None means all."""
     if among is None:
         return numbers
     there = _are_inside(np.asarray(numbers), among).tolist()
@@ -396,7 +398,7 @@ def _are_inside(numbers: NDArray[np.int64], among: NDArray[np.int64]) -> NDArray
 
 
 def _best_of(figures: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Where the best so many are with all that may have the score of the last, best first."""
+    """Return the positions of the best `count` figures and of ties with the last, best first."""
     some = np.arange(len(figures))
     if count < len(figures):
         least = np.partition(figures, -count)[-count] - MARGIN * figures.max()

@@ -1,7 +1,7 @@
-"""The words of one index: BM25 of its passages and of its documents, with one meaning everywhere.
+"""The words of one index: BM25 of its passages and of its documents, the same in every database.
 
-What the catalog says of a word is read once for each version of the index, and the figures are made
-from it here, so that no database ranks by a formula of its own.
+The catalog's data about a word is read once per version of the index. BM25 is computed here, so
+that no database ranks by its own formula.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
 
 _PLACES_KEPT = 1_000_000
-"""Passages of all words that are remembered: 32 MB."""
+"""Maximum number of cached postings of all words: 32 MB."""
 _VERSIONS_KEPT = 100_000
 
 
 class Totals(NamedTuple):
-    """What an index holds."""
+    """The size of an index, and its languages."""
 
     passages: int
     words: int
     documents: int
     languages: frozenset[str]
-    """Of the documents."""
+    """The languages of the documents."""
 
 
 class _Column:
-    """A number for each passage, by the number of the passage; it never changes."""
+    """A value for each passage, by the number of the passage. Values never change."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,7 +51,7 @@ class _Column:
     def of(
         self, numbers: NDArray[np.int64], read: Callable[[list[int]], Mapping[int, int]]
     ) -> NDArray[np.int64]:
-        """Those of some passages; what is not known yet is read, and what cannot be is -1."""
+        """Return the values of passages. Unknown values are read; missing ones are -1."""
         last = int(numbers.max(initial=-1))
         with self._lock:
             if last >= len(self._known):
@@ -60,7 +60,7 @@ class _Column:
             found = self._known[numbers]
         missing = numbers[found < 0]
         if len(missing):
-            values = read(missing.tolist())  # others go on meanwhile
+            values = read(missing.tolist())  # without the lock, so that other threads continue
             with self._lock:
                 for number, value in values.items():
                     self._known[number] = value
@@ -69,7 +69,7 @@ class _Column:
 
 
 class _Word:
-    """Where one word is found in a version of an index, and what it counts there."""
+    """The passages of an index version that contain a word, and the word's BM25 in each."""
 
     def __init__(self, postings: Postings, lengths: NDArray[np.int64], totals: Totals) -> None:
         self.numbers, times = postings
@@ -77,21 +77,21 @@ class _Word:
         self.figures: NDArray[np.float64] = rarity(totals.passages, len(self.numbers)) * saturated(
             times, lengths, average
         )
-        """Its BM25 in each of these passages, if a question says it once."""
+        """Its BM25 in each of these passages, for one occurrence in the question."""
         self._times = times.astype(np.int32)
         self._in_documents: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
 
     def in_documents(
         self, owners: Callable[[NDArray[np.int64]], NDArray[np.int64]]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The documents that hold it, ascending, and how often.
+        """Return the documents that contain the word, ascending, and its count in each.
 
         Args:
-            owners: the documents of passages, as numbers from 0.
+            owners: returns the documents of passages, as numbers from 0.
         """
         if self._in_documents is None:
             documents = owners(self.numbers)
-            there = documents >= 0  # all of them, unless the words are damaged
+            there = documents >= 0  # all of them, unless the stored words are damaged
             times = np.bincount(documents[there], self._times[there])
             held = np.flatnonzero(times)
             self._in_documents = held.astype(np.int32), times[held].astype(np.int32)
@@ -99,7 +99,7 @@ class _Word:
 
 
 class Words:
-    """What is remembered of them from one search to the next. Safe to share among threads."""
+    """Data about words that is cached between searches. Safe to share among threads."""
 
     def __init__(self, birth: int) -> None:
         self.birth = birth
@@ -113,7 +113,7 @@ class Words:
         self._lengths_of_versions: dict[int, int] = {}
 
     def at(self, sql: Sql, version: int, question: str) -> Asked:
-        """A question to the index as a transaction sees it, in one of its versions."""
+        """Look up the words of a question in the version of the index that a transaction sees."""
         with self._lock:
             if version > self._version:
                 self._version, self._totals, self._known, self._kept = version, None, {}, 0
@@ -133,7 +133,7 @@ class Words:
         return Asked(self, sql, totals, [(weight, one) for weight, one in held if one is not None])
 
     def lengths(self, sql: Sql, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many words passages have."""
+        """Return the number of words of each passage."""
 
         def read(missing: list[int]) -> Mapping[int, int]:
             found: dict[int, int] = words_in(sql).lengths(sql.driver, self.birth, missing)
@@ -142,7 +142,7 @@ class Words:
         return self._lengths.of(numbers, read)
 
     def owners(self, sql: Sql, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The documents of passages, as numbers from 0."""
+        """Return the documents of passages, as numbers from 0."""
 
         def read(missing: list[int]) -> dict[int, int]:
             owners = chunks.owners_of(sql, self.birth, missing)
@@ -153,7 +153,7 @@ class Words:
         return self._owners.of(numbers, read)
 
     def lengths_of_versions(self, sql: Sql, versions: Collection[int]) -> dict[int, int]:
-        """How many words versions of documents have; what a version holds never changes."""
+        """Return the number of words of versions of documents. A version never changes."""
         with self._lock:
             known = {one: self._lengths_of_versions.get(one) for one in versions}
         missing = [version for version, length in known.items() if length is None]
@@ -177,7 +177,7 @@ class Words:
     def _count(self, sql: Sql) -> Totals:
         passages, words = words_in(sql).totals(sql.driver, self.birth)
         languages = chunks.languages_of(sql, self.birth)
-        written = languages.keys() - {""}  # where nothing is written
+        written = languages.keys() - {""}  # documents without text have no language
         return Totals(passages, words, sum(languages.values()), frozenset(written))
 
     def _remember(self, asked: Mapping[str, _Word | None]) -> None:
@@ -186,7 +186,7 @@ class Words:
             self._known[word] = one
             self._kept += _size(one)
         while self._kept > _PLACES_KEPT:
-            self._forget(next(iter(self._known)))  # what was not asked for the longest
+            self._forget(next(iter(self._known)))  # the least recently used word
 
     def _forget(self, word: str) -> None:
         if word in self._known:
@@ -194,17 +194,17 @@ class Words:
 
 
 class Asked:
-    """The words of one question, as they are found in an index at one moment."""
+    """The words of one question, looked up in an index at one moment."""
 
     def __init__(
         self, words: Words, sql: Sql, totals: Totals, held: list[tuple[int, _Word]]
     ) -> None:
         self._words, self._sql, self._totals, self._held = words, sql, totals, held
-        """Of each word how often the question says it, and where it is found."""
+        """For each word, its count in the question, and its occurrences in the index."""
 
     @cached_property
     def passages(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The numbers of all passages that hold any of the words, ascending, and their BM25."""
+        """The numbers of all passages that contain any of the words, ascending, and their BM25."""
         size = max((int(one.numbers[-1]) + 1 for _, one in self._held), default=0)
         figures = np.zeros(size)
         for weight, one in self._held:
@@ -213,17 +213,17 @@ class Asked:
         return numbers, figures[numbers]
 
     def figures(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The BM25 of passages; 0 for what holds none of the words."""
+        """Return the BM25 of passages; 0 for a passage without any of the words."""
         return _of(*self.passages, numbers)
 
     def documents(self, numbers: NDArray[np.int64], versions: Sequence[int]) -> NDArray[np.float64]:
-        """Of passages the BM25 of the documents that they belong to; 0 as for passages.
+        """Return the BM25 of the documents of passages; 0 for a document without the words.
 
-        How rare a word is, is counted over documents.
+        The rarity of a word is counted over documents.
 
         Args:
-            numbers: of the passages.
-            versions: of the document of each.
+            numbers: the numbers of the passages.
+            versions: the version of the document of each passage.
         """
         if not self._held:
             return np.zeros(len(numbers))
@@ -241,11 +241,11 @@ class Asked:
 
 
 def _of(keys: NDArray[Any], values: NDArray[Any], wanted: NDArray[Any]) -> NDArray[Any]:
-    """The values of the wanted keys; 0 for one that is not there.
+    """Return the values of the wanted keys; 0 for a missing key.
 
     Args:
-        keys: each once, in their order.
-        values: of each key.
+        keys: unique and ascending.
+        values: one per key.
         wanted: any keys.
     """
     if not len(keys):

@@ -1,4 +1,4 @@
-"""Documents that were added by hand, as a source of their own."""
+"""Documents added by hand, as a source of their own."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 
 ADDED = "added"
-"""The key of the source."""
+"""The key of this source."""
 
 
 class AddedSource:
-    """What the catalog keeps of documents that were added to a knowledge base."""
+    """A source of the documents that were added to a knowledge base by hand."""
 
     key = ADDED
 
@@ -30,5 +30,5 @@ class AddedSource:
     def _read(self, uri: str, version: str) -> Content:
         found = self._added.get(self._namespace, uri)
         if found is None:
-            raise SourceError(f"{uri}: was deleted meanwhile")
+            raise SourceError(f"{uri}: was deleted in the meantime")
         return Content(found.data, found.media_type, metadata=found.metadata)

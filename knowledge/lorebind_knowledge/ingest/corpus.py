@@ -1,4 +1,4 @@
-"""Where the documents of a knowledge base come from, and how they become chunks."""
+"""The sources of a knowledge base, and the settings by which documents become chunks."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Corpus:
-    """What is ingested into a knowledge base. A search needs none of it."""
+    """Everything that an ingest of a knowledge base needs, and a search does not."""
 
     kb: KnowledgeBase
     sources: Sequence[Source]
     chunker: Chunker
     metadata: Mapping[str, Any]
-    """Copied onto every chunk, for filters: tags, owners, whatever the project declares."""
+    """Metadata copied to every chunk, for filters: tags, owners, or anything else."""
     remove_html: bool = False
-    """Whether HTML tags are taken out of Markdown and text."""
+    """Whether HTML tags are removed from Markdown and text."""
     language: str = AUTO
-    """The code of the language of its documents, or that it is told from each of them."""
+    """The language code of its documents, or `AUTO` to detect the language of each document."""
     html_extractor: str = "built_in"
-    """What finds the main content of HTML pages, see `HtmlDeclaration`."""
+    """The extractor of the main content of HTML pages, see `HtmlDeclaration`."""
     loading: Loading = field(default_factory=Loading)
-    """What reading one of the documents may take."""
+    """The limits on reading one document."""

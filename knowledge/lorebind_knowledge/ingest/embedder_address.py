@@ -1,4 +1,4 @@
-"""Whether an embedder at another address is still the one that made an index."""
+"""Check whether an embedder at another address still makes the vectors of an index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SAMPLE = 3
 _LEAST_COSINE = 0.999
-"""Below this two vectors are not of one model: servers round, but not as much."""
+"""The least cosine of two vectors of the same model: servers round differently, but by less."""
 
 
 async def at_address(
@@ -26,16 +26,16 @@ async def at_address(
     entry: IndexEntry,
     embed: Callable[[Sequence[str]], Awaitable[Matrix]],
 ) -> IndexEntry | None:
-    """The index, if its embedder makes the same vectors at its present address; else None.
+    """Return the index if its embedder makes the same vectors at its current address, else None.
 
-    Many servers take any model name, so that another `base_url` may be another model. A few texts
-    of the index are embedded to see; if the vectors are the same, the index keeps the address.
+    Many servers accept any model name, so another `base_url` may serve another model. The check
+    embeds a few texts of the index. If the vectors are the same, the index records the address.
 
     Args:
         kb: the knowledge base.
         lease: the writer's.
-        entry: one of its indexes, which an embedder of the same name has made.
-        embed: gives the vectors of texts, at most a batch of the embedder at a time.
+        entry: one of its indexes, made by an embedder of the same name.
+        embed: returns the vectors of texts; it gets at most one batch of the embedder at a time.
     """
     address = kb.embedder.fingerprint.address
     if address == entry.manifest.address:
@@ -52,7 +52,7 @@ async def at_address(
 
 
 def _are_same(before: Vector, now: Vector) -> bool:
-    """Whether two vectors point the same way; those of length 0 point nowhere, both of them."""
+    """Return whether two vectors have the same direction; vectors of length 0 have none."""
     from lorebind_knowledge.catalog.entries import unit_vector
 
     if before.shape != now.shape:

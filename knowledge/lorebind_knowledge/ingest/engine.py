@@ -1,9 +1,9 @@
-"""Ingestion in three steps: enumerate, embed and persist in batches, finalise.
+"""Ingestion in three steps: enumerate, embed and persist in batches, finalize.
 
-Every step can be cut off anywhere and done again. A document's row goes to `pending` before its new
-generation is staged; publishing that and making the row `ready` is one step. Vectors are cached as
-soon as they are made. So a rerun finds each document either untouched, or pending with its vectors
-in the cache.
+Every step can be interrupted at any point and repeated. A document's row becomes `pending` before
+its new generation is staged. The generation is published and the row becomes `ready` in one
+transaction. Vectors are cached as soon as they are made. A rerun therefore finds each document
+either untouched, or pending with its vectors in the cache.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 STRATEGIES = ("upsert", "replace")
 
 _DOCUMENTS_PER_READ = 64
-"""Read and chunked in one go; with the queues below, the bound on what is held in memory."""
+"""Documents that are read together. With the queues below, it limits the memory in use."""
 
 _BATCHES_AHEAD = 2
 
@@ -75,49 +75,56 @@ async def ingest(
     plan: IngestPlan | None = None,
     run_id: str | None = None,
 ) -> IngestReport:
-    """Bring the index of a knowledge base to what its sources hold now.
+    """Update the index of a knowledge base to the current contents of its sources.
 
     Args:
         corpus: the sources, with the knowledge base that they are ingested into.
-        strategy: `upsert` changes the index in use, document by document; `replace` builds a new
-            one beside it and switches when that is complete. A change of the embedder always
-            builds a new one. What a `replace` that was cut off has built is gone on with by the
-            next, and dropped by an `upsert` of the index in use that comes between them.
-        only_failed: read only the documents that failed or were interrupted before; the others
-            are not looked at, and nothing is removed. With `upsert` only, into the index in use.
-        allow_mass_delete: let the run remove more than half of the known documents.
-        wait: let another ingest of the same knowledge base end first, instead of refusing.
-        added: the uris of documents that were added by hand: only these are read, into the index
-            in use, or into a first one.
-        plan: of this ingest, made just before: what it has fetched is taken as it was then, and
-            what it has cut is not cut again unless it changed.
-        run_id: by which its events and its report are told; None makes one up. That of a run that
-            was cut off says that this one goes on with it.
+        strategy: `upsert` changes the active index, document by document; `replace` builds a new
+            index in the background and swaps it in when it is complete. A change of the embedder
+            always builds a new index. An interrupted `replace` is resumed by the next one. An
+            `upsert` of the active index in between drops the unfinished index.
+        only_failed: read only the documents that failed or were interrupted before; skip all
+            others, and remove nothing. Requires `upsert` and an active index.
+        allow_mass_delete: allow the run to remove more than half of the known documents.
+        wait: whether to wait for another ingest of the same knowledge base instead of raising.
+        added: the uris of documents that were added by hand. Only these are read, into the active
+            index, or into the first one.
+        plan: a plan of this ingest, made shortly before. Contents that it has fetched are not
+            fetched again, and documents that it has chunked are not chunked again unless they
+            have changed.
+        run_id: the id of the run in events and in the report; by default a new one. The id of an
+            interrupted run marks this run as its continuation.
+
+    Returns:
+        the report: the numbers of documents and chunks, the failures, and the state of each
+        source.
 
     Raises:
-        IngestRunningError: another ingest is under way. Nothing was changed.
-        IngestRefusedError: too much would be removed, or there is no index for only what failed.
-            Nothing was changed.
-        LeaseLostError: this process was stopped or cut off, and another ingest has taken over.
+        UsageError: the strategy is unknown, `only_failed` is used without `upsert`, or the plan
+            belongs to another knowledge base.
+        IngestRunningError: another ingest is running. Nothing was changed.
+        IngestRefusedError: too many documents would be removed, or there is no index for reading
+            only some documents. Nothing was changed.
+        LeaseLostError: this process was suspended or cut off, and another ingest has taken over.
             Nothing was changed since.
-        EmbedderError, StoreError: an outage. What was finished stays, and is not done again.
+        EmbedderError, StoreError: an outage. Finished work stays and is not repeated.
     """
     check_strategy(strategy)
     if only_failed and strategy != "upsert":
-        raise UsageError(f"only_failed goes with the strategy 'upsert', not with {strategy!r}")
+        raise UsageError(f"only_failed needs the strategy 'upsert', not {strategy!r}")
     planned = plan.read if plan else None
     if planned and planned.namespace != corpus.kb.namespace:
-        raise UsageError(f"the plan is not of this knowledge base: {corpus.kb.id!r}")
+        raise UsageError(f"the plan belongs to another knowledge base than {corpus.kb.id!r}")
     async with turn(corpus.kb.catalog, corpus.kb.namespace, wait=wait) as lease:
         run = _Run(corpus, lease, strategy, only_failed=only_failed, added=added, planned=planned)
         return await run.execute(allow_mass_delete, run_id)
 
 
 def check_strategy(strategy: str) -> None:
-    """Refuse a strategy that there is not.
+    """Raise for an unknown strategy.
 
     Raises:
-        UsageError: naming those that there are.
+        UsageError: the strategy is unknown. The message lists the known ones.
     """
     if strategy not in STRATEGIES:
         hint = did_you_mean(strategy, STRATEGIES)
@@ -126,18 +133,18 @@ def check_strategy(strategy: str) -> None:
 
 @dataclass(slots=True)
 class _Pending:
-    """A document whose chunks are on their way into the index."""
+    """A document whose chunks are being written into the index."""
 
     document: PreparedDocument
     entry: DocumentEntry
     generation: int
     waiting: int
-    """Chunks that have not been staged yet."""
+    """Number of chunks that have not been staged yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Chunks that were embedded together, each with the document it belongs to."""
+    """Chunks that were embedded together, each with its document."""
 
     parts: list[tuple[_Pending, Chunk]]
     vectors: Matrix
@@ -160,7 +167,7 @@ class _Run:
         self._kb = kb = corpus.kb
         self._only_failed, self._added, self._planned = only_failed, added, planned
         self._partial = only_failed or added is not None
-        """Whether only some documents are read: then nothing is removed, and no index replaced."""
+        """Whether only some documents are read. Nothing is removed and no index replaced then."""
         self._lease = lease
         self._ledger = kb.catalog.ledger
         self._report = IngestReport(kb.id, strategy)
@@ -169,7 +176,7 @@ class _Run:
         self._outage = False
         self._calls = asyncio.Semaphore(max(kb.embedder.max_concurrent, 1))
         self._serves_nothing = False
-        """Whether there is no active index: documents may then be found as they come."""
+        """Whether there is no active index, so that searches may find documents one by one."""
 
     async def execute(self, allow_mass_delete: bool, run_id: str | None) -> IngestReport:
         kb, report = self._kb, self._report
@@ -177,7 +184,7 @@ class _Run:
         self._emit("ingest_started", strategy=report.strategy)
         try:
             await self._three_steps(allow_mass_delete)
-            # Not after a failure: the next run needs what this one has had embedded.
+            # Not after a failure, because the next run needs the vectors that this one has cached.
             await kb.catalog.embeddings.trim()
             await call(self._finish)
         except BaseException as error:
@@ -185,7 +192,7 @@ class _Run:
             report.status = "cancelled" if kind == "cancelled" else "failed"
             reason = kind if kind == "cancelled" else str(error)
             self._emit("ingest_failed", reason=reason, kind=kind)
-            # What happened matters more than its record; the next run closes what stays open.
+            # Raise the original error even if it cannot be recorded; the next run closes this one.
             with suppress(StoreError):
                 self._finish(reason)
             raise
@@ -202,7 +209,7 @@ class _Run:
         self._report.notices += await restore_lost(kb, self._lease, index, self._vectors)
         known = await call(self._ledger.documents, index.key)
         if any(entry.generation for entry in known.values()):
-            await self._serve(index)  # an earlier run was cut off before it could
+            await self._serve(index)  # an earlier run was interrupted before this step
         vanished = [] if self._partial else enumeration.vanished(known)
         if self._only_failed:
             unfinished = {uri for uri, entry in known.items() if entry.state != "ready"}
@@ -223,12 +230,12 @@ class _Run:
         if len(vanished) * 2 > len(served):
             raise IngestRefusedError(
                 f"{len(vanished)} of {len(served)} documents of {kb.id!r} are no longer in its "
-                "sources; nothing was changed. If they are meant to go: "
+                "sources; nothing was changed; to remove them, run: "
                 f"{kb.ingest_command} --allow-mass-delete"
             )
 
     async def _choose_index(self) -> IndexEntry:
-        """The index to write: the one in use, or the successor that is, or has to be, begun."""
+        """Return the index to write: the active one, or its successor, which may be created."""
         kb = self._kb
         self._serves_nothing = await call(self._ledger.index, kb.namespace, "active") is None
         mends = self._only_failed or (self._added is not None and not self._serves_nothing)
@@ -241,10 +248,10 @@ class _Run:
             if same is not None:
                 return same
         if found:
-            why = f"has other vectors than {kb.embedder.fingerprint} makes at its new address"
+            why = f"has vectors that {kb.embedder.fingerprint} no longer makes at its new address"
             if mends:
                 raise cannot_mend(kb, why)
-            self._report.notices.append(f"the index {why}; all documents are embedded anew")
+            self._report.notices.append(f"the index {why}; all documents are embedded again")
             self._planned = None  # it was made for the other index
         index = await begin_index(self._corpus, self._lease)
         if self._serves_nothing:
@@ -252,7 +259,7 @@ class _Run:
             self._emit("collection_created", embedder=about.embedder, dimension=about.dimension)
         return index
 
-    # Step two: reading, embedding and writing overlap, held together by bounded queues.
+    # Step two: reading, embedding and writing overlap, connected by bounded queues.
 
     async def _embed_and_persist(
         self, index: IndexEntry, enumeration: Enumeration, known: Mapping[str, DocumentEntry]
@@ -300,7 +307,7 @@ class _Run:
         parts: list[tuple[_Pending, Chunk]],
         embedded: asyncio.Queue[asyncio.Task[_Batch] | None],
     ) -> None:
-        """Let a batch be embedded while others are; the queue bounds how many there are."""
+        """Start embedding a batch; the queue limits the number of concurrent batches."""
         task = asyncio.create_task(self._embed_batch(parts))
         self._batches.add(task)
         task.add_done_callback(self._forget)
@@ -309,7 +316,7 @@ class _Run:
     def _forget(self, task: asyncio.Task[_Batch]) -> None:
         self._batches.discard(task)
         if not task.cancelled():
-            task.exception()  # asked for here too: nobody awaits it when another has failed before
+            task.exception()  # retrieved here: nothing awaits the task if another one failed before
 
     async def _compare(
         self,
@@ -317,7 +324,7 @@ class _Run:
         documents: Sequence[PreparedDocument],
         known: Mapping[str, DocumentEntry],
     ) -> list[_Pending]:
-        """Account for documents; what comes back is to be embedded and persisted."""
+        """Count documents and update their rows; return those to embed and persist."""
         report = self._report
         pending: list[_Pending] = []
         rows: list[DocumentEntry] = []
@@ -368,17 +375,17 @@ class _Run:
         return _Batch(parts, await self._vectors(texts))
 
     async def _vectors(self, texts: Sequence[str]) -> Matrix:
-        """Vectors of texts, from the cache or from the embedder, accounted for."""
+        """Return the vectors of texts, from the cache or the embedder, and count them."""
         async with self._calls:
             if self._outage:
-                raise asyncio.CancelledError  # an embedder that has failed is left in peace
+                raise asyncio.CancelledError  # do not call an embedder that has failed
             try:
                 result = await self._kb.catalog.embeddings.embed(self._kb.embedder, texts)
             except LorebindError:
                 self._outage = True
                 raise
         truncated = await call(self._kb.embedder.count_truncated, texts)
-        report = self._report  # only now: batches that are embedded side by side add to it too
+        report = self._report  # after the awaits, because concurrent batches update it too
         report.texts_embedded += result.texts_embedded
         report.cache_hits += result.cache_hits
         report.texts_truncated += truncated
@@ -419,7 +426,7 @@ class _Run:
             await self._publish(index, complete)
 
     async def _publish(self, index: IndexEntry, complete: Sequence[_Pending]) -> None:
-        """Switch documents to their new generations, whose chunks are all staged."""
+        """Publish the new generations of documents whose chunks are all staged."""
         if not complete:
             return
         ready = [
@@ -449,7 +456,7 @@ class _Run:
             counts["total"] += change.added + change.unchanged
 
     async def _serve(self, index: IndexEntry) -> None:
-        """Let searches find what is in the first index of a knowledge base."""
+        """Activate the first index of a knowledge base, so that searches find its documents."""
         if self._serves_nothing:
             await call(self._ledger.activate_index, self._lease, index.key)
             self._serves_nothing = False
@@ -463,7 +470,7 @@ class _Run:
             report.documents["removed"] += 1
             self._emit("document_deleted", uri=uri)
         chunker = chunker_fingerprint(self._corpus)
-        key = kb.embedder.fingerprint.key  # it may have been a former one
+        key = kb.embedder.fingerprint.key  # the manifest may have the key of an earlier version
         manifest = replace(index.manifest, chunker=chunker, embedder_key=key)
         if manifest != index.manifest and not self._partial:
             await call(self._ledger.set_manifest, self._lease, index.key, manifest)

@@ -1,4 +1,4 @@
-"""Step one: what is there. Names only; nothing is read yet."""
+"""Step one: list the documents of all sources by name, without reading them."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Enumeration:
-    """Everything that the sources list, and which of them could not."""
+    """The documents that the sources list, and the state of each source."""
 
     items: dict[str, tuple[str, SourceItem]] = field(default_factory=dict)
-    """By uri: the key of the first source that lists it, and the item."""
+    """The documents by uri: the key of the first source that lists a document, and its item."""
     sources: list[SourceReport] = field(default_factory=list)
 
     def only(self, uris: Collection[str]) -> Enumeration:
-        """Of the listed documents only these; the reports on the sources stay."""
+        """Return only these of the listed documents, with all reports on sources."""
         items = {uri: item for uri, item in self.items.items() if uri in uris}
         return Enumeration(items, self.sources)
 
     def renamed(self, uris: Collection[str] | None = None) -> set[str]:
-        """The uris by which earlier versions knew what is listed, or only these of it."""
+        """Return the uris that earlier versions used for the listed documents, or some of them."""
         meant = self.items if uris is None else self.items.keys() & uris
         return {self.items[uri][1].formerly for uri in meant}
 
     def vanished(self, known: Mapping[str, DocumentEntry]) -> list[str]:
-        """Known documents that are gone: not listed any more, though their source was read.
+        """Return known documents that are no longer listed, although their source was read.
 
-        A source that failed vouches for nothing. One that is no longer declared does not hold its
-        documents, unless some source failed: that may be the same one with its pattern mistyped.
+        Documents of a failed source are never included. Documents of a source that is no longer
+        declared are included, unless some source failed: it may be the same source with a typo in
+        its pattern.
         """
         failed = {report.source for report in self.sources if report.status == "failed"}
         read = {report.source for report in self.sources} - failed
@@ -53,21 +54,21 @@ class Enumeration:
 
 
 def enumerate_corpus(corpus: Corpus, added: Collection[str] | None = None) -> Enumeration:
-    """List what the sources of a knowledge base hold, and what was added to it by hand.
+    """List the documents in the sources of a knowledge base, and those added by hand.
 
     Args:
         corpus: the knowledge base.
-        added: the uris of added documents, to list these alone; None lists everything.
+        added: the uris of added documents, to list only these; None lists everything.
     """
     source = AddedSource(corpus.kb)
     if added is not None:
         return enumerate_sources([source]).only(added)
-    # Reports name the source only where it has something.
+    # Without added documents, reports omit their source.
     return enumerate_sources([*corpus.sources, *([source] if source.items() else [])])
 
 
 def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
-    """List every source; one that fails is reported and does not stop the others."""
+    """List every source. A failed source is reported, and the others are listed."""
     result = Enumeration()
     for source in sources:
         items: dict[str, SourceItem] = {}
@@ -93,9 +94,9 @@ def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
 
 
 def _unreadable(item: SourceItem) -> str:
-    """Its ending where no loader reads such documents, and nobody asked for it by name."""
+    """Return the file extension if no loader reads the item and it was found by a pattern."""
     try:
         readable = item.peek is None or can_load(item.uri, item.peek)
-    except SourceError:  # reading it will say why
+    except SourceError:  # reading the document will raise it again
         readable = True
     return "" if readable else ending_of(item.uri)

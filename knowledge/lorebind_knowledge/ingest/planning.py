@@ -1,4 +1,4 @@
-"""`plan`: the difference between the sources and the index, without touching either."""
+"""`plan`: the difference between the sources and the index, without changing either."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 async def plan(
     corpus: Corpus, *, strategy: str = "upsert", price: float | None = None
 ) -> IngestPlan:
-    """What an ingest would do now.
+    """Compute what an ingest would do now.
 
     Args:
         corpus: the sources, with the knowledge base that they are ingested into.
-        strategy: of that ingest; `replace` is also what a reindex does.
-        price: of a million tokens, where it is known.
+        strategy: the strategy of that ingest; `replace` also plans a reindex.
+        price: price per million tokens, if known.
 
     Raises:
-        UsageError: no such strategy.
+        UsageError: the strategy is unknown.
     """
     check_strategy(strategy)
     kb = corpus.kb
@@ -46,8 +46,9 @@ async def plan(
     )
     if index is not None and index.manifest.address != kb.embedder.fingerprint.address:
         result.notices.append(
-            f"the embedder {kb.embedder.fingerprint} has another address than at the last ingest, "
-            "which checks that its vectors are the same; if not, all documents are embedded anew"
+            f"the address of the embedder {kb.embedder.fingerprint} has changed since the last "
+            "ingest; the next ingest checks whether its vectors are the same, and embeds all "
+            "documents again if they are not"
         )
     result.read = PlannedDocuments(kb.namespace)
     to_embed: set[str] = set()
@@ -74,7 +75,7 @@ def _account(
     result: IngestPlan,
     to_embed: set[str],
 ) -> None:
-    """Count a document; `to_embed` gathers what would be embedded, each text once."""
+    """Count a document in `result`; `to_embed` collects the keys of texts to embed."""
     result.documents[document.action] += 1
     kept = entry.chunk_count if entry else 0
     if document.action == "failed":

@@ -1,4 +1,4 @@
-"""Reading, comparing and chunking one document: pure work on its bytes, no embedding."""
+"""Reading, comparing and chunking documents, without embedding them."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TEXT_AT_ONCE = 2_000_000
-"""Characters of passages from which a group of documents is complete, however few they are."""
+"""Number of characters of chunks that completes a group of documents, even a small one."""
 
 _BEGUN_FOR_EACH = 2
-"""Documents begun for each process that reads: one that takes long keeps no other from its work."""
+"""Documents started per reading process, so that one slow document does not leave others idle."""
 
 
 async def prepare_documents(
@@ -58,12 +58,12 @@ async def prepare_documents(
     keep_in: PlannedDocuments | None = None,
     planned: PlannedDocuments | None = None,
 ) -> AsyncGenerator[list[PreparedDocument], None]:
-    """Every listed document, read when its turn comes; one that cannot be read fails alone.
+    """Yield groups of all listed documents, in order; unreadable documents fail one by one.
 
-    They come in groups, in the order listed, smaller ones where they are long. Of `at_once`
-    documents, those that are fetched are fetched at the same time; those that are read from this
-    machine are read in the thread that chunks their group. A plan gives `keep_in`, to be filled
-    with what is read, and the ingest after it gives that back as `planned`.
+    Groups of long documents are smaller. Each document is read when its turn comes. Remote
+    documents are fetched concurrently, `at_once` at a time; local ones are read in the thread that
+    chunks their group. A plan passes `keep_in`, which is filled with the read documents, and the
+    ingest after it passes the same object as `planned`.
     """
     listed = iter(enumeration.items.values())
     with Readers(corpus.loading.limits) as readers:
@@ -81,7 +81,7 @@ async def read_ahead(
     documents: AsyncGenerator[list[PreparedDocument], None],
     prepared: asyncio.Queue[list[PreparedDocument]],
 ) -> None:
-    """Read while others embed; an empty list is the end."""
+    """Read documents into a queue while others are embedded; an empty list marks the end."""
     async with aclosing(documents):
         async for some in documents:
             await prepared.put(some)
@@ -89,7 +89,7 @@ async def read_ahead(
 
 
 async def _stopping(stop: Callable[[], None], work: Coroutine[Any, Any, T]) -> T:
-    """Await work that takes place in a thread; `stop` lets it end early when it is cancelled."""
+    """Await work in a thread; if cancelled, call `stop`, which makes the work end early."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -118,7 +118,7 @@ class _Preparer:
         extractor = corpus.html_extractor
         self._extractor = "" if extractor == "built_in" else f"{extractor} {trafilatura_version()}"
         self.fetched: dict[str, Content | SourceError | None] = {}
-        """What was fetched beforehand, by uri."""
+        """Results that were fetched in advance, by uri."""
 
     async def fetch(self, item: SourceItem) -> tuple[str, Content | SourceError | None]:
         uri = item.uri
@@ -133,9 +133,9 @@ class _Preparer:
         return uri, content
 
     def prepare(self, some: Sequence[tuple[str, SourceItem]]) -> list[PreparedDocument]:
-        """The first of these documents, as many as make a group.
+        """Prepare the first of these documents, as many as make a group.
 
-        Those that other processes read are begun before their turn, so that these have work.
+        Documents that other processes read are started in advance, to keep these processes busy.
         """
         prepared: list[PreparedDocument] = []
         begun: deque[PreparedDocument | _Reading] = deque()
@@ -153,16 +153,16 @@ class _Preparer:
         return prepared + [self._finish(one) for one in begun]
 
     def _version_to_ask_for(self, uri: str) -> str:
-        """What the source is told we have; nothing where that would be of no use to us."""
+        """Return the stored version for the source to compare, or an empty text if unusable."""
         entry = self._known.get(uri)
         usable = entry is not None and entry.state == "ready" and entry.recipe == self._recipe(uri)
         return entry.version if entry is not None and usable else ""
 
     def _recipe(self, uri: str, content: Content | None = None) -> str:
-        """The recipe of one document: of source code, also how its language is cut.
+        """Return the recipe of one document; for source code, with its language's chunking.
 
-        As long as its content is not known, it counts as HTML, so that its source is asked for
-        the content when the extractor of HTML changes.
+        While its content is unknown, a document counts as HTML, so that the source returns the
+        content again when the HTML extractor changes.
         """
         declared = self._corpus.chunker
         chunker = declared.for_language(language_of(uri))
@@ -173,7 +173,7 @@ class _Preparer:
         return recipe
 
     def _begin(self, source: str, item: SourceItem) -> PreparedDocument | _Reading:
-        """Read a document, compare it, and chunk it or have another process begin to read it."""
+        """Read and compare a document; chunk it, or start reading it in another process."""
         uri = item.uri
         try:
             content: Any
@@ -183,7 +183,7 @@ class _Preparer:
                 content = self._planned.fetched(uri)
             else:
                 content = item.read(self._version_to_ask_for(uri))
-                # What has no version is a file of this machine, and soon read again.
+                # A document without a version is a local file, which is quickly read again.
                 has_version = content is None or bool(getattr(content, "version", ""))
                 if self._keep_in and has_version:
                     self._keep_in.keep_fetched(uri, content)
@@ -199,7 +199,7 @@ class _Preparer:
             return _unchanged(source, entry)
         if not isinstance(content, Content):
             raise SourceError(
-                f"{uri}: its source gave {type(content).__name__} instead of a content"
+                f"{uri}: its source returned {type(content).__name__}, expected Content"
             )
         said = json.dumps(dict(content.metadata), sort_keys=True)
         signature = digest(content.data, content.media_type, said, self._recipe(uri, content))
@@ -241,7 +241,7 @@ class _Preparer:
         if corpus.remove_html:
             document = without_html(document)
         told = begun.metadata.get("title")
-        if isinstance(told, str) and told.strip():  # its source knows better than its text
+        if isinstance(told, str) and told.strip():  # prefer the source's title to the document's
             document = replace(document, title=told.strip())
         chunks = list(_chunks(corpus, begun.uri, document, begun.metadata))
         language = corpus.language
@@ -264,7 +264,7 @@ class _Preparer:
 
 
 class _Reading(NamedTuple):
-    """A document that is new or changed, and is being read."""
+    """A new or changed document that is being read."""
 
     source: str
     uri: str
@@ -299,14 +299,14 @@ def _unchanged(source: str, entry: DocumentEntry) -> PreparedDocument:
 
 
 def recipe_of(corpus: Corpus) -> str:
-    """What decides, beside a document's content, what its chunks are and say."""
+    """Return a digest of the settings that determine chunks and their metadata."""
     said = [] if corpus.language == AUTO else [corpus.language]
     metadata = json.dumps(dict(corpus.metadata), sort_keys=True)
     return digest(chunker_fingerprint(corpus), metadata, *said)
 
 
 def chunker_fingerprint(corpus: Corpus) -> str:
-    """What decides, beside a document's bytes, which texts are embedded."""
+    """Return the settings that determine, with a document's bytes, which texts are embedded."""
     html = ", without HTML" if corpus.remove_html else ""
     return f"{corpus.chunker.fingerprint}, loaders {loaders_version()}{html}"
 

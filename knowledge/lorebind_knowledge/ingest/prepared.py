@@ -1,4 +1,4 @@
-"""A document that was read and cut: what an ingest embeds, and a plan counts."""
+"""A document that was read and chunked, for an ingest to embed or a plan to count."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ if TYPE_CHECKING:
 
 
 class Chunk(NamedTuple):
-    """A passage on its way into an index."""
+    """A chunk before it is embedded."""
 
     id: str
     text: str
     context: str
-    """What it stands under: the title and the headings."""
+    """The title and the headings above the text."""
     metadata: Mapping[str, Any]
 
     @property
     def embedded_text(self) -> str:
-        """What the embedder reads: the passage under its title and headings."""
+        """The embedder's input: the context, then the text."""
         return f"{self.context}\n{self.text}"
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedDocument:
-    """A document compared with the ledger; one that is new or changed carries its chunks."""
+    """A document compared with the ledger; with its chunks if it is new or changed."""
 
     uri: str
     source: str
     action: str
-    """`added`, `updated`, `unchanged` or `failed`: the names that reports count."""
+    """`added`, `updated`, `unchanged` or `failed`, as in the counts of reports."""
     title: str = ""
     language: str = DEFAULT
     signature: str = ""
     chunks: list[Chunk] = field(default_factory=list)
     reason: str = ""
     kind: str = ""
-    """The class of the error, where it failed."""
+    """The class of the error, if it failed."""
     version: str = ""
-    """What its source calls the version that was read."""
+    """The source's name for the version that was read."""
     recipe: str = ""
-    """What decided, beside its content, how it was made into chunks."""
+    """A digest of everything except its content that determined its chunks."""
     refused: str = ""
-    """Where a limit was exceeded: what must change before it is read again, see `Loading.key`."""
+    """If it exceeded a limit: the key that must change before another read, see `Loading.key`."""
 
 
 def attempts_of(document: PreparedDocument, entry: DocumentEntry | None) -> int:
-    """How often a document that failed was tried; one that is refused unread was not."""
+    """Return the number of attempts to read a failed document, without refusals to read it."""
     before = entry.attempts if entry else 0
     again = entry is not None and entry.refused and entry.refused == document.refused
     return before if again else before + 1

@@ -1,4 +1,4 @@
-"""`reindex`: a new index beside the one in use, from everything, and the switch to it."""
+"""`reindex`: rebuild an index in the background from all documents, then swap it in."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ async def reindex(
     *,
     wait: bool = False,
 ) -> IngestReport:
-    """Build the index of a knowledge base anew, and let it serve when it is complete.
+    """Rebuild the index of a knowledge base, and swap it in when it is complete.
 
-    All documents are read and cut again. Texts whose vectors of this embedder are in the cache are
-    not embedded again. Until the end the index in use answers, and it goes on to where the new one
-    would lose documents that it has: the report's notices then say so. A reindex that was cut off
-    is completed by the next.
+    All documents are read and chunked again. Texts with a cached vector of this embedder are not
+    embedded again. Until the swap, searches use the active index. The active index stays in use if
+    the new one would lose documents; the notices of the report say so. An interrupted reindex is
+    resumed by the next one.
 
     Args:
         corpus: the sources, with the knowledge base that they are ingested into.
-        plan, run_id, wait: as for `lorebind_knowledge.ingest.engine.ingest`.
+        plan, run_id, wait: see `lorebind_knowledge.ingest.engine.ingest`.
 
     Raises:
         LorebindError: see `lorebind_knowledge.ingest.engine.ingest`.

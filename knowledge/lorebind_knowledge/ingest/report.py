@@ -1,4 +1,4 @@
-"""What an ingest would do, and what it did."""
+"""The plan of an ingest, and the report of a finished one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A document that failed; the others were not affected, and its older version still serves."""
+    """A document that failed. Others are not affected, and its older version is still searched."""
 
     uri: str
     reason: str
@@ -23,32 +23,32 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file or folder that a source found and that is not read."""
+    """A file or folder that a source found and did not read."""
 
     uri: str
-    """A folder's ends with `/`."""
+    """The uri; a folder's ends with `/`."""
     reason: str
-    """The ending of its name where no loader reads such files, or what excludes it, as
-    `.gitignore` or `node_modules`."""
+    """The file extension if no loader reads such files, or the name of the rule that excludes it,
+    such as `.gitignore` or `node_modules`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """How one declared source did."""
+    """The result of reading one declared source."""
 
     source: str
     status: str
-    """`ok` or `failed`. Nothing that came from a failed source is deleted."""
+    """`ok` or `failed`. Documents of a failed source are never deleted."""
     documents: int
     reason: str = ""
     skipped: list[Skipped] = field(default_factory=list)
-    """What it found beside its documents."""
+    """Files and folders that it found and did not read."""
     notices: list[str] = field(default_factory=list)
-    """What may be wrong with its declaration: a pattern that matches nothing."""
+    """Possible mistakes in its declaration, for example a pattern that matches nothing."""
 
 
 def skipped_summary(skipped: Iterable[Skipped]) -> str:
-    """How many were skipped for each reason, the most frequent first: `.zip 12, node_modules 1`."""
+    """Return the number of skipped items per reason, most frequent first: `.zip 12, .bin 1`."""
     counts = Counter(one.reason for one in skipped)
     ordered = sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))
     return ", ".join(f"{reason} {count}" for reason, count in ordered)
@@ -64,34 +64,35 @@ def _chunk_counts() -> dict[str, int]:
 
 @dataclass
 class IngestPlan:
-    """What an ingest would do now. Making it touches nothing."""
+    """The plan of an ingest: the counts of documents, chunks and texts to embed."""
 
     kb_id: str
     documents: dict[str, int] = field(default_factory=_document_counts)
     chunks: dict[str, int] = field(default_factory=_chunk_counts)
     texts_to_embed: int = 0
     tokens_to_embed: int = 0
-    """Of those texts, as the embedder's provider counts them."""
+    """Number of tokens in these texts, counted with `tokenizer`."""
     tokenizer: str = "len/4"
-    """What counted them: the name of an encoding, or `len/4`."""
+    """The name of the encoding that counted the tokens, or `len/4`."""
     exact: bool = False
-    """Whether the provider counts the same."""
+    """Whether the embedder's provider counts tokens in the same way."""
     cost: float | None = None
-    """In the currency of the embedder's `price_per_million_tokens`; None where that is not said."""
+    """The cost in the currency of the embedder's `price_per_million_tokens`; None without one."""
     cache_hits: int = 0
     failures: list[Failure] = field(default_factory=list)
     sources: list[SourceReport] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    """What cannot be planned."""
+    """Messages about what cannot be planned."""
 
     def __post_init__(self) -> None:
         self.read: PlannedDocuments | None = None
-        """What it has fetched and cut, for the ingest that is given the plan. It is no data."""
+        """Documents that it has fetched and chunked, for the ingest that gets the plan. Not a
+        field, so that it is no part of the plan's data."""
 
 
 @dataclass(slots=True)
 class IngestReport:
-    """What an ingest did."""
+    """The results of an ingest."""
 
     kb_id: str
     strategy: str
@@ -101,12 +102,12 @@ class IngestReport:
     documents: dict[str, int] = field(default_factory=_document_counts)
     chunks: dict[str, int] = field(default_factory=_chunk_counts)
     texts_embedded: int = 0
-    """Texts that the embedder was given: those whose (text, embedder) was new."""
+    """Number of texts sent to the embedder: those without a cached vector."""
     texts_truncated: int = 0
-    """Texts longer than the embedder reads; their ends are stored but not in the vector."""
+    """Number of texts longer than the embedder's limit. Vectors do not represent their ends."""
     cache_hits: int = 0
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
     sources: list[SourceReport] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    """What the operator should know beside the counts."""
+    """Further messages for the operator."""

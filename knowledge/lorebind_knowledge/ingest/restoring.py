@@ -1,4 +1,4 @@
-"""Before an ingest says "unchanged": has the vector database what the catalog believes it has?"""
+"""Check at the start of an ingest that the vector database has all vectors of the catalog."""
 
 from __future__ import annotations
 
@@ -21,18 +21,16 @@ async def restore_lost(
     index: IndexEntry,
     embed: Callable[[Sequence[str]], Awaitable[Matrix]],
 ) -> list[str]:
-    """Add vectors that the database has lost.
-
-    What an earlier run that was cut off has left is removed first.
+    """Add vectors that the database has lost, after removing leftovers of an interrupted run.
 
     Args:
         kb: the knowledge base.
         lease: the writer's.
-        index: which of its indexes.
-        embed: gives the vectors of texts, at most a batch of the embedder at a time.
+        index: one of its indexes.
+        embed: returns the vectors of texts; it gets at most one batch of the embedder at a time.
 
     Returns:
-        what the operator should know of it.
+        notices for the operator.
     """
     await call(kb.index.sweep, lease, index, abandon=True)
     live, lost, has_strays = await call(kb.index.compare, index)
@@ -45,4 +43,4 @@ async def restore_lost(
         await call(kb.index.restore, lease, index, dict(zip(texts, vectors, strict=True)))
     if not lost:
         return []
-    return [f"{kb.index.store} had lost {len(lost)} of {live} vectors; they are restored"]
+    return [f"{kb.index.store} had lost {len(lost)} of {live} vectors; they have been restored"]

@@ -1,4 +1,4 @@
-"""Which index an ingest writes, the one in use or its successor, and the switch to that."""
+"""Choosing the index that an ingest writes, the active one or its successor, and the swap."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
 
 
 def indexes_to_write(kb: KnowledgeBase, strategy: str) -> list[IndexEntry]:
-    """The indexes that an ingest can go on with, the best first; where none is, it begins one."""
+    """Return the indexes that an ingest can continue, best first; if none, it creates one."""
     states = ("active", "building") if strategy == "upsert" else ("building",)
     found = [kb.catalog.ledger.index(kb.namespace, state) for state in states]
     return [index for index in found if index is not None and _is_of_embedder(kb, index)]
 
 
 def index_to_mend(kb: KnowledgeBase) -> IndexEntry:
-    """The index in use: a new one would be without all that did not fail.
+    """Return the active index. A new one would lack all documents that did not fail.
 
     Raises:
-        IngestRefusedError: there is none, or it is another embedder's.
+        IngestRefusedError: there is no active index, or another embedder has made it.
     """
     active = kb.catalog.ledger.index(kb.namespace, "active")
     if active is None or not _is_of_embedder(kb, active):
-        why = "was built with another embedder" if active else "is not there yet"
+        why = "was built with another embedder" if active else "does not exist yet"
         raise cannot_mend(kb, why)
     return active
 
 
 def cannot_mend(kb: KnowledgeBase, why: str) -> IngestRefusedError:
-    """The refusal to read only some documents where all have to be."""
+    """Return the error for an ingest of some documents when all have to be read."""
     return IngestRefusedError(
-        f"the index of {kb.id!r} {why}, and only some documents were to be read; "
+        f"the index of {kb.id!r} {why}, so that ingesting only some documents is not possible; "
         f"ingest everything first: {kb.ingest_command}"
     )
 
 
 async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
-    """A new index for the embedder, in place of a successor that another one has begun."""
+    """Create an index for the embedder, and drop an unfinished successor of another one."""
     kb, ledger = corpus.kb, corpus.kb.catalog.ledger
     begun = await call(ledger.index, kb.namespace, "building")
     if begun is not None:
@@ -62,10 +62,10 @@ async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
 async def settle(
     kb: KnowledgeBase, lease: Lease, index: IndexEntry, report: IngestReport, *, partial: bool
 ) -> None:
-    """Let the index that was written serve, and drop those that are of no use any more.
+    """Activate the index that was written, and drop indexes that are no longer needed.
 
-    A successor that was begun and not gone on with is given up, unless this run has failed or read
-    only some documents.
+    An unfinished successor that this run did not continue is dropped, unless the run has failed or
+    has read only some documents.
     """
     ledger = kb.catalog.ledger
     active = await call(ledger.index, kb.namespace, "active")
@@ -82,25 +82,25 @@ async def settle(
 async def _switch(
     kb: KnowledgeBase, lease: Lease, old: IndexEntry, new: IndexEntry, report: IngestReport
 ) -> None:
-    """Let the successor serve, unless it would lose a document that the old one has."""
+    """Activate the successor, unless it would lose a document that the old index has."""
     before = await call(kb.catalog.ledger.documents, old.key)
     failed = [failure.uri for failure in report.failures if failure.uri in before]
     lost = [uri for uri in failed if before[uri].generation]
     unread = [source for source in report.sources if source.status == "failed"]
     if lost or unread:
         report.notices.append(
-            "the index that was in use stays in use, because its successor would lose "
-            f"documents ({len(lost)} failed, {len(unread)} sources could not be read); "
-            "mend them and ingest again: what is done is not done again"
+            "the active index stays in use, because its successor would lose documents "
+            f"({len(lost)} failed, {len(unread)} sources could not be read); "
+            "fix them and ingest again; finished work is not repeated"
         )
     else:
         await call(kb.catalog.ledger.activate_index, lease, new.key)
 
 
 async def _give_up(kb: KnowledgeBase, lease: Lease, index: IndexEntry) -> None:
-    """Drop a successor, which first ceases to be one: what is half gone is never gone on with.
+    """Retire and drop a successor. Once retired, a partly dropped index is never continued.
 
-    Its vectors stay in the cache, so that one that is begun again embeds nothing twice.
+    Its vectors stay in the cache, so that a new successor does not embed any text again.
     """
     await call(kb.catalog.ledger.retire_index, lease, index.key)
     await call(kb.index.drop, lease, index)

@@ -1,1 +1,1 @@
-"""What stands around embedders, stores and searches, and the one place where it is put together."""
+"""Middleware: the wrappers of embedders, stores and searches, and the code that applies them."""

@@ -1,4 +1,4 @@
-"""What a wrapper is: it is given a part, and gives back what takes the part's place."""
+"""The wrapper interface: a wrapper receives a part and returns its replacement."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """One question, and everything that decides its answer."""
+    """A question with everything that determines its result."""
 
     kbs: tuple[SearchableKnowledgeBase, ...]
-    """Made for the tenant of the call; their `namespace` says which."""
+    """Created for the tenant of the call; their `namespace` names it."""
     question: str
     settings: RetrievalDeclaration
     together: bool = False
-    """Whether the knowledge bases are searched as one; otherwise there is one of them."""
+    """Whether several knowledge bases are searched as one; if not, there is only one."""
 
     @property
     def tenant(self) -> str:
@@ -32,16 +32,16 @@ class Retrieval:
 
 
 Retrieve: TypeAlias = "Callable[[Retrieval], Awaitable[QueryResult]]"
-"""Answers a question, and raises what `retrieval.search.search` raises."""
+"""Runs a search; raises the same errors as `retrieval.search.search`."""
 
 
 class Wraps(Protocol):
-    """What a factory named in `wrappers` makes: an object with these methods.
+    """The methods of an object that a factory named in `wrappers` makes.
 
-    Each is called once for each part, when it is made, and returns the part as it is or something
-    in its place. `lorebind_knowledge.embedders.wrapper.EmbedderWrapper` and
-    `lorebind_knowledge.stores.wrapper.StoreWrapper` are bases for that: what is around a store must
-    be able to do all that the store can.
+    Each method is called once per part, when the part is made, and returns the part itself or a
+    replacement. Derive replacements from `lorebind_knowledge.embedders.wrapper.EmbedderWrapper` or
+    `lorebind_knowledge.stores.wrapper.StoreWrapper`: the replacement of a store must support
+    everything that the store supports.
     """
 
     def embedder(self, inner: Embedder) -> Embedder: ...
@@ -52,7 +52,7 @@ class Wraps(Protocol):
 
 
 class Wrapper:
-    """Wraps nothing. Inherit it and override what is to be wrapped."""
+    """Wraps nothing. Subclass it and override the methods for the parts to wrap."""
 
     def embedder(self, inner: Embedder) -> Embedder:
         return inner

@@ -1,4 +1,4 @@
-"""What searches found, kept until it may have changed."""
+"""A cache of search results, each valid until its index changes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class _Answer:
 
 
 class QueryCache(Wrapper):
-    """Answers a question again as it was answered before.
+    """Returns the stored result of an identical search.
 
-    An answer is known by all that decides it: tenant, project, scope and knowledge base, the
-    question, and every setting. It is given while the index is the one that was searched and
-    nothing was published in it since, in whatever process: the catalog tells.
-    Errors are not kept. Each caller gets a copy of its own. The least recently used makes room.
+    A search is identified by everything that determines its result: tenant, project, scope and
+    knowledge base, the question, and every setting. A stored result is valid as long as the same
+    index is in use and no process has published changes in it; the catalog is asked each time.
+    Errors are not stored. Each caller gets its own copy. The least recently used entry is evicted.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class QueryCache(Wrapper):
         return cached
 
     def _version(self, asked: Retrieval) -> Version | None:
-        """What can be found now, None where nothing tells: there is no index of this embedder, or
-        others fill it."""
+        """Return the versions of the searched indexes; None if they are unknown, since there is no
+        index of this embedder or others fill it."""
         found = []
         for kb in asked.kbs:
             if not isinstance(kb, KnowledgeBase):
@@ -107,7 +107,7 @@ class QueryCache(Wrapper):
 
 
 def key_of(asked: Retrieval) -> Key:
-    """All that decides an answer, but for what is in the index."""
+    """Return everything that determines a result, except for the content of the index."""
     settings = asked.settings
     return (
         tuple(kb.namespace for kb in asked.kbs),
@@ -118,7 +118,7 @@ def key_of(asked: Retrieval) -> Key:
 
 
 def _announce(asked: Retrieval, result: QueryResult) -> None:
-    """The events of a search, which say that it was none."""
+    """Emit the events of a search, marked as answered from the cache."""
     settings = asked.settings
     for kb in asked.kbs:
         kb.emit(

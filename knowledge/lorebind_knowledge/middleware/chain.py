@@ -1,4 +1,4 @@
-"""The wrappers of a project, put around its parts in the order in which they are declared."""
+"""Apply the wrappers of a project to its parts, in the order of their declaration."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ async def _search(asked: Retrieval) -> QueryResult:
         return await search(ours[0], asked.question, asked.settings)
     if theirs:
         raise UsageError(
-            f"knowledge base {theirs[0].id!r} is filled by others, and its figures have nothing in "
-            "common with those of other knowledge bases; ask them one by one"
+            f"knowledge base {theirs[0].id!r} is filled by others, and its scores cannot be "
+            "compared with those of other knowledge bases; search them one by one"
         )
     return await search_several(ours, asked.question, asked.settings)
 
 
 class Middleware:
-    """Wraps each part of a project. The first declared is the outermost: it sees a call first."""
+    """Wraps each part of a project. The first declared wrapper is the outermost: it runs first."""
 
     def __init__(self, declared: Sequence[WrapperDeclaration], environment: Environment) -> None:
         """
         Raises:
-            UsageError, PluginError, MissingDependencyError: one of them cannot be made.
+            UsageError, PluginError, MissingDependencyError: a wrapper cannot be made.
         """
         self._wrappers: list[tuple[str, Wraps]] = [
             make_wrapper(one, environment) for one in declared
@@ -51,34 +51,34 @@ class Middleware:
         for _, wrapper in reversed(self._wrappers):
             retrieve = wrapper.retrieval(retrieve)
         self.retrieve = retrieve
-        """Answers a question through all wrappers."""
+        """Runs a search through all wrappers."""
 
     def embedder(self, inner: Embedder) -> Embedder:
-        """An embedder with everything around it.
+        """Return the embedder within all wrappers.
 
         Raises:
-            PluginError: a wrapper gave back something else.
+            PluginError: a wrapper did not return an embedder.
         """
         for name, wrapper in reversed(self._wrappers):
             inner = wrapper.embedder(inner)
             if not isinstance(inner, Embedder):
-                raise PluginError(f"wrapper {name}: {type(inner).__name__} is no Embedder")
+                raise PluginError(f"wrapper {name}: {type(inner).__name__} is not an Embedder")
         return inner
 
     def store(self, inner: VectorStore) -> VectorStore:
-        """A store with everything around it, which can do what the store can.
+        """Return the store within all wrappers; it supports everything that the store supports.
 
         Raises:
-            PluginError: a wrapper gave back something else, or something that can do less.
+            PluginError: a wrapper did not return a store, or returned one that supports less.
         """
         for name, wrapper in reversed(self._wrappers):
             wrapped = wrapper.store(inner)
             if not isinstance(wrapped, VectorStore):
-                raise PluginError(f"wrapper {name}: {type(wrapped).__name__} is no VectorStore")
+                raise PluginError(f"wrapper {name}: {type(wrapped).__name__} is not a VectorStore")
             if isinstance(inner, ApproximateStore) and not isinstance(wrapped, ApproximateStore):
                 raise PluginError(
-                    f"wrapper {name}: {type(wrapped).__name__} is no ApproximateStore, and what it "
-                    "wraps is; derive it from StoreWrapper"
+                    f"wrapper {name}: {type(wrapped).__name__} is not an ApproximateStore, but the "
+                    "store that it wraps is; derive it from StoreWrapper"
                 )
             inner = wrapped
         return inner

@@ -1,4 +1,4 @@
-"""Defence in depth: what a search gives belongs to the knowledge base that was asked for."""
+"""Defense in depth: check that the results of a search belong to the searched knowledge bases."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 
 _FEW = 8
 _MANY = range(_FEW, 100_000)
-"""How many times one document may hold one passage: a stranger's is found out in so many tries,
-which take a fraction of a second."""
+"""The ordinals to try, since one document may repeat a passage. Trying all of them to detect a
+foreign passage takes a fraction of a second."""
 
 
 class Isolation(Wrapper):
-    """Compares the id of each passage with what it must be: a hash over whose passage it is.
+    """Compares the id of each passage with the hash that it must be.
 
-    Tenant, project, scope and knowledge base are part of an id, and so are document and text. A
-    database that mixes up two of them, by a fault or a forged row, gives an id that is none of the
-    asked one's. Passages that were grown by their neighbours are not what an id is made of, and
-    are not compared.
+    Tenant, project, scope and knowledge base are part of an id, and so are document and text. If a
+    database mixes up two of them, by a fault or a forged row, the id belongs to none of the
+    searched knowledge bases. Passages that were extended by their neighbors have other texts than
+    their ids, and are not compared.
     """
 
     def retrieval(self, inner: Retrieve) -> Retrieve:
         async def isolated(asked: Retrieval) -> QueryResult:
             result = await inner(asked)
-            ours = all(isinstance(kb, KnowledgeBase) for kb in asked.kbs)  # others have other ids
+            ours = all(isinstance(kb, KnowledgeBase) for kb in asked.kbs)  # foreign ids differ
             if ours and not any(settings.neighbours for settings in stages_of(asked.settings)):
                 spaces = {kb.id: kb.namespace for kb in asked.kbs}
-                # Nearly always the first is the one: a document seldom says the same twice.
+                # Nearly always the first ordinal matches: documents rarely repeat a passage.
                 odd = [match for match in result if not _belongs(match, spaces, range(_FEW))]
                 if odd and not await call(_all_belong, odd, spaces):
                     raise StoreError(
-                        f"searching {', '.join(map(repr, spaces))} gave the passage "
-                        f"{odd[0].id[:16]} of {odd[0].metadata.get('uri')!r}, which is not of "
-                        "these knowledge bases; nothing of the answer was used"
+                        f"the search of {', '.join(map(repr, spaces))} returned the passage "
+                        f"{odd[0].id[:16]} of {odd[0].metadata.get('uri')!r}, which does not "
+                        "belong to these knowledge bases; the whole result was discarded"
                     )
             return result
 

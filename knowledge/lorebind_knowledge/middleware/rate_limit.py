@@ -1,4 +1,4 @@
-"""So many searches a second for each tenant."""
+"""A limit of searches per second for each tenant."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import QueryResult
 
 _TENANTS = 10_000
-"""Of which the limit is remembered; more are forgotten, those first that asked longest ago."""
+"""Maximum number of tenants to remember; those whose last search is oldest are dropped first."""
 
 
 class RateLimit(Wrapper):
-    """The generic cell rate algorithm (ITU-T I.371), which queues without keeping a queue.
+    """The generic cell rate algorithm (ITU-T I.371), which limits searches without a queue.
 
-    Each search takes the next turn of its tenant, so that they begin in the order in which they
-    asked. A tenant's turns are `1 / per_second` apart, but for `burst` at once after a pause.
+    Each search takes the next turn of its tenant, so that searches begin in the order of their
+    calls. A tenant's turns are `1 / per_second` apart, except that `burst` searches may begin at
+    the same time after a pause.
     """
 
     def __init__(
@@ -39,8 +40,8 @@ class RateLimit(Wrapper):
     ) -> None:
         """
         Args:
-            per_second: searches of one tenant in the long run.
-            burst: how many may begin at once.
+            per_second: the average number of searches per second and tenant.
+            burst: how many searches may begin at the same time.
             longest_wait: seconds; a search that would wait longer is refused. 0 never waits.
             clock, sleep: the time, in seconds.
         """
@@ -50,7 +51,7 @@ class RateLimit(Wrapper):
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()
         self._next: OrderedDict[str, float] = OrderedDict()
-        """By tenant: when the turn after the last one taken would be without a burst."""
+        """By tenant, the time of the next free turn, as if there were no burst."""
 
     def retrieval(self, inner: Retrieve) -> Retrieve:
         async def limited(asked: Retrieval) -> QueryResult:
@@ -61,10 +62,10 @@ class RateLimit(Wrapper):
         return limited
 
     def take(self, tenant: str) -> float:
-        """Take a tenant's next turn; returns the seconds until it comes.
+        """Take a tenant's next turn, and return the seconds until it comes.
 
         Raises:
-            RateLimitError: it comes too late; it is not taken then.
+            RateLimitError: the turn comes too late; it is not taken.
         """
         with self._lock:
             now = self._clock()
@@ -74,7 +75,7 @@ class RateLimit(Wrapper):
                 later = wait - self._longest_wait
                 raise RateLimitError(
                     f"tenant {tenant!r} searches more often than {1 / self._gap:g} times a second; "
-                    f"ask again in {later:.3g} s",
+                    f"try again in {later:.3g} s",
                     later,
                 )
             self._next[tenant] = due + self._gap

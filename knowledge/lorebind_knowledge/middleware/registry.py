@@ -1,4 +1,4 @@
-"""From a declared wrapper to the object that wraps."""
+"""Make a wrapper from its declaration."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def make_wrapper(declaration: WrapperDeclaration, environment: Environment) -> tuple[str, Wraps]:
-    """The wrapper that a declaration names, and what messages call it.
+    """Make the declared wrapper, and return it with its name for messages.
 
     Raises:
-        UsageError: a factory cannot be imported, or does not take what was declared.
-        PluginError: what a factory makes wraps nothing.
-        MissingDependencyError: tracing without OpenTelemetry.
+        UsageError: a factory cannot be imported, or does not accept the declared configuration.
+        PluginError: the object that a factory made wraps nothing.
+        MissingDependencyError: tracing is declared without OpenTelemetry.
     """
     match declaration:
         case CacheWrapper():
@@ -87,7 +87,7 @@ _PARTS = ("embedder", "store", "retrieval")
 
 
 class _Completed(Wrapper):
-    """The methods that an object has, and for the others those that wrap nothing."""
+    """The methods of an object that wraps some parts; the other parts are not wrapped."""
 
     def __init__(self, methods: dict[str, object]) -> None:
         self.__dict__.update(methods)

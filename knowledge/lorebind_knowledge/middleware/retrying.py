@@ -1,4 +1,4 @@
-"""Asking a vector database again that failed in passing."""
+"""Retry transient failures of a vector database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class StoreRetries(Wrapper):
-    """Repeats what the protocol lets be repeated: every call but `close`."""
+    """Retries the calls that the store protocol allows to repeat: all except `close`."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class StoreRetries(Wrapper):
     ) -> None:
         """
         Args:
-            retry: how often and how patiently.
-            sleep, random: the time and the dice, in seconds and in [0, 1).
+            retry: attempts and waits.
+            sleep, random: the time in seconds, and random numbers in [0, 1).
         """
         self.retry, self.sleep, self.random = retry, sleep, random
 
@@ -60,7 +60,7 @@ class _Retried(StoreWrapper):
                 if not passing or tries >= self._retries.retry.attempts:
                     if tries == 1:
                         raise
-                    raise StoreError(f"{error}; gave up after {tries} tries") from error
+                    raise StoreError(f"{error}; gave up after {tries} attempts") from error
                 wait = classify(error, time.time()).wait
             await self._retries.sleep(
                 backoff(self._retries.retry, tries, wait, self._retries.random())
@@ -68,12 +68,12 @@ class _Retried(StoreWrapper):
 
 
 def _is_passing(error: StoreError) -> bool:
-    """Whether the same call may succeed a moment later."""
+    """Check whether the same call may succeed a moment later."""
     return classify(error, time.time()).kind == "again" or _is_of_postgres(error)
 
 
 def _is_of_postgres(error: BaseException) -> bool:
-    """psycopg's class of what is beyond the program's control: lost connections, deadlocks."""
+    """Check for psycopg's OperationalError: lost connections, deadlocks and the like."""
     link: BaseException | None = error
     while link is not None:
         for kind in type(link).__mro__:

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans, by the conventions for GenAI and databases.
+"""OpenTelemetry spans, by the semantic conventions for GenAI and databases.
 
 https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/ and …/db/database-spans/
 """
@@ -27,16 +27,16 @@ R = TypeVar("R")
 
 
 class Tracing(Wrapper):
-    """A span around each call, in the tracer provider that the program has set up.
+    """Adds a span around each call, in the tracer provider that the program has set up.
 
-    Names, sizes and figures are written; no text of questions or documents, and no words of
-    exceptions, which may quote them, unless `record_text` says so.
+    Spans hold names, sizes and counts. They hold the texts of questions and documents, and the
+    messages of exceptions, which may quote them, only with `record_text`.
     """
 
     def __init__(self, *, record_text: bool = False, provider: Any = None) -> None:
         """
         Args:
-            record_text: write down questions, texts that are embedded or stored, and the words of
+            record_text: record questions, texts that are embedded or stored, and the messages of
                 exceptions.
             provider: an OpenTelemetry TracerProvider; None means the program's own.
 
@@ -88,11 +88,11 @@ class Tracing(Wrapper):
         """Make a call within a span.
 
         Args:
-            name: of the span.
-            about: its attributes.
-            texts: what is only written down where that was switched on.
-            ask: the call.
-            found: attributes of its result.
+            name: the name of the span.
+            about: the attributes of the span.
+            texts: the texts to record if `record_text` is on.
+            ask: makes the call.
+            found: returns further attributes for the call's result.
         """
         tracer = self._api.get_tracer("lorebind", tracer_provider=self._provider)
         attributes = dict(about)

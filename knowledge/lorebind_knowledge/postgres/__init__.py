@@ -1,1 +1,1 @@
-"""PostgreSQL, for every part that keeps something there: addresses, connections, errors."""
+"""PostgreSQL access for every part that stores data there: addresses, connections, errors."""

@@ -1,4 +1,4 @@
-"""A PostgreSQL database by its DSN: how to connect, how texts are kept, what an error advises."""
+"""A PostgreSQL database by its DSN: connecting, storing any text, and advice about errors."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _SILENT_SECONDS = 30
 
 
 class PostgresAddress:
-    """A database by its DSN, `postgresql://user:password@host:port/database` or as libpq has it.
+    """A database by its DSN, `postgresql://user:password@host:port/database` or any libpq form.
 
-    Its text names the database and never holds a secret.
+    `str` names the database and never contains a secret.
     """
 
     def __init__(self, dsn: str) -> None:
         """
         Raises:
-            UsageError: the DSN cannot be read; its text is not repeated, for the password in it.
+            UsageError: the DSN is invalid. The message omits it, because it may hold a password.
             MissingDependencyError: psycopg is not installed.
         """
         self._psycopg = import_psycopg()
-        # SQLAlchemy's and LangChain's spelling of the same.
+        # SQLAlchemy and LangChain put the driver's name into the scheme.
         plain = re.sub(r"^postgres(ql)?\+\w+://", "postgresql://", dsn)
         try:
             self._settings: dict[str, Any] = self._psycopg.conninfo.conninfo_to_dict(plain)
@@ -42,15 +42,15 @@ class PostgresAddress:
             ) from None
 
     def connect(self, *, autocommit: bool) -> psycopg.Connection:
-        """A new connection, which keeps any text. Every statement is planned for its values.
+        """Open a connection that can store any text and plans every statement for its values.
 
         Raises:
-            psycopg.OperationalError: it cannot be reached, or refuses.
+            psycopg.OperationalError: the server cannot be reached, or refuses the connection.
         """
         settings = {
             "application_name": "lorebind",
             "connect_timeout": _CONNECT_SECONDS,
-            # A firewall forgets connections on which nothing is said, without telling either end.
+            # A firewall may drop idle connections without notifying either end.
             "keepalives_idle": _SILENT_SECONDS,
             "tcp_user_timeout": _SILENT_SECONDS * 1000,
             **self._settings,
@@ -59,15 +59,15 @@ class PostgresAddress:
             **settings,
             client_encoding="UTF8",
             autocommit=autocommit,
-            # A plan kept for all values would not use an index that is for some, and a pooler
-            # between here and the server need not know what was prepared.
+            # A generic plan cannot use partial indexes, and a pooler between client and server may
+            # not support prepared statements.
             prepare_threshold=None,
             context=_keeping_any_text(),
         )
         return connection
 
     def advice(self, error: BaseException) -> str:
-        """What PostgreSQL said, without the password, and what to do about it."""
+        """Return PostgreSQL's message, without the password, with a suggested fix."""
         said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
         text = " ".join(said.split())
         if password := self._settings.get("password"):
@@ -87,49 +87,49 @@ class PostgresAddress:
 
 
 def import_psycopg() -> Any:
-    return import_extra("psycopg", extra="postgres", purpose="what is kept in PostgreSQL")
+    return import_extra("psycopg", extra="postgres", purpose="storing data in PostgreSQL")
 
 
-# By SQLSTATE or its class, the more special first.
+# By SQLSTATE or its class, specific ones first.
 _BY_CODE = {
     "28": "check user and password of the DSN",
-    "3D000": "make the database, or name another in the DSN",
+    "3D000": "create the database, or name another one in the DSN",
     "42501": "grant the role of the DSN the right to do so",
-    "42P01": "was the table dropped? Ingest again",
-    "25P03": "this process was stopped for a while; run it again",
-    "25006": "connect to the primary server, this one is only for reading",
+    "42P01": "if the table was dropped, ingest again",
+    "25P03": "this process was suspended for too long; run it again",
+    "25006": "connect to the primary server; this one is read-only",
     "53100": "free some space on the server's disk, then try again",
     "53300": "lower pool.max_size, or raise the server's max_connections",
-    "55P03": "another transaction holds its lock; let it end, then try again",
+    "55P03": "another transaction holds the lock; wait for it to end, then try again",
     "57014": "try again, or raise the statement_timeout of the role",
     "57P": "try again when the server is up",
     "08": "try again when the server is up",
 }
 _BY_WORDS = {
     "password": "check user and password of the DSN",
-    'FATAL: database "': "make it, or name another in the DSN",
+    'FATAL: database "': "create it, or name another one in the DSN",
     "too many clients": "lower pool.max_size, or raise the server's max_connections",
-    "connection failed": "is the server up, and is this its address?",
+    "connection failed": "check that the server is up and that this is its address",
     "connection is lost": "try again when the server is up",
-    "connection timeout": "is the server up, and is this its address?",
+    "connection timeout": "check that the server is up and that this is its address",
     "server closed": "try again when the server is up",
     "could not receive data": "try again when the server is up",
 }
 
 
-# PostgreSQL's text cannot hold the character NUL. It is written as two characters, and so is the
-# one that they begin with; the order of code points stays what it was.
+# PostgreSQL's text type cannot hold the character NUL. It is stored as two characters, and so is
+# the escape character. The order by code points stays the same.
 
 
 def escaped(text: str) -> str:
-    """A text as PostgreSQL can hold it."""
+    """Return a text in a form that PostgreSQL can store."""
     if "\x00" in text or "\x01" in text:
         return text.replace("\x01", "\x01\x02").replace("\x00", "\x01\x01")
     return text
 
 
 def unescaped(text: str) -> str:
-    """What `escaped` was given."""
+    """Return the text that was given to `escaped`."""
     if "\x01" in text:
         return text.replace("\x01\x01", "\x00").replace("\x01\x02", "\x01")
     return text
@@ -137,7 +137,7 @@ def unescaped(text: str) -> str:
 
 @cache
 def _keeping_any_text() -> AdaptersMap:
-    """The ways in which psycopg hands over texts, with the escape above in each."""
+    """Return psycopg's adapters for texts, with this escaping in each."""
     from psycopg import adapters
     from psycopg.adapt import AdaptersMap
     from psycopg.types.string import (

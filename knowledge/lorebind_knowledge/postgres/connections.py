@@ -1,7 +1,7 @@
 """A pool of connections to PostgreSQL, for any thread, before and after a fork.
 
 psycopg_pool connects in the background: during an outage, its callers wait for its whole timeout
-and are never told the reason. Here the caller connects, and gets the error at once.
+and never get the reason. Here the caller connects, and gets the error immediately.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.postgres.address import PostgresAddress
 
 IDLE_SECONDS = 10.0
-"""How long the server lets a writer that says nothing keep its locks: it may have been stopped.
-Less than a lease lasts."""
-# After that long it is worth a round trip to ask whether the server is still there.
+"""Seconds that the server lets an idle writer, which may be suspended, keep its locks. Shorter than
+a lease."""
+# A connection that was idle for longer is checked with a round trip before it is used.
 _TRUSTED_SECONDS = 1.0
 _KEPT_SECONDS = 300.0
 
@@ -48,16 +48,17 @@ class Connections:
         """
         Args:
             address: the database.
-            name: what messages begin with.
-            min_size: connections that are kept when they are idle.
-            max_size: the most connections at a time.
-            timeout_seconds: how long a call waits for a connection.
-            lock_seconds: how long a writer waits for others' locks; None leaves it to the server.
-            own_schema: the schema that transactions are in; None means the address's.
+            name: the beginning of messages.
+            min_size: number of idle connections that stay open.
+            max_size: maximum number of connections in use at the same time.
+            timeout_seconds: seconds a call waits for a connection.
+            lock_seconds: seconds a writer waits for locks of others; None means the server's
+                setting.
+            own_schema: the schema that transactions use; None means the address's.
         """
         self.name = name
         self._address = address
-        # For the transaction only: a pooler may hand the connection to others.
+        # Set for the transaction only, because a pooler may give the connection to others.
         self._enter = "" if own_schema is None else f'; set local search_path to "{own_schema}"'
         self._wait = "" if lock_seconds is None else f"; set local lock_timeout = '{lock_seconds}s'"
         self._min_size = min_size
@@ -71,7 +72,7 @@ class Connections:
 
     @contextmanager
     def reading(self) -> Iterator[psycopg.Connection]:
-        """A transaction that sees one state of the database and changes nothing."""
+        """Open a read-only transaction that sees one state of the database."""
         with self._connected() as connection:
             connection.execute(f"begin isolation level repeatable read, read only{self._enter}")
             yield connection
@@ -79,9 +80,9 @@ class Connections:
 
     @contextmanager
     def writing(self) -> Iterator[psycopg.Connection]:
-        """A transaction that is committed at the end of the block, or not at all."""
+        """Open a transaction that is committed at the end of the block, or rolled back."""
         with self._connected() as connection:
-            # A writer that is stopped in the middle must not keep others waiting.
+            # A writer that is suspended in a transaction must not block others.
             connection.execute(
                 "begin isolation level read committed; set local"
                 f" idle_in_transaction_session_timeout = '{IDLE_SECONDS:g}s'"
@@ -92,7 +93,7 @@ class Connections:
 
     @contextmanager
     def single(self) -> Iterator[psycopg.Connection]:
-        """A new connection in autocommit mode, for statements that no transaction may hold."""
+        """Open a connection in autocommit mode, for statements that no transaction may contain."""
         self._check_open()
         with self._named():
             connection = self._address.connect(autocommit=True)
@@ -106,7 +107,7 @@ class Connections:
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close the connections that nobody uses at this moment."""
+        """Close the connections that are not in use at the moment."""
         with self._lock:
             idle = self._idle.copy()
             self._idle.clear()
@@ -116,7 +117,7 @@ class Connections:
     def abandon(self) -> None:
         """Forget the parent's connections after a fork: closing one here would end its session.
 
-        Locks are made anew, since threads that are not in this process may hold them.
+        Locks are replaced, because threads that do not exist in this process may hold them.
         """
         _of_the_parent.extend(connection for _, connection in self._idle)
         self._renew()
@@ -133,7 +134,7 @@ class Connections:
         if not free.acquire(timeout=self._timeout_seconds):
             raise StoreError(
                 f"{self.name}: all {self._max_size} connections have been in use for "
-                f"{self._timeout_seconds:g} s; raise pool.max_size, or make fewer calls at a time"
+                f"{self._timeout_seconds:g} s; raise pool.max_size, or make fewer concurrent calls"
             )
         try:
             with self._named():
@@ -177,7 +178,7 @@ class Connections:
         return False
 
     def _undo(self, connection: psycopg.Connection) -> None:
-        """Roll back and keep the connection; if that fails, close all, others may be lost too."""
+        """Roll back and keep the connection; if that fails, close all: others may be lost too."""
         with suppress(self._errors.Error):
             if not connection.closed and connection.pgconn.transaction_status != _ACTIVE:
                 connection.execute("rollback")
@@ -191,7 +192,7 @@ class Connections:
         expired = []
         with self._lock:
             self._idle.append((now, connection))
-            # The last one in is the first one out, so those at the front have waited longest.
+            # The pool is last in, first out, so the first connections have been idle the longest.
             while self._closed or (
                 len(self._idle) > self._min_size and now - self._idle[0][0] > _KEPT_SECONDS
             ):
@@ -202,7 +203,7 @@ class Connections:
             old.close()
 
 
-# `PQTRANS_ACTIVE`: a statement is under way, as after an interrupt, and cannot be waited for.
+# `PQTRANS_ACTIVE`: a statement is still running, as after an interrupt; a rollback would wait.
 _ACTIVE = 1
 
 _all: WeakSet[Connections] = WeakSet()

@@ -1,7 +1,7 @@
-"""Many rows inserted by one statement.
+"""Inserting many rows with one statement.
 
-Neither COPY nor a pipeline: when the process that owes the rest was stopped or cut off, the server
-waits for it and holds its locks. A transaction without a statement is ended, see `IDLE_SECONDS`.
+COPY and pipelines are not used: if the process is suspended or cut off in the middle, the server
+waits for the rest and holds the locks. It ends a transaction that is idle, see `IDLE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     import psycopg
 
 _BIGINT, _INTEGER, _SIZE = struct.Struct(">q"), struct.Struct(">i"), struct.Struct(">i")
-# Its dimensions, a flag for nulls, the type of its members, their count, the number of the first.
+# Number of dimensions, a flag for nulls, type of the items, number of items, index of the first.
 _ARRAY = struct.Struct(">5i")
 _MOST_VALUES = 65_535
-"""PostgreSQL takes no more in a statement."""
+"""PostgreSQL's maximum number of values in a statement."""
 
 
 def insert_rows(
     db: psycopg.Connection, target: str, rows: Sequence[Sequence[Any]], after: str = ""
 ) -> None:
-    """Write rows into a table.
+    """Insert rows into a table.
 
     Args:
         db: a transaction.
-        target: the table and the names of its columns, as `table (a, b)`.
-        rows: the values of each. Bytes are sent as they are: to a column of bytes, or packed in the
-            binary format of another type, as by the functions below.
-        after: ends the statement, as `on conflict do nothing`.
+        target: the table and the names of its columns, for example `table (a, b)`.
+        rows: the values of each row. Bytes are sent unchanged: for a binary column, or packed in
+            the binary format of another type, as by the functions below.
+        after: the end of the statement, for example `on conflict do nothing`.
     """
     if not rows:
         return
-    # Numbered as the server reads them: psycopg would parse a long statement anew each time.
+    # Numbered parameters, because psycopg would parse a long statement with others each time.
     cursor = import_psycopg().RawCursor(db)
     cursor.adapters.register_dumper(bytes, _as_it_is())
     width = len(rows[0])
@@ -61,7 +61,7 @@ def _as_it_is() -> Any:
     from psycopg.pq import Format
 
     class AsItIs(Dumper):
-        """Leaves the type to the server, which knows the columns."""
+        """Sends bytes without a type: the server knows the type of the column."""
 
         format = Format.BINARY
 
@@ -80,6 +80,6 @@ def integer(value: int) -> bytes:
 
 
 def array(kind: int, members: list[bytes]) -> bytes:
-    """An array of packed values; `kind` is the number of their type."""
+    """Return an array of packed values; `kind` is PostgreSQL's number of their type."""
     packed = b"".join([_SIZE.pack(len(member)) + member for member in members])
     return _ARRAY.pack(1, 0, kind, len(members), 1) + packed

@@ -1,1 +1,1 @@
-"""What orders the best passages once more, by reading question and passage together."""
+"""Rerankers: they reorder the best passages by reading question and passage together."""

@@ -1,4 +1,4 @@
-"""What a reranker is, and the function through which everything else calls one."""
+"""The reranker interface, and the function that all other code calls rerankers through."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Says how well passages answer a question. Write the method `def` or `async def`."""
+    """Scores how well passages answer a question. Write the method as `def` or `async def`."""
 
     def rerank(
         self, question: str, texts: Sequence[str]
     ) -> Sequence[float | None] | Awaitable[Sequence[float | None]]:
-        """A figure from 0 to 1 for each text, higher is better; None leaves the text out."""
+        """Return a score from 0 to 1 per text, higher is better; None drops the text."""
         ...
 
 
 async def rerank_texts(
     reranker: Reranker, question: str, texts: Sequence[str]
 ) -> list[float | None]:
-    """Ask a reranker, and make sure that what comes back is one figure for each text.
+    """Call a reranker, and check that it returns one score per text.
 
     Raises:
-        RerankerError: it failed, or returned something else.
+        RerankerError: the reranker failed or returned anything else.
     """
     try:
         with lane("wait"):
@@ -38,22 +38,22 @@ async def rerank_texts(
         figures = [None if figure is None else float(figure) for figure in given]
     except LorebindError:
         raise
-    except Exception as error:  # any provider's own exceptions, in words that hold no key
+    except Exception as error:  # any of the provider's own exceptions, without keys
         said = said_by(error, holder=reranker)
         raise RerankerError(f"the reranker failed: {said}") from error
     if len(figures) != len(texts):
-        raise RerankerError(f"the reranker gave {len(figures)} figures for {len(texts)} texts")
+        raise RerankerError(f"the reranker returned {len(figures)} scores for {len(texts)} texts")
     wrong = [f for f in figures if f is not None and not 0 <= f <= 1]
     if wrong:
-        raise RerankerError(f"the reranker gave the figure {wrong[0]}; expected 0 to 1")
+        raise RerankerError(f"the reranker returned the score {wrong[0]}; expected 0 to 1")
     return figures
 
 
 def logistic(figure: float) -> float:
-    """A figure of any size as one from 0 to 1, in the same order."""
+    """Map any score to the range 0 to 1, in the same order."""
     return 1 / (1 + math.exp(-max(min(figure, 500.0), -500.0)))
 
 
 def encodable(text: str) -> str:
-    """The text with a question mark for each half of a character, which no tokenizer takes."""
+    """Replace each lone surrogate, which tokenizers refuse, with a question mark."""
     return text.encode("utf-8", "replace").decode()

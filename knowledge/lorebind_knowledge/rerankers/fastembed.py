@@ -1,4 +1,4 @@
-"""Cross-encoders of the Hugging Face hub, run by fastembed on this machine."""
+"""Cross-encoders from the Hugging Face hub, run by fastembed on this machine."""
 
 from __future__ import annotations
 
@@ -24,19 +24,23 @@ if TYPE_CHECKING:
 
 
 class FastembedRerankDeclaration(RerankerBase, HubModelSettings):
-    """A cross-encoder of the Hugging Face hub on this machine, downloaded at its first use."""
+    """A cross-encoder from the Hugging Face hub on this machine, downloaded at its first use."""
 
     provider: Literal["fastembed"] = Field(
         description="Downloads a cross-encoder and runs it here."
     )
-    batch_size: int = Field(8, ge=1, le=256, description="Passages in one run of the model.")
+    batch_size: int = Field(8, ge=1, le=256, description="Passages per run of the model.")
 
 
 Declaration = FastembedRerankDeclaration
 
 
 def make(declaration: FastembedRerankDeclaration, environment: PartEnvironment) -> Reranker:
-    """Raises `RerankerError` for a model that is not listed. Downloads nothing yet."""
+    """Make the reranker without downloading the model yet.
+
+    Raises:
+        RerankerError: the model is not listed.
+    """
     model = reranking_model(declaration.model, declaration.file)
     cache = models_folder(environment.fill(declaration.cache_dir), environment.root)
     return FastembedReranker(
@@ -48,7 +52,7 @@ def make(declaration: FastembedRerankDeclaration, environment: PartEnvironment) 
 
 
 class FastembedReranker(Reranker):
-    """Safe to share among threads. The model is downloaded and loaded at the first call."""
+    """A hub model run by fastembed. Thread-safe; downloads and loads it at the first call."""
 
     def __init__(
         self,
@@ -60,10 +64,10 @@ class FastembedReranker(Reranker):
     ) -> None:
         """
         Args:
-            model: what fastembed makes.
-            snapshot: its files.
-            batch_size: pairs in one run; they are sorted by length before.
-            threads: threads of one run; None fits them to the processors this process may use.
+            model: the model to run.
+            snapshot: the model's files.
+            batch_size: pairs per run; they are sorted by length first.
+            threads: threads per run; None chooses by the processors this process may use.
         """
         self._model, self._snapshot = model, snapshot
         self._batch_size, self._threads = batch_size, threads
@@ -87,10 +91,10 @@ class FastembedReranker(Reranker):
         encoder = load("TextCrossEncoder", self._model, self._snapshot.get(), self._threads)
         (logits, *_) = encoder.model.model.get_outputs()
         classes = logits.shape[1] if len(logits.shape) == 2 else None
-        if isinstance(classes, int) and classes != 1:  # fastembed would take the first for it
+        if isinstance(classes, int) and classes != 1:  # fastembed would use the first as score
             raise RerankerError(
-                f"the model {self._model.name} gives {classes} figures for a pair; expected 1: "
-                "is it a cross-encoder? provider: onnx takes one with the classes "
+                f"the model {self._model.name} returns {classes} scores per pair; expected 1: "
+                "is it a cross-encoder? provider: onnx accepts one with the classes "
                 "'irrelevant' and 'relevant'"
             )
         return encoder

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class RerankDeclaration(RerankerBase):
-    """A second look at the best passages by a model that reads question and passage together."""
+    """A second ranking of the best passages by a model that reads question and passage together."""
 
     templated: ClassVar[tuple[str, ...]] = ("config",)
 
@@ -40,7 +40,11 @@ Declaration = RerankDeclaration
 
 
 def make(declaration: RerankDeclaration, environment: PartEnvironment) -> Reranker:
-    """Raises `RerankerError` for a class that is neither a compressor nor a `Reranker`."""
+    """Make the reranker.
+
+    Raises:
+        RerankerError: the class is neither a compressor nor a `Reranker`.
+    """
     from langchain_core.documents import BaseDocumentCompressor
 
     kind = named_class(
@@ -62,11 +66,11 @@ def make(declaration: RerankDeclaration, environment: PartEnvironment) -> Rerank
 
 
 class LangChainReranker(Reranker):
-    """Any `BaseDocumentCompressor`.
+    """Wraps any `BaseDocumentCompressor`.
 
-    Its figure is what it writes into a document's metadata as `relevance_score`: from 0 to 1 as it
-    is, anything else through the logistic function. One that writes none, and only orders, gives
-    figures that fall evenly from 1.
+    The score is the `relevance_score` that the compressor writes into a document's metadata. If any
+    score is outside 0 to 1, all pass through the logistic function. A compressor that only orders
+    its documents gets scores that fall evenly from 1.
     """
 
     def __init__(self, compressor: BaseDocumentCompressor) -> None:
@@ -87,8 +91,8 @@ class LangChainReranker(Reranker):
             at = document.metadata.get("lorebind_at")
             if at is None:
                 raise RerankerError(
-                    f"{type(self._compressor).__name__} makes documents of its own instead of "
-                    "choosing among those given; it cannot be a reranker"
+                    f"{type(self._compressor).__name__} returns new documents instead of a "
+                    "selection of the given ones; it cannot be a reranker"
                 )
             complete = len(raw) == len(found)
             figures[at] = float(raw[place]) if complete else 1 - place / len(found)

@@ -1,4 +1,4 @@
-"""From a declared reranker to the object that orders."""
+"""Make a reranker from its declaration."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def make_reranker(declaration: RerankerBase, environment: Environment) -> Reranker:
-    """The reranker that a declaration names.
+    """Make the declared reranker.
 
     Raises:
-        RerankerError: it cannot be made with the configuration given.
+        RerankerError: the configuration does not allow to make a reranker.
         PluginError: the plugin is broken.
     """
     own = PartEnvironment(environment)
@@ -31,7 +31,7 @@ def make_reranker(declaration: RerankerBase, environment: Environment) -> Rerank
 
 
 class RedactingReranker(Reranker):
-    """Says what the exceptions of the reranker within say, without the secrets it was given."""
+    """Removes the secrets that the reranker was given from the messages of its exceptions."""
 
     def __init__(
         self, inner: Reranker, environment: PartEnvironment, holder: object = None
@@ -39,8 +39,8 @@ class RedactingReranker(Reranker):
         """
         Args:
             inner: the reranker.
-            environment: what it was told.
-            holder: what keeps secrets of its own, see `saying`.
+            environment: knows the secrets that the reranker was given.
+            holder: an object that holds secrets of its own, see `saying`.
         """
         self._inner, self._environment, self._holder = inner, environment, holder
 

@@ -1,8 +1,9 @@
-"""A cross-encoder on ONNX Runtime: question and passage are read together, on this machine.
+"""A cross-encoder on ONNX Runtime, which reads question and passage together on this machine.
 
-The graph is what the usual exports of a sequence classifier are: `input_ids`, `attention_mask` and
-where it has them `token_type_ids` go in, and logits come out, one for each pair or two classes of
-which the second is "relevant". A logit becomes a figure by the logistic function.
+The graph has the form that exports of a sequence classifier usually have. The inputs are
+`input_ids`, `attention_mask` and, for some models, `token_type_ids`. The output is either one logit
+per pair, or two classes of which the second is "relevant". The logistic function turns a logit into
+a score.
 """
 
 from __future__ import annotations
@@ -37,20 +38,23 @@ class OnnxRerankDeclaration(RerankerBase):
 
     provider: Literal["onnx"] = Field(description="A cross-encoder on ONNX Runtime.")
     model_path: str = Field(
-        min_length=1, description="The model.onnx, relative to the project folder."
+        min_length=1, description="Path of the model.onnx, relative to the project folder."
     )
     tokenizer_path: str | None = Field(
-        None, min_length=1, description="Its tokenizer.json. By default the file beside the model."
+        None,
+        min_length=1,
+        description="Path of its tokenizer.json. By default the file next to the model.",
     )
     max_length: int = Field(
         512,
         ge=8,
         le=8192,
-        description="The most tokens of question and passage. Longer ones are cut.",
+        description="Maximum number of tokens of a question and a passage together. "
+        "Longer pairs are truncated.",
     )
-    batch_size: int = Field(8, ge=1, le=256, description="Passages in one run of the model.")
+    batch_size: int = Field(8, ge=1, le=256, description="Passages per run of the model.")
     threads: int | None = Field(
-        None, ge=1, description="Threads of the model. By default as many as fit the machine."
+        None, ge=1, description="Threads of the model. By default chosen for this machine."
     )
 
 
@@ -71,7 +75,7 @@ def make(declaration: OnnxRerankDeclaration, environment: PartEnvironment) -> Re
 
 
 class OnnxReranker(Reranker):
-    """Safe to share among threads. Model and tokenizer are loaded at the first call."""
+    """A cross-encoder. Thread-safe; loads the model and the tokenizer at the first call."""
 
     def __init__(
         self,
@@ -84,11 +88,11 @@ class OnnxReranker(Reranker):
     ) -> None:
         """
         Args:
-            model_path: the graph, `model.onnx`; weights of its own beside it are found.
+            model_path: the graph, `model.onnx`; external weights next to it are found.
             tokenizer_path: the `tokenizer.json` that the model was trained with.
-            max_length: tokens of a pair; of what is longer the longer part is cut at its end.
-            batch_size: pairs in one run; they are sorted by length before.
-            threads: threads of one run; None fits them to the processors this process may use.
+            max_length: maximum tokens of a pair; the longer text of a longer pair is truncated.
+            batch_size: pairs per run; they are sorted by length first.
+            threads: threads per run; None chooses by the processors this process may use.
         """
         self._model_path, self._tokenizer_path = model_path, tokenizer_path
         self._max_length, self._batch_size = max_length, batch_size
@@ -109,7 +113,7 @@ class OnnxReranker(Reranker):
         return figures
 
     def _run(self, session: Any, tokenizer: Any, encodings: Sequence[Any]) -> list[float]:
-        """The logits of one padded run."""
+        """Return the logits of one padded run."""
         import numpy as np
 
         width = max(len(encoding.ids) for encoding in encodings)
@@ -128,14 +132,14 @@ class OnnxReranker(Reranker):
         import numpy as np
 
         if answer.shape == (pairs, 2):
-            answer = answer[:, 1] - answer[:, 0]  # softmax of two is the logistic of their distance
+            answer = answer[:, 1] - answer[:, 0]  # a softmax of two is the logistic of their gap
         if answer.shape not in ((pairs,), (pairs, 1)):
             raise RerankerError(
-                f"the model {self._model_path} gives an array of shape {answer.shape} for {pairs} "
-                f"pairs; expected ({pairs}, 1) or ({pairs}, 2): is it a cross-encoder?"
+                f"the model {self._model_path} returned an array of shape {answer.shape} for "
+                f"{pairs} pairs; expected ({pairs}, 1) or ({pairs}, 2): is it a cross-encoder?"
             )
         if not np.isfinite(answer).all():
-            raise RerankerError(f"the model {self._model_path} gave a figure that is not finite")
+            raise RerankerError(f"the model {self._model_path} returned a score that is not finite")
         logits: list[float] = answer.reshape(-1).tolist()
         return logits
 
@@ -151,8 +155,10 @@ class OnnxReranker(Reranker):
             raise RerankerError(
                 f"cannot read the tokenizer {self._tokenizer_path}: {error.strerror}"
             ) from error
-        except Exception as error:  # tokenizers raises nothing narrower
-            raise RerankerError(f"{self._tokenizer_path} is no tokenizer.json: {error}") from error
+        except Exception as error:  # tokenizers raises no narrower class
+            raise RerankerError(
+                f"{self._tokenizer_path} is not a tokenizer.json: {error}"
+            ) from error
         tokenizer.enable_truncation(self._max_length)
         tokenizer.no_padding()
         return tokenizer
@@ -162,19 +168,19 @@ class OnnxReranker(Reranker):
             raise RerankerError(f"there is no model {self._model_path}")
         try:
             session = cpu_session(str(self._model_path), self._threads)
-        except Exception as error:  # its exceptions have no base of their own
+        except Exception as error:  # ONNX Runtime's exceptions have no common base class
             raise RerankerError(f"cannot load the model {self._model_path}: {error}") from error
         for one in session.get_inputs():
             if one.name not in _KNOWN or one.type not in _TYPES:
                 raise RerankerError(
                     f"the model {self._model_path} has an input {one.name!r} of {one.type}; "
-                    f"a cross-encoder has whole numbers in {', '.join(_KNOWN)}"
+                    f"a cross-encoder has integers in {', '.join(_KNOWN)}"
                 )
         return session
 
 
 def _padding(tokenizer: Any) -> int:
-    """The token that fills up; some graphs count positions by it."""
+    """Return the padding token's id; some graphs count positions by it."""
     for name in ("[PAD]", "<pad>"):
         if (found := tokenizer.token_to_id(name)) is not None:
             return int(found)

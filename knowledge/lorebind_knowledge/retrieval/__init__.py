@@ -1,1 +1,1 @@
-"""From a question to ranked passages, with one meaning of score."""
+"""Retrieval: rank the passages that answer a question, with comparable scores."""

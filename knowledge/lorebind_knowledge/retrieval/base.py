@@ -1,4 +1,4 @@
-"""What every search does, whatever it searches: stages, a verdict, and events."""
+"""The steps that all searches share: stages, a verdict, and events."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ if TYPE_CHECKING:
 
 
 class Search(ABC):
-    """A question to some knowledge bases. What is searched, and how, is each one's own."""
+    """A question to some knowledge bases. Subclasses define what is searched and how."""
 
     kbs: Sequence[SearchableKnowledgeBase]
     question: str
     missing: Mapping[str, str]
-    """Why knowledge bases were not searched that were not, by id."""
+    """The reasons why knowledge bases were not searched, by their ids."""
     notices: Mapping[str, str]
-    """What the caller should know of the settings and the indexes, each by a name of its own."""
+    """Notices for the caller about the settings and the indexes, each under its own name."""
 
     @property
     @abstractmethod
     def hit_score(self) -> float | None:
-        """The cosine of the best passage below which a match is weak; None if it is not known."""
+        """The cosine of the best passage below which a match is weak; None if unknown."""
 
     @abstractmethod
     async def ranked(self, settings: RetrievalDeclaration) -> list[DocumentMatch]:
-        """What is found: at most `top_k` passages, without what scores too low."""
+        """Return at most `top_k` passages, without those that score too low."""
 
     @property
     def name(self) -> str:
-        """What is searched, for messages."""
+        """The name of the searched knowledge bases, for messages."""
         ids = ", ".join(repr(kb.id) for kb in self.kbs)
         return f"knowledge base{'' if len(self.kbs) == 1 else 's'} {ids}"
 
 
 async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryResult:
-    """Search, judge what is found, and announce both to the extensions.
+    """Search, judge the matches, and notify the extensions.
 
     Raises:
-        UsageError: a blank question.
-        LorebindError: what the search raises.
+        UsageError: the question is blank.
+        LorebindError: the search failed.
     """
     check_question(search.question)
     started = time.perf_counter()
@@ -86,7 +86,7 @@ async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryRes
 
 
 def check_question(question: str) -> None:
-    """Refuse a question in which there is nothing to look for."""
+    """Raise `UsageError` for a blank question."""
     if not question.strip():
         raise UsageError("the question is empty; give it some words")
 
@@ -94,7 +94,7 @@ def check_question(question: str) -> None:
 def emit_completed(
     kb: SearchableKnowledgeBase, question: str, result: QueryResult, *, cached: bool = False
 ) -> None:
-    """Announce what a search has found in one of its knowledge bases."""
+    """Notify the extensions of the matches from one of the searched knowledge bases."""
     matches = [match for match in result if match.metadata.get("kb_id") == kb.id]
     kb.emit(
         "retrieval_completed",
@@ -111,15 +111,15 @@ def emit_completed(
 async def _staged(
     search: Search, settings: RetrievalDeclaration
 ) -> tuple[list[DocumentMatch], str, int]:
-    """What the first stage finds that finds enough, its strategy and its number, see `stages`.
+    """Return the matches of the first stage that finds enough, its strategy and its number.
 
-    Where none does, it is the stage that found most, the first of equals.
+    If no stage does, the stage with the most matches counts, the first of equals. See `stages`.
     """
     if not settings.stages:
         return await search.ranked(settings), settings.strategy, 0
     stages = stages_of(settings)
     check_stages(search.name, stages)
-    # Judged by as many passages whatever top_k is, so that fewer stay the first of more.
+    # Judged by the same passages for every top_k: a smaller one returns a prefix of a larger one.
     limit = max(settings.top_k, settings.min_results)
     best: tuple[list[DocumentMatch], str, int] = ([], settings.strategy, 0)
     for number, one in enumerate(stages):

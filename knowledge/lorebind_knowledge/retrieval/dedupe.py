@@ -1,4 +1,4 @@
-"""Passages that say the same: the best of them stays, and tells where the others are."""
+"""Remove near duplicates: the best passage stays, and names the documents of the others."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import DocumentMatch
 
 NEARLY = 0.9
-"""The share of runs of three words in common, by Jaccard, from which two passages count as one."""
+"""The Jaccard similarity of three-word runs from which two passages count as duplicates."""
 
 _WORD = re.compile(r"\w+")
-# Of ASCII, letters in lower case and a space for all that `\w` does not match: the same, sooner.
+# For ASCII text: lower-cases letters, and puts a space for all that `\w` does not match. Faster.
 _ASCII = "".join(char.lower() if _WORD.match(char) else " " for char in map(chr, range(128)))
 _RUN = 3
 
@@ -26,13 +26,13 @@ _Runs: TypeAlias = "frozenset[int]"
 def without_repeats(
     matches: Iterable[DocumentMatch], most: int | None = None
 ) -> list[DocumentMatch]:
-    """The matches in their order, without those that nearly repeat an earlier one.
+    """Return the matches in their order, without near duplicates of an earlier match.
 
-    What stays of several has the uris of the others' documents in its metadata, as `also_in`.
+    The match that stays has the uris of its duplicates' documents in its metadata, as `also_in`.
 
     Args:
         matches: the best first.
-        most: how many are wanted; what comes after those is not looked at.
+        most: the number of wanted matches; later ones are not inspected. None means all.
     """
     kept: list[tuple[DocumentMatch, _Runs, list[str]]] = []
     telling: dict[int, list[int]] = {}
@@ -56,7 +56,7 @@ def without_repeats(
 
 
 def _runs(text: str) -> _Runs:
-    """All runs of three words, by their hashes; of a text that has fewer, the text itself."""
+    """Return the hashes of all three-word runs; of the text itself if it has fewer words."""
     words = words_of(text)
     if len(words) < _RUN:
         return frozenset([hash(" ".join(text.split()))])
@@ -64,17 +64,17 @@ def _runs(text: str) -> _Runs:
 
 
 def words_of(text: str) -> list[str]:
-    """Its words in lower case, by what a regular expression calls a word."""
+    """Return the words of a text in lower case, as the regular expression `\\w+` finds them."""
     if text.isascii():
         return text.translate(_ASCII).split()
     return _WORD.findall(text.lower())
 
 
 def _first(runs: _Runs) -> list[int]:
-    """So many, in an order that all share, that two that are alike have one of these in common.
+    """Return the runs, first in a global order, of which two similar passages share at least one.
 
     The prefix filter of Chaudhuri, Ganti and Kaushik, "A Primitive Operator for Similarity Joins in
-    Data Cleaning" (2006): all that one may lack of the other, and one more.
+    Data Cleaning" (2006): as many runs as one passage may lack of the other, plus one.
     """
     return sorted(runs)[: len(runs) - ceil(NEARLY * len(runs)) + 1]
 

@@ -1,4 +1,4 @@
-"""Searching a knowledge base that others fill, by the methods of its own vector store."""
+"""Search a knowledge base that others fill, with the methods of its own vector store."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import QueryResult
 
 _SIFTED = 100
-"""Documents that are asked for where not all of them may pass."""
+"""Minimum number of documents to request if some of them may be dropped."""
 _CHOSEN_FROM = 50
-"""Documents among which `mmr` chooses: the nearest, which are embedded anew."""
+"""Number of nearest documents that `mmr` chooses from; they are embedded again."""
 _GROWTH = 4
 _MOST = 100_000
-"""Documents that are looked through for those that pass a filter; each comes with its text."""
+"""Maximum number of documents to inspect for matches of a filter; each comes with its text."""
 
 
 async def search_existing(
     kb: ExistingKnowledgeBase, question: str, settings: RetrievalDeclaration
 ) -> QueryResult:
-    """The documents that are nearest to a question, the best first, as `search` gives them.
+    """Return the documents nearest to a question, best first, with the same results as `search`.
 
     Raises:
-        UsageError: a blank question; a setting that needs an index; a tenant, whom others do not
-            know.
+        UsageError: the question is blank, a setting needs an index, or a tenant is named, which
+            such a vector store cannot know.
         NotIngestedError: there are no documents.
-        StoreError: an outage, or scores that cannot be read as cosines.
+        StoreError: the store is unavailable, or its scores cannot be converted to cosines.
     """
     search = _ExistingSearch((kb,), question)
     for stage in stages_of(settings):
@@ -71,8 +71,8 @@ class _ExistingSearch(Search):
         if strategy == "similarity":
             return await self._found(settings, wanted)
         self.notices["fusion"] = (
-            f"{self.name} is filled by others, and has no index of words: {strategy!r} ranks by "
-            "vectors alone here, and the figures lexical, document, smoothed and fused are off"
+            f"{self.name} is filled by others and has no word index: {strategy!r} ranks by vectors "
+            "only, without the scores lexical, document, smoothed and fused"
         )
         apart = {"strategy": "similarity", "min_score": None, "max_per_document": None}
         nearest = settings.model_copy(update=apart)
@@ -106,13 +106,13 @@ class _ExistingSearch(Search):
             movable = sum(one.id in first for one in passed)
             ranked = [*spread_matches(passed[:movable], most), *passed[movable:]]
             kept = without_repeats(ranked) if kb.dedupe else ranked
-            # Where some score too low, those that are still further away do too.
+            # If some documents score too low, all documents further away do too.
             if len(kept) >= k or len(found) < limit or len(passed) < len(allowed):
                 return kept[:k]
             if limit == _MOST:
                 raise StoreError(
                     f"{self.name}: fewer than {k} of the {limit} nearest documents pass the "
-                    "filter; make it wider"
+                    "filter; make the filter less strict"
                 )
             limit = min(_GROWTH * limit, _MOST)
 
@@ -120,28 +120,28 @@ class _ExistingSearch(Search):
         strategy = settings.strategy
         if strategy not in ("similarity", "mmr", "rerank"):
             raise UsageError(
-                f"{self.name} is filled by others, and has no index of words for {strategy!r}; "
+                f"{self.name} is filled by others and has no word index for {strategy!r}; "
                 "known: similarity, mmr, rerank"
             )
         if settings.neighbours:
             raise UsageError(
-                f"{self.name} is filled by others, who do not tell which passages are neighbours; "
-                "leave 'neighbours' out"
+                f"{self.name} is filled by others, so the order of its passages is unknown; "
+                "omit 'neighbours'"
             )
         if self.kbs[0].namespace.tenant != DEFAULT_TENANT:
             raise UsageError(
-                f"{self.name} is filled by others, who know no tenants; search it without one"
+                f"{self.name} is filled by others and has no tenants; search it without one"
             )
 
 
 def _match(kb_id: str, document: Document, cosine: float) -> DocumentMatch:
-    """A document of others as a passage; whatever names its source is its uri."""
+    """Convert a foreign document to a passage; the metadata that names its source is its uri."""
     metadata = to_jsonable_python(document.metadata, fallback=str)
     uri = next((str(metadata[key]) for key in ("uri", "source") if metadata.get(key)), "")
     named = {"kb_id": kb_id, "uri": uri, "title": str(metadata.get("title") or "")}
     text = document.page_content
     return DocumentMatch(
-        str(document.id or metadata.get("_id") or digest(uri, text)),  # Qdrant's has it there
+        str(document.id or metadata.get("_id") or digest(uri, text)),  # `_id` is Qdrant's
         score_of(cosine),
         {"dense": cosine},
         text,

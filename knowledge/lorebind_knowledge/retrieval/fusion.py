@@ -1,9 +1,9 @@
-"""Bringing together what vectors find and what words find.
+"""Fuse the results of the vector search and the word search.
 
-`weighted` adds the figures of both by weight, each scaled to 0 to 1 over the candidates (min-max):
-the convex combination of Bruch, Gai and Ingber, "An Analysis of Fusion Functions for Hybrid
-Retrieval" (2023). `rrf` adds 1 / (k + rank): the reciprocal rank
-fusion of Cormack, Clarke and Buettcher (2009).
+`weighted` adds the raw scores of both by weight, each scaled to 0 to 1 over the candidates
+(min-max): the convex combination of Bruch, Gai and Ingber, "An Analysis of Fusion Functions for
+Hybrid Retrieval" (2023). `rrf` adds 1 / (k + rank): the reciprocal rank fusion of Cormack, Clarke
+and Buettcher (2009).
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ _DECIMALS = 6
 
 
 def fuse(candidates: Candidates, fusion: FusionDeclaration) -> Candidates:
-    """The candidates, best first, ties by id.
+    """Return the candidates, best first, ties by id.
 
-    The figure `fused` is in 0 to 1, and relative to the best of these candidates; the `score` is
-    not, see `weighed`.
+    The raw score `fused` is in 0 to 1 and relative to the best of these candidates. The final
+    `score` is absolute, see `weighed`.
 
     Args:
-        candidates: each once, with the figures `dense` and `lexical`, and perhaps `document`.
-        fusion: how.
+        candidates: without duplicates, with the raw scores `dense`, `lexical` and, if it counts,
+            `document`.
+        fusion: the method and its settings.
     """
     dense, lexical = candidates.figures["dense"], candidates.figures["lexical"]
     if fusion.method == "rrf":
@@ -50,7 +51,7 @@ def _mixed(
 
 
 def scaled(figures: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Figures moved and stretched to reach from 0 to 1; where all are equal, 1, or 0 for zeros."""
+    """Scale values linearly to 0 to 1. Equal values become 1, or 0 if they are not positive."""
     if not len(figures):
         return figures
     low, high = figures.min(), figures.max()
@@ -63,14 +64,14 @@ def scaled(figures: NDArray[np.float64]) -> NDArray[np.float64]:
 def _reciprocal_ranks(
     dense: NDArray[np.float64], lexical: NDArray[np.float64], constant: int
 ) -> NDArray[np.float64]:
-    """The sums of both lists, divided by what the first of both would have."""
+    """Return the sums over both lists, divided by the sum of a passage that is first in both."""
     most = 2 / (constant + 1)
     sums = (1 / (constant + _ranks(dense)) + 1 / (constant + _ranks(lexical))) / most
-    # Many end in a half, of which NumPy may see another side, as it multiplies before it rounds.
+    # Many sums end in a half, which NumPy may round the other way: it multiplies before rounding.
     return np.array([round(one, _DECIMALS) for one in sums.tolist()])
 
 
 def _ranks(figures: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each figure's rank from 1; equal ones share one, and what is not above 0 is endlessly far."""
+    """Return each value's rank from 1; equal values share one, and 0 or less ranks at infinity."""
     better = len(figures) - np.searchsorted(np.sort(figures), figures, side="right")
     return np.where(figures > 0, better + 1.0, np.inf)

@@ -1,4 +1,4 @@
-"""`hybrid`: what vectors find and what words find, brought together."""
+"""The strategy `hybrid`: fuses the results of the vector search and the word search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def hybrid(query: Query, limit: int) -> Candidates:
-    """The fused candidates, all of them: `limit` does not change which they are."""
+    """Return all fused candidates; `limit` does not change them."""
     fusion = query.settings.fusion
     ranked = fuse(query.both(fusion.depth), fusion)
     if not fusion.smoothing.weight:

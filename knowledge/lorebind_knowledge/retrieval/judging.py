@@ -1,4 +1,4 @@
-"""What of the found passages counts, and whether they are likely to answer the question."""
+"""Decide which passages count, and whether they are likely to answer the question."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _Scored = TypeVar("_Scored", "Candidate", "DocumentMatch")
 
 
 class Judgement(NamedTuple):
-    """What passages are worth as an answer."""
+    """The verdict on the passages of a search."""
 
     verdict: Grade
     shortfall: str = ""
-    """Why it is no `hit`, in a sentence."""
+    """Why the verdict is not `hit`, as a sentence."""
 
 
 def judge(
@@ -30,25 +30,28 @@ def judge(
     settings: RetrievalDeclaration,
     hit_score: float | None,
 ) -> Judgement:
-    """Judge what a search found.
+    """Judge the matches of a search.
 
-    Fewer passages than `min_results` are a `miss`. Where `min_score` is set, all others have passed
-    it and are a `hit`. Where it is not, they are a `hit` if the best cosine reaches the level from
-    which the embedder's answers usually start, and `weak` below it.
+    Fewer passages than `min_results` are a `miss`. If `min_score` is set, the matches have passed
+    it and are a `hit`. Otherwise they are a `hit` if the best cosine reaches `hit_score`, and
+    `weak` if not.
 
     Args:
-        name: what was searched.
-        matches: what was found.
-        settings: how it was searched.
-        hit_score: that level; None if it is not known, and nothing is weak.
+        name: the name of the searched knowledge bases, for messages.
+        matches: the matches to judge.
+        settings: the settings of the search.
+        hit_score: the cosine that passages with an answer usually reach; None if unknown, then no
+            match is weak.
     """
     found = len(matches)
     if found < settings.min_results:
-        passing = "" if settings.min_score is None else f" scored {settings.min_score:g} or more"
+        passing = (
+            " matched" if settings.min_score is None else f" scored {settings.min_score:g} or more"
+        )
         return Judgement(
             "miss",
             f"{found or 'no'} passage{'' if found == 1 else 's'} of {name}{passing}; "
-            f"at least {settings.min_results} would count as an answer",
+            f"expected at least {settings.min_results}",
         )
     if settings.min_score is not None or hit_score is None:
         return Judgement("hit")
@@ -57,18 +60,18 @@ def judge(
         return Judgement("hit")
     return Judgement(
         "weak",
-        f"the match is weak: the best passage of {name} has the cosine {best:.2f}, and with this "
-        f"embedder passages that answer usually have {hit_score:.2f} or more",
+        f"the match is weak: the best passage of {name} has a cosine of {best:.2f}; with this "
+        f"embedder, passages that answer a question usually reach {hit_score:.2f}",
     )
 
 
 def passing(
     ranked: Iterable[_Scored], settings: RetrievalDeclaration, strategy: str
 ) -> Iterator[_Scored]:
-    """Those whose figure reaches `min_score`.
+    """Yield the passages that reach `min_score`.
 
     Raises:
-        UsageError: the strategy has no such figure.
+        UsageError: the strategy does not compute the score that `min_score_on` names.
     """
     if settings.min_score is None:
         yield from ranked
@@ -77,7 +80,7 @@ def passing(
     for one in ranked:
         if stage not in one.scores:
             raise UsageError(
-                f"the strategy {strategy!r} has no figure {stage!r} for min_score; "
+                f"the strategy {strategy!r} has no score {stage!r} for min_score; "
                 f"known: {', '.join(sorted(one.scores))}"
             )
         if round(one.scores[stage], 6) >= settings.min_score or settings.min_score == 0:

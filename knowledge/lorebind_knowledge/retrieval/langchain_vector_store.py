@@ -1,4 +1,4 @@
-"""A knowledge base as LangChain's `VectorStore`: to be searched, not written."""
+"""A knowledge base as a read-only LangChain `VectorStore`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ T = TypeVar("T")
 class KnowledgeBaseVectorStore(LorebindVectorStore):
     """The passages of a knowledge base, nearest first, for any code that takes a `VectorStore`.
 
-    It searches by vectors alone, whatever the knowledge base's `retrieval` says; a retriever does
-    what that says. Documents come with the metadata of their passages: `kb_id`, `uri`, `title`, the
-    span. Adding and deleting raises UsageError: an ingest makes the index what the sources hold.
+    It searches by vectors only and ignores the knowledge base's `retrieval`; use a retriever to
+    apply that. Documents have the metadata of their passages: `kb_id`, `uri`, `title`, the span.
+    Adding and deleting raise UsageError, since an ingest mirrors the sources into the index.
     """
 
     def __init__(self, kb: KnowledgeBase) -> None:
@@ -35,6 +35,6 @@ class KnowledgeBaseVectorStore(LorebindVectorStore):
 
     def _check_writable(self) -> None:
         raise UsageError(
-            f"the documents of knowledge base {self._kb.id!r} are those of its sources, and an "
-            "ingest would remove any other; add to the sources, or use a collection"
+            f"the documents of knowledge base {self._kb.id!r} come from its sources, and an "
+            "ingest would remove any others; add to the sources, or use a collection"
         )

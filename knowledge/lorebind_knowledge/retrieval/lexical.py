@@ -1,4 +1,4 @@
-"""`lexical`: the passages that match the words of the question best, by BM25."""
+"""The strategy `lexical`: ranks passages by how well they match the question's words (BM25)."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ if TYPE_CHECKING:
 
 
 def lexical(query: Query, limit: int) -> Ranking:
-    """`score` is that of `Query.worded`; BM25 and the cosine stand beside it."""
+    """Rank by BM25. `score` is that of `Query.worded`; `scores` holds BM25 and the cosine."""
     return query.worded(limit)

@@ -1,8 +1,8 @@
-"""`mmr`: relevant passages that do not repeat each other.
+"""The strategy `mmr`: chooses relevant passages that do not repeat each other.
 
 Maximal marginal relevance of Carbonell and Goldstein (1998), over the candidates of `hybrid`: each
-next passage is the one with the most of `λ · relevance - (1 - λ) · likeness`, where relevance is
-the fused figure scaled to 0 to 1 and likeness the greatest cosine to what is chosen already.
+next passage has the largest `λ · relevance - (1 - λ) · likeness`. Relevance is the fused score
+scaled to 0 to 1; likeness is the greatest cosine to a passage chosen before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def mmr(query: Query, limit: int) -> Ranking:
-    """In the order of choice; `score` is that of `hybrid`; `scores["mmr"]` decided the choice."""
+    """Rank in the order of choice by `scores["mmr"]`; `score` is that of `hybrid`."""
     ranked = hybrid(query, limit)
     if not ranked:
         return []
@@ -31,7 +31,7 @@ def mmr(query: Query, limit: int) -> Ranking:
     chosen: list[Candidate] = []
     for _ in range(min(limit, len(ranked))):
         gain = np.where(left, weight * relevance - (1 - weight) * likeness, -np.inf)
-        at = int(np.argmax(gain))  # the first of equals: they stand in the order of relevance
+        at = int(np.argmax(gain))  # the first of equals: candidates are sorted by relevance
         left[at] = False
         likeness = np.maximum(likeness, vectors @ vectors[at])
         one = ranked[at]

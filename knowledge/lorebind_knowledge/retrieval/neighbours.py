@@ -1,4 +1,4 @@
-"""Hits with the chunks that stand before and after them in their document."""
+"""Extend hits with the chunks before and after them in their document."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _FIRST = tuple(name for name in Span.__slots__ if name not in _LAST)
 def with_neighbours(
     query: Query, ranked: Iterable[DocumentMatch], top_k: int
 ) -> list[DocumentMatch]:
-    """The first `top_k` hits, each grown by its neighbours; id and figures stay the hit's own.
+    """Return the first `top_k` hits with their neighboring chunks; ids and scores do not change.
 
-    A hit that lies within one that has been grown before it is in it already, and left out.
+    A hit that lies within an earlier, extended hit is dropped.
     """
     reach = query.settings.neighbours
     grown: list[DocumentMatch] = []
@@ -37,13 +37,13 @@ def with_neighbours(
 
 
 def _grown(view: View, match: DocumentMatch, reach: int) -> DocumentMatch:
-    # Another version may have come while the hits were reranked.
+    # A new version may have replaced the index while the hits were reranked.
     around = view.around(match.id, reach)
     return _joined(match, around) if around else match
 
 
 def _joined(match: DocumentMatch, chunks: Sequence[StoredChunk]) -> DocumentMatch:
-    """One passage from chunks in the order of the document, what they repeat of each other once."""
+    """Join chunks, in the order of the document, to one passage without repeating overlaps."""
     text, end = "", 0
     for chunk in chunks:
         start = chunk.metadata["start"]
@@ -51,7 +51,7 @@ def _joined(match: DocumentMatch, chunks: Sequence[StoredChunk]) -> DocumentMatc
             text = chunk.text
         elif start <= end:
             text += chunk.text[end - start :]
-        else:  # only blanks stand between chunks that do not touch
+        else:  # only whitespace separates chunks that do not touch
             text += "\n" + chunk.text
         end = max(end, chunk.metadata["end"])
     first, last = chunks[0].metadata, chunks[-1].metadata

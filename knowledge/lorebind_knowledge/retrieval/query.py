@@ -1,4 +1,4 @@
-"""One question to one or several indexes, each at one moment: what strategies work on."""
+"""A question to one or several indexes, each read at one moment; strategies rank its results."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 _NAMES = ("kb_id", "uri")
 _SPAN = ("start", "end", "line_start", "line_end")
 _DECIMALS = 9
-"""Of a score: more than the 6 of the relative figures, so that different ones stay different."""
+"""Decimals of a score: more than the 6 of relative ones, so that different scores differ."""
 
 
 Place: TypeAlias = tuple[str, int, str]
-"""Of a passage its knowledge base, its number there, and its id."""
+"""The knowledge base of a passage, the passage's number there, and its id."""
 
 
 class Candidate(NamedTuple):
-    """A passage that was found and has not been read yet."""
+    """A passage that was found, but whose text has not been read yet."""
 
     kb_id: str
     number: int
@@ -42,21 +42,21 @@ class Candidate(NamedTuple):
     score: float
     """In [0, 1], higher is better."""
     scores: Mapping[str, float]
-    """The raw figures behind the score."""
+    """The raw scores behind the score."""
 
     def scored(self, score: float, **figures: float) -> Candidate:
-        """The same with another score, and further figures beside those it has."""
+        """Return a copy with another score and additional raw scores."""
         return Candidate(self.kb_id, self.number, self.id, score, {**self.scores, **figures})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates(Sequence[Candidate]):
-    """Candidates as columns: most are only compared, and each is made when it is looked at."""
+    """Candidates stored as columns. Items are created on access, since most are only compared."""
 
     passages: Sequence[Place]
     scores: NDArray[np.float64]
     figures: Mapping[str, NDArray[np.float64]]
-    """By name, each of all candidates."""
+    """The raw scores of all candidates, by name."""
 
     @overload
     def __getitem__(self, at: int) -> Candidate: ...
@@ -72,55 +72,55 @@ class Candidates(Sequence[Candidate]):
         return len(self.passages)
 
     def at(self, positions: Sequence[int]) -> Candidates:
-        """Those at some positions, in their order."""
+        """Return the candidates at these positions, in the order of the positions."""
         wanted = np.array(positions, np.intp)
         figures = {name: figure[wanted] for name, figure in self.figures.items()}
         return Candidates([self.passages[at] for at in positions], self.scores[wanted], figures)
 
     def order(self, figures: NDArray[np.float64]) -> list[int]:
-        """The positions in the order of some figures, best first, ties by id."""
+        """Return the positions in the order of these values, best first, ties by id."""
         return best_first(figures, [name for _, _, name in self.passages])
 
 
 Ranking: TypeAlias = "Sequence[Candidate]"
-"""Passages in the order that a strategy gives them; fewer are always a prefix of more."""
+"""Passages in the order of a strategy; a shorter ranking is always a prefix of a longer one."""
 Strategy: TypeAlias = "Callable[[Query, int], Ranking]"
-"""Ranks so many passages, fewer where there are not so many, or at once all that it ever will."""
+"""Ranks the given number of passages, fewer if there are not enough, or all that it can rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question with its settings, and views of the indexes that are asked."""
+    """A question with its settings, and views of the indexes to search."""
 
     question: str
     vector: Vector
-    """The question's, shape (dimension,)."""
+    """The question's vector, shape (dimension,)."""
     settings: RetrievalDeclaration
     views: Mapping[str, View]
-    """By the id of the knowledge base."""
+    """The views by the id of their knowledge base."""
 
     def nearest(self, k: int) -> Ranking:
-        """The nearest passages by cosine, best first, ties by id."""
+        """Return the nearest passages by cosine, best first, ties by id."""
         found = _joined([self._nearest(kb_id, k) for kb_id in self.views])
         scores = scores_of(found.figures["dense"])
         return replace(found, scores=scores).at(found.order(scores)[:k])
 
     def worded(self, k: int) -> Ranking:
-        """The passages that match the words best by BM25, each with its cosine too.
+        """Return the passages with the best BM25, each with its cosine too.
 
-        `score` is the share of the best passage's BM25, see `weighed`.
+        `score` is relative to the best passage's BM25, see `weighed`.
         """
         depth = self.settings.fusion.depth
         found = _joined([self._worded(kb_id, max(k, depth)) for kb_id in self.views])
         figures = found.figures["lexical"]
-        # By the same passages whatever k is, so that fewer have the scores of more.
+        # Scaled by the same passages for every k, so that scores do not depend on k.
         return weighed(found, scores_of(figures / figures.max(initial=0.0)), depth=depth)[:k]
 
     def both(self, depth: int) -> Candidates:
-        """The best by vectors and the best by words, so many of each, with both figures; no scores.
+        """Return the `depth` best passages by vectors and by words each, with both raw scores.
 
-        A passage that only one of the lists holds gets its real figure of the other too: a figure
-        that is merely missing would count as the worst.
+        The final scores are not set yet. A passage from only one of the lists gets its real raw
+        score for the other as well, since a missing one would count as the worst.
         """
         found = _joined([self._both(kb_id, depth) for kb_id in self.views])
         if len(self.views) > 1:
@@ -130,7 +130,7 @@ class Query:
         return found
 
     def vectors(self, passages: Sequence[Place]) -> Matrix:
-        """Their unit vectors, shape (passages, dimension)."""
+        """Return the unit vectors of these passages, shape (passages, dimension)."""
         known: dict[tuple[str, int], Any] = {}
         for kb_id, numbers in _by_kb(passages).items():
             given = self.views[kb_id].vectors(numbers)
@@ -138,7 +138,7 @@ class Query:
         return np.array([known[kb_id, number] for kb_id, number, _ in passages])
 
     def documents(self, passages: Sequence[Place]) -> list[tuple[str, int]]:
-        """The documents that they belong to: the same for two of one document."""
+        """Return the key of each passage's document; passages of one document have the same."""
         known: dict[tuple[str, int], int] = {}
         for kb_id, numbers in _by_kb(passages).items():
             given = self.views[kb_id].documents(numbers)
@@ -146,7 +146,7 @@ class Query:
         return [(kb_id, known[kb_id, number]) for kb_id, number, _ in passages]
 
     def passages(self, candidates: Sequence[Candidate]) -> list[DocumentMatch]:
-        """The candidates with their texts and metadata."""
+        """Return the candidates with their texts and metadata."""
         candidates = list(candidates)
         chunks: dict[tuple[str, int], StoredChunk] = {}
         for kb_id, numbers in _by_kb([one[:3] for one in candidates]).items():
@@ -155,7 +155,7 @@ class Query:
         return [self._passage(one, chunks[one.kb_id, one.number]) for one in candidates]
 
     def read(self, candidates: Sequence[Candidate], at_once: int) -> Iterator[DocumentMatch]:
-        """The same one after the other, some read at a time, for who may not want all."""
+        """Yield the same passages, reading `at_once` at a time, for callers that may stop early."""
         for start in range(0, len(candidates), at_once):
             yield from self.passages(candidates[start : start + at_once])
 
@@ -191,7 +191,7 @@ class Query:
         if not named or not all(isinstance(about.get(key, 0), int) for key in _SPAN):
             raise StoreError(
                 f"the metadata of passage {one.id} of knowledge base {one.kb_id!r} are damaged; "
-                f"build its index anew with: lorebind knowledge reindex {one.kb_id}"
+                f"rebuild its index with: lorebind knowledge reindex {one.kb_id}"
             )
         return DocumentMatch(one.id, one.score, one.scores, chunk.text, about)
 
@@ -203,17 +203,17 @@ def weighed(
     name: str | None = None,
     depth: int | None = None,
 ) -> Candidates:
-    """A ranking by figures that are relative to its own best, with scores that are not.
+    """Rank candidates by values that are relative to the best one, and set absolute scores.
 
-    The best passage scores the cosine of the nearest candidate, and the others their share of that.
-    So scores of several questions, knowledge bases and strategies can be compared, and where
-    nothing is near nothing scores high.
+    The best passage's score is the cosine of the nearest candidate; the others get a share of it in
+    proportion to their values. So scores of different questions, knowledge bases and strategies can
+    be compared, and no score is high if no candidate is near.
 
     Args:
-        candidates: in any order; of equal figures the first by id comes first.
-        figures: of each.
-        name: under which they are put among its figures; None leaves them out.
-        depth: the nearest is looked for among so many of the best; None means all.
+        candidates: in any order; ties are broken by id.
+        figures: the value of each candidate.
+        name: the name under which the values become raw scores; None omits them.
+        depth: how many of the best are searched for the nearest candidate; None means all.
     """
     order = candidates.order(figures)
     scale = score_of(candidates.figures["dense"][order[:depth]].max(initial=0.0))

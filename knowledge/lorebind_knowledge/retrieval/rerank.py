@@ -1,4 +1,4 @@
-"""`rerank`: the candidates of `hybrid`, in the order that a reranker gives them."""
+"""The strategy `rerank`: a reranker orders the candidates of `hybrid`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _DECIMALS = 6
 async def rerank(
     reranker: Reranker, question: str, candidates: Sequence[DocumentMatch]
 ) -> list[DocumentMatch]:
-    """`score` is the reranker's figure; those of the fusion stay beside it.
+    """Order candidates by the reranker's score, which becomes `score`; the raw scores stay.
 
-    The reranker sees the same candidates however many are wanted, so that fewer are a prefix of
-    more. What it gives no figure is left out.
+    The reranker sees the same candidates for every `top_k`, so that a smaller one returns a prefix
+    of a larger one. Candidates without a score are dropped.
 
     Raises:
-        RerankerError: it failed.
+        RerankerError: the reranker failed.
     """
     if not candidates:
         return []
@@ -42,10 +42,10 @@ async def rerank(
 
 
 def declared_reranker(search: Search, settings: RetrievalDeclaration) -> tuple[Reranker, int]:
-    """The reranker that is declared, and how many passages it is given.
+    """Return the declared reranker and the number of passages it receives.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no reranker is declared.
     """
     declared, make = settings.rerank, search.kbs[0].reranker
     if declared is None:
@@ -54,5 +54,5 @@ def declared_reranker(search: Search, settings: RetrievalDeclaration) -> tuple[R
             "write: rerank: { class: 'package.module:Class' }"
         )
     if make is None:
-        raise UsageError(f"{search.name} was made without rerankers")
+        raise UsageError(f"{search.name} was created without rerankers")
     return make(declared), declared.candidates

@@ -1,4 +1,4 @@
-"""Searching knowledge bases, one or several as if they were one, whatever the strategy."""
+"""Search one knowledge base, or several as if they were one, with any strategy."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ STRATEGIES: dict[str, Strategy] = {
     "mmr": mmr,
     "rerank": hybrid,
 }
-"""What ranks the passages; of `rerank`, those that the reranker is given."""
+"""The functions that rank passages; for `rerank`, the one that ranks the reranker's candidates."""
 
 _MOST = 1000
-"""Passages that are looked through to fill `top_k` where many repeat each other."""
+"""Maximum number of passages to inspect to fill `top_k` if many repeat each other."""
 
 
 async def search(
     kb: KnowledgeBase, question: str, settings: RetrievalDeclaration | None = None
 ) -> QueryResult:
-    """The passages of a knowledge base that answer a question best, the best first.
+    """Return the passages of a knowledge base that answer a question best, best first.
 
     Args:
         kb: the knowledge base.
@@ -62,10 +62,10 @@ async def search(
         settings: how to search; None means the knowledge base's own `retrieval`.
 
     Raises:
-        UsageError: a blank question, or a filter that cannot be.
+        UsageError: the question is blank or the filter is invalid.
         NotIngestedError: nothing has been ingested yet.
         IndexMismatchError: the index was built by another embedder.
-        EmbedderError, StoreError: an outage; it is never an empty answer.
+        EmbedderError, StoreError: a part is unavailable; an outage never gives an empty result.
     """
     return await run_search(_IndexSearch((kb,), question), settings or kb.retrieval)
 
@@ -73,18 +73,18 @@ async def search(
 async def search_several(
     kbs: Sequence[KnowledgeBase], question: str, settings: RetrievalDeclaration
 ) -> QueryResult:
-    """The passages of several knowledge bases that answer a question best, in one ranking.
+    """Return the passages of several knowledge bases that answer a question best, in one ranking.
 
-    Their figures are brought together before they are fused, so that a passage competes with those
-    of all. That means something only where one embedder made the vectors.
+    Raw scores of all knowledge bases are merged before they are fused, so that all passages compete
+    with each other. This is meaningful only if the same embedder made all vectors.
 
     Args:
-        kbs: the knowledge bases; those into which nothing was ingested are `skipped`.
+        kbs: the knowledge bases; those without an ingest are listed as `skipped`.
         question: any text that is not blank.
         settings: how to search all of them.
 
     Raises:
-        UsageError: a blank question, or embedders that differ.
+        UsageError: the question is blank, or the embedders differ.
         NotIngestedError: nothing has been ingested into any of them.
         LorebindError: see `search`; the first outage of any of them.
     """
@@ -92,8 +92,8 @@ async def search_several(
     if len({kb.embedder.fingerprint.key for kb in kbs}) > 1:
         names = sorted({str(kb.embedder.fingerprint) for kb in kbs})
         raise UsageError(
-            f"knowledge bases with different embedders ({', '.join(names)}) have no figures in "
-            "common; ask them one by one"
+            f"knowledge bases with different embedders ({', '.join(names)}) have no comparable "
+            "scores; search them one by one"
         )
     if not kbs:
         raise UsageError("there is no knowledge base to search")
@@ -102,7 +102,7 @@ async def search_several(
 
 @dataclass
 class _IndexSearch(Search):
-    """A question to indexes, embedded once."""
+    """A question to indexes, embedded only once."""
 
     kbs: Sequence[KnowledgeBase]
     question: str
@@ -129,11 +129,13 @@ class _IndexSearch(Search):
         return await self.read(settings, lambda query: with_neighbours(query, kept, settings.top_k))
 
     async def read(self, settings: RetrievalDeclaration, ask: Callable[[Query], T]) -> T:
-        """What `ask` answers, given views of all indexes at one moment; it may be called again.
+        """Return the result of `ask`, called with views of all indexes at one moment.
+
+        `ask` may be called more than once.
 
         Raises:
             NotIngestedError: none of the knowledge bases has an index.
-            IndexMismatchError: one of them was built by another embedder.
+            IndexMismatchError: one of the indexes was built by another embedder.
         """
         if self.vector is None:
             self.vector = await embed_query(self.kbs[0].embedder, self.question)
@@ -148,42 +150,42 @@ class _IndexSearch(Search):
                 raise NotIngestedError(self.missing[self.kbs[0].id])
             self._compare_addresses(views)
             answer = ask(Query(self.question, vector, settings, views))
-            # The filter is well-formed, or there would be no answer.
+            # The filter is valid here: an invalid one would have raised.
             self._look_for_keys(wanted_fields(settings.filters), views.values())
             return answer
 
-        # A catalog in memory lets in one reader at a time: all take their turns in one order.
+        # A catalog in memory admits one reader at a time: all searches enter in the same order.
         return _with_views(sorted(self.kbs, key=lambda kb: id(kb.index)), {}, asked)
 
     def _compare_addresses(self, views: Mapping[str, View]) -> None:
-        """Notice an index that the embedder may not have made: it is asked at another address."""
+        """Add a notice if the embedder's address has changed since the index was built."""
         embedder = self.kbs[0].embedder.fingerprint
         for kb in self.kbs:
             if kb.id in views and views[kb.id].index.manifest.address != embedder.address:
                 self.notices[f"address of {kb.id}"] = (
-                    f"the index of {kb.id!r} was not made at the present address of the embedder "
-                    f"{embedder}, where another model may answer; to check it: {kb.ingest_command}"
+                    f"the index of {kb.id!r} was built with another address of the embedder "
+                    f"{embedder}, which may serve another model; check it with: {kb.ingest_command}"
                 )
 
     def _look_for_keys(self, names: Sequence[str], views: Collection[View]) -> None:
-        """Notice a key that is in no metadata, so that the filter lets nothing through by it."""
+        """Add a notice for each key in the filter that no document's metadata has."""
         views = [view for view in views if view.state.live]
         for name in names:
             if views and not any(view.has_metadata_key(name) for view in views):
                 known = {key for view in views for key in view.metadata_keys()}
                 self.notices[name] = (
-                    f"no document of {self.name} has the key {name!r}, which the filter names, in "
-                    f"its metadata; {did_you_mean(name, known)}"
+                    f"no document of {self.name} has the metadata key {name!r}, which the filter "
+                    f"names; {did_you_mean(name, known)}"
                 )
 
 
 def _with_views(
     kbs: Sequence[KnowledgeBase], views: Mapping[str, View], ask: Callable[[Mapping[str, View]], T]
 ) -> T:
-    """What `ask` answers, given views of the knowledge bases that have an index, by id."""
+    """Return the result of `ask`, called with views of the indexed knowledge bases, by id."""
     if not kbs:
         return ask(views)
-    # Those of one catalog share a transaction: an asker needs no more connections than catalogs.
+    # Indexes of one catalog share a transaction: a search needs one connection per catalog.
     index = kbs[0].index
     here = [kb for kb in kbs if kb.index is index]
     others = [kb for kb in kbs if kb.index is not index]
@@ -199,7 +201,7 @@ def _with_views(
 
 
 def index_in_use(kb: KnowledgeBase) -> IndexEntry:
-    """The index that searches of a knowledge base go to.
+    """Return the index that searches of a knowledge base read.
 
     Raises:
         NotIngestedError: nothing has been ingested yet.
@@ -221,7 +223,7 @@ def check_embedder(kb: KnowledgeBase, index: IndexEntry) -> None:
         raise IndexMismatchError(
             f"the index of knowledge base {kb.id!r} was built with the embedder "
             f"{index.manifest.embedder}, and the project now declares "
-            f"{kb.embedder.fingerprint}; build it anew with: {kb.reindex_command}",
+            f"{kb.embedder.fingerprint}; rebuild it with: {kb.reindex_command}",
             kb.reindex_command,
         )
 
@@ -229,9 +231,9 @@ def check_embedder(kb: KnowledgeBase, index: IndexEntry) -> None:
 async def rank(
     kb: KnowledgeBase, question: str, settings: RetrievalDeclaration, limit: int
 ) -> list[DocumentMatch]:
-    """What the strategy itself ranks, at least `limit` passages where there are so many.
+    """Return the ranking of the strategy itself, at least `limit` passages if there are enough.
 
-    For evaluation: no threshold, no cut, repeats among them.
+    For evaluation: thresholds and `top_k` are not applied, and duplicates are not removed.
     """
     search = _IndexSearch((kb,), question)
     strategy = STRATEGIES[settings.strategy]
@@ -249,10 +251,10 @@ def _found(query: Query, *, dedupe: bool) -> list[DocumentMatch]:
         limit = max(limit, LOOKED_THROUGH)
     while True:
         ranked = STRATEGIES[settings.strategy](query, limit)
-        complete = len(ranked) != limit  # more than asked is all that there is
+        complete = len(ranked) != limit  # a strategy that returns more returns all it has
         passed = _passed(query, ranked)
         if dedupe:
-            # A hit that lies within the neighbours of another makes room for one more.
+            # A hit that lies within the neighbors of another makes room for one more.
             most = None if settings.neighbours else top_k
             kept = without_repeats(query.read(passed, top_k + 1), most)
         else:
@@ -264,7 +266,7 @@ def _found(query: Query, *, dedupe: bool) -> list[DocumentMatch]:
 
 
 def _passed(query: Query, ranked: Ranking) -> Ranking:
-    """What reaches `min_score`, and no document too often before others."""
+    """Return the passages that reach `min_score`, spread by `max_per_document`."""
     settings = query.settings
     if settings.min_score is None and settings.max_per_document is None:
         return ranked
@@ -279,7 +281,7 @@ def _passed(query: Query, ranked: Ranking) -> Ranking:
 
 
 def _candidates(query: Query) -> list[DocumentMatch]:
-    """What a reranker is given."""
+    """Return the passages that the reranker receives."""
     assert query.settings.rerank is not None  # checked before
     ranked = hybrid(query, query.settings.top_k)
     return query.passages(ranked[: query.settings.rerank.candidates])

@@ -1,4 +1,4 @@
-"""`similarity`: the passages whose vectors are nearest to the question's, by cosine."""
+"""The strategy `similarity`: ranks passages by the cosine to the question's vector."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ if TYPE_CHECKING:
 
 
 def similarity(query: Query, limit: int) -> Ranking:
-    """`score` is the cosine, clipped to 0 to 1."""
+    """Rank by cosine; `score` is the cosine, clipped to 0 to 1."""
     return query.nearest(limit)

@@ -1,4 +1,4 @@
-"""`max_per_document`: a document does not fill the list where others score nearly as high."""
+"""`max_per_document`: keep one document from filling the list if others score nearly as high."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.retrieval.query import Candidate
 
 LOOKED_THROUGH = 100
-"""Of a ranking the passages that may move. As it is the same however many are wanted, fewer stay a
-prefix of more."""
+"""Number of passages at the start of a ranking that may move. It is the same for every `top_k`, so
+that a smaller `top_k` returns a prefix of a larger one."""
 NEARLY = 0.9
-"""The share of a passage's score from which another passage scores nearly as high. With 0.8 fewer
-right passages are among the first five."""
+"""The share of a passage's score from which another passage scores nearly as high. With 0.8, fewer
+relevant passages are among the first five."""
 
 _Scored = TypeVar("_Scored", "Candidate", "DocumentMatch")
 
@@ -24,15 +24,15 @@ _Scored = TypeVar("_Scored", "Candidate", "DocumentMatch")
 def spread(
     ranked: Sequence[_Scored], documents: Sequence[Hashable], most: int | None
 ) -> list[_Scored]:
-    """The same passages. Those of a document that has given `most` come after others that are near.
+    """Reorder passages: those of a document that already has `most` follow others that are near.
 
-    So the best passage stays first, and where all others score far less, or there are none, the
-    order stays as it is.
+    The best passage stays first. The order does not change if all other documents score far less,
+    or if there are none.
 
     Args:
         ranked: best first.
         documents: the document of each.
-        most: how many; None means any number.
+        most: the maximum per document; None means no limit.
     """
     if most is None:
         return list(ranked)
@@ -54,6 +54,6 @@ def spread(
 
 
 def spread_matches(ranked: Sequence[DocumentMatch], most: int | None) -> list[DocumentMatch]:
-    """The same for passages that have been read. One without a uri is a document of its own."""
+    """Spread passages that have been read. A passage without a uri is its own document."""
     documents = [(one.metadata.get("kb_id"), one.metadata.get("uri") or one.id) for one in ranked]
     return spread(ranked, documents, most)

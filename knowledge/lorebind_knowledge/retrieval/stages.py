@@ -1,4 +1,4 @@
-"""`stages`: further ways to search, tried in order until one of them is a hit.
+"""`stages`: alternative settings, tried in order until a search is a hit.
 
 The question is embedded once for all of them.
 """
@@ -22,11 +22,11 @@ _FIGURES = {
     "mmr": _FUSED,
     "rerank": (*_FUSED, "rerank"),
 }
-"""What each strategy tells of a passage that `min_score` may be compared with."""
+"""The raw scores of each strategy that `min_score` may be compared with."""
 
 
 def stages_of(settings: RetrievalDeclaration) -> list[RetrievalDeclaration]:
-    """The settings themselves, then those of each stage over them."""
+    """Return the settings themselves, then the settings with each stage's overrides."""
     return [
         settings,
         *(
@@ -39,16 +39,16 @@ def stages_of(settings: RetrievalDeclaration) -> list[RetrievalDeclaration]:
 
 
 def check_stages(name: str, stages: Sequence[RetrievalDeclaration]) -> None:
-    """Refuse what would fail in a later stage, before the first: such a stage is seldom reached.
+    """Check all stages before the first search, since later stages are rarely reached.
 
     Raises:
-        UsageError: naming the stage, counted from 1, and what it lacks.
+        UsageError: names the stage, counted from 1, and what it lacks.
     """
     for number, one in enumerate(stages[1:], start=1):
-        where = f"{name}: stage {number} is searched with the strategy {one.strategy!r}"
+        where = f"{name}: stage {number} uses the strategy {one.strategy!r}"
         if one.strategy == "rerank" and one.rerank is None:
-            raise UsageError(f"{where}, which needs a reranker; write 'rerank' beside 'stages'")
+            raise UsageError(f"{where}, which needs a reranker; write 'rerank' next to 'stages'")
         wanted = one.min_score_on
         if one.min_score is not None and wanted and wanted not in _FIGURES[one.strategy]:
             known = ", ".join(_FIGURES[one.strategy])
-            raise UsageError(f"{where}, which has no figure {wanted!r}; known: {known}")
+            raise UsageError(f"{where}, which has no score {wanted!r}; known: {known}")

@@ -1,1 +1,1 @@
-"""SQLite files: how they are opened, lent to threads, and written in turn."""
+"""SQLite files: opening them, sharing connections among threads, and writing one at a time."""

@@ -1,4 +1,4 @@
-"""Transactions on a SQLite file, or on memory, with its errors named."""
+"""Transactions on a SQLite file or in memory, with errors that name the database."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 MOVE_AWAY = "move the file away, then ingest again"
 BUSY_SECONDS = 30.0
-"""How long another process that writes is waited for."""
+"""Seconds to wait for another process that writes."""
 
 _PAGES_PER_CHECKPOINT = 4000
-"""How far the log of a SQLite file grows, 16 MB, before a commit writes it into the file and waits
-for the disk. A page that is written again and again meanwhile is written there once."""
+"""Size of SQLite's log, 16 MB, at which a commit writes it into the file and waits for the disk. A
+page that was written several times is then written into the file once."""
 
 
 class SqliteDatabase:
-    """Safe to share among threads."""
+    """A SQLite database in a file or in memory. Safe to share among threads."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class SqliteDatabase:
     ) -> None:
         """
         Args:
-            path: the file, made with its folder when first written; None is memory.
-            name: what messages begin with.
-            prepare: called with each new connection, as to make tables.
-            move_away: what to do about a damaged file, for messages.
-            elsewhere: how to keep the file in another place, for messages.
+            path: the file, created with its folder on the first write; None means in memory.
+            name: the beginning of messages.
+            prepare: called with each new connection, for example to create tables.
+            move_away: the suggested fix for a damaged file, for messages.
+            elsewhere: how to choose another location for the file, for messages.
         """
         self.path = None if path is None else path.absolute()
         self._name, self._prepare = name, prepare
@@ -53,20 +53,20 @@ class SqliteDatabase:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that is committed at the end of the block, or not at all.
+        """Open a transaction that is committed at the end of the block, or rolled back.
 
         Raises:
-            StoreError: SQLite refused something; the message names the file and what to do.
+            StoreError: SQLite failed. The message names the file and a suggested fix.
         """
         if self.path is not None:
             make_data_folder(self.path, self._elsewhere)
-        # A writer that starts as a reader can be refused half-way; one that starts as one waits.
+        # A transaction that becomes a writer later can be refused; one that starts as one waits.
         with self._transaction("BEGIN IMMEDIATE") as db:
             yield db
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One consistent view. What was not made yet reads as empty, and is not made."""
+        """Open a consistent snapshot. Missing tables read as empty and are not created."""
         if self.path is None:
             with self._transaction("BEGIN") as db:
                 yield db
@@ -80,7 +80,7 @@ class SqliteDatabase:
                 yield db
 
     def close(self) -> None:
-        """Give back what is held open; it is opened again when needed."""
+        """Close open connections. The database opens new ones when it is used again."""
         self._pool.close()
         if self._nothing is not None:
             self._nothing.close()
@@ -99,7 +99,7 @@ class SqliteDatabase:
                     raise
         except sqlite3.Error as error:
             raise StoreError(f"{self._name}: {_advice(str(error), self._move_away)}") from error
-        except UnicodeDecodeError as error:  # of SQLite's message, which quotes what it has read
+        except UnicodeDecodeError as error:  # from SQLite's message, which quotes damaged data
             raise StoreError(f"{self._name}: it is damaged; {self._move_away}") from error
         except UnicodeEncodeError as error:
             raise StoreError(f"{self._name}: not valid Unicode: {error}") from error
@@ -122,14 +122,14 @@ class SqliteDatabase:
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
-    """Let readers go on while one writes. Only the first switch of a new file may have to wait."""
+    """Allow reads during a write. Only the first switch of a new file may have to wait."""
     deadline = time.monotonic() + BUSY_SECONDS
     while db.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         try:
             db.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            # SQLite does not wait for this one lock by itself.
+            # SQLite's busy timeout does not apply to this lock.
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
@@ -137,11 +137,12 @@ def _use_wal(db: sqlite3.Connection) -> None:
 
 def _advice(message: str, move_away: str) -> str:
     advice = {
-        "locked": "another process holds it; wait for it to end, or stop it",
+        "locked": "another process has locked it; wait for it to end, or stop it",
         "readonly": "make the file and its folder writable",
         "unable to open": "make the file and its folder readable and writable",
-        "disk is full": "free some space, then run again: nothing is lost",
-        "disk I/O error": "make room on the disk, or mend it, then run again: nothing is lost",
+        "disk is full": "free some space, then run again; nothing is lost",
+        "disk I/O error": "free some space on the disk, or repair it, then run again; "
+        "nothing is lost",
         "not a database": move_away,
         "malformed": move_away,
         "corrupt": move_away,

@@ -1,4 +1,4 @@
-"""A SQLite file: how it is opened, and whether it is still the same."""
+"""A SQLite file: opening it, and detecting whether it was replaced."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 log = logging.getLogger("lorebind.stores")
 
 _LONGEST_NAME = 500
-"""Bytes. SQLite has 512, for the name of the log too."""
+"""Maximum length of a path in bytes. SQLite allows 512, including the suffix of the log."""
 
 
 def connect(file: Path, *, mode: str, timeout: float) -> sqlite3.Connection:
-    """A connection to a SQLite file, for any thread, that begins no transaction by itself.
+    """Open a connection to a SQLite file, for any thread, that begins no transaction by itself.
 
-    Where neither the file nor a log beside it can be written, it can still be read.
+    If neither the file nor a log next to it can be written, the connection is read-only.
 
     Args:
-        file: the file; its name may hold whatever a file system takes.
-        mode: `rw`, or `rwc` to make a file that is not there.
-        timeout: how long another writer is waited for, in seconds.
+        file: the file; its name may have any characters that the file system allows.
+        mode: `rw`, or `rwc` to create a missing file.
+        timeout: seconds to wait for another writer.
 
     Raises:
-        sqlite3.Error: it cannot be opened.
-        StoreError: its name is too long for SQLite.
+        sqlite3.Error: the file cannot be opened.
+        StoreError: the path is too long for SQLite.
     """
     if _is_frozen(file):
         _say_that_it_is_frozen(file)
@@ -51,19 +51,19 @@ def connect(file: Path, *, mode: str, timeout: float) -> sqlite3.Connection:
         if length <= _LONGEST_NAME:
             raise
         raise StoreError(
-            f"{file}: its name has {length} bytes, and SQLite opens names of {_LONGEST_NAME} or "
-            "fewer; move the project to a folder with a shorter one"
+            f"{file}: its path has {length} bytes, but SQLite opens paths of at most "
+            f"{_LONGEST_NAME}; move the project to a folder with a shorter path"
         ) from error
 
 
 def file_identity(file: Path) -> tuple[int, ...] | None:
-    """What changes when a file is replaced; None if there is no file.
+    """Return a value that changes when a file is replaced; None if there is no file.
+
+    For a file that is read without locks, the value also changes when another process writes it: a
+    folder may be read-only here, as in a container, and writable elsewhere.
 
     Raises:
-        StoreError: this process may not look into its folder.
-
-    Of a file that is read without locks it changes too when another process writes it: a folder may
-    be read-only here, as in a container, and not elsewhere.
+        StoreError: this process may not access the folder.
     """
     try:
         stat = os.stat(file)
@@ -71,7 +71,8 @@ def file_identity(file: Path) -> tuple[int, ...] | None:
         return None
     except OSError as error:
         raise StoreError(
-            f"{file}: cannot be reached: {error.strerror or error}; check the rights of its folder"
+            f"{file}: cannot be reached: {error.strerror or error}; "
+            "check the permissions of its folder"
         ) from error
     same = stat.st_dev, stat.st_ino
     return (*same, stat.st_size, stat.st_mtime_ns) if _is_frozen(file) else same
@@ -79,10 +80,10 @@ def file_identity(file: Path) -> tuple[int, ...] | None:
 
 @contextmanager
 def unchanged(file: Path) -> Iterator[None]:
-    """Around what reads a file: where that takes no locks, it is checked that nobody wrote.
+    """Check that no process writes a file inside the block, if it is read without locks.
 
     Raises:
-        StoreError: somebody did.
+        StoreError: another process has written it.
     """
     before = file_identity(file) if _is_frozen(file) else None
     try:
@@ -95,19 +96,19 @@ def unchanged(file: Path) -> Iterator[None]:
 def refuse_frozen(file: Path) -> None:
     """
     Raises:
-        ReadOnlyError: the file is there, and can be read only.
+        ReadOnlyError: the file exists and is read-only.
     """
     if _is_frozen(file):
         raise ReadOnlyError(
-            f"{file}: cannot be written here; make its folder writable, or choose another place "
+            f"{file}: cannot be written here; make its folder writable, or choose another location "
             "with the path of a vector database of type sqlite"
         )
 
 
 def _is_frozen(file: Path) -> bool:
-    """Whether a file is there that can be read, and nothing can be written beside it.
+    """Return whether the file can be read, and nothing can be written next to it.
 
-    Not where another process has left its log: that must be read too, and says who writes.
+    False if another process has left its log: the log must be read too, and its locks are used.
     """
     if os.access(os.path.dirname(file) or os.curdir, os.W_OK) or not os.access(file, os.R_OK):
         return False
@@ -121,19 +122,19 @@ _frozen_said: set[Path] = set()
 def _say_that_it_is_frozen(file: Path) -> None:
     if file not in _frozen_said:
         _frozen_said.add(file)
-        log.warning("%s cannot be written here: it can be read, not changed", file)
+        log.warning("%s cannot be written here; it is opened read-only", file)
 
 
 _write_locks: dict[str, threading.Lock] = {}
 
 
 def write_lock(path: Path) -> threading.Lock:
-    """The lock that this process's writers of a SQLite file take turns by.
+    """Return the lock with which the writers of this process take turns on a SQLite file.
 
-    SQLite has them wait too, but asleep for ever longer, and long after their turn has come.
+    SQLite itself sleeps for growing intervals, and may wake up long after the file is free.
     """
     return _write_locks.setdefault(str(path.absolute()), threading.Lock())
 
 
-if hasattr(os, "register_at_fork"):  # a lock may be held by a thread that the child does not have
+if hasattr(os, "register_at_fork"):  # a thread that the child does not have may hold a lock
     os.register_at_fork(after_in_child=_write_locks.clear)

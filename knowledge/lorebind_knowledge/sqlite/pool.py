@@ -1,9 +1,9 @@
 """Connections to SQLite databases, for any thread, before and after a fork.
 
-A connection must not be used, nor even closed, on the other side of a fork: SQLite's locks stay
-with the parent, while the child's copy of the library believes that it holds them, and a lock
-inside the library that a thread holds at that moment is never freed in the child. So a fork waits
-for the connections in use, and all are closed before it.
+A connection must not be used, nor even closed, on the other side of a fork. SQLite's locks stay
+with the parent, while the child's copy of the library assumes that it holds them. A lock inside the
+library that a thread holds during the fork is never freed in the child. A fork therefore waits for
+the connections in use, and all connections are closed before it.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ _SECONDS_BEFORE_A_FORK = 10.0
 
 
 class SqlitePool:
-    """Lends connections to one database, none of which belongs to a thread that may be gone."""
+    """Lends connections to one database. No connection is bound to a thread, which may end."""
 
     def __init__(self, path: Path | None, connect: Callable[[], Connection]) -> None:
         """
         Args:
-            path: the file; None is a database in memory, of which there is one connection.
+            path: the file; None means a database in memory, which has one connection.
             connect: opens a connection that is ready for use.
         """
         self._path, self._connect = path, connect
         self._idle: list[Connection] = []
         self._file: tuple[int, ...] | None = None
         self._epoch = 0
-        """Grows when what is open must not be used any more."""
+        """A counter; connections of an earlier epoch must no longer be used."""
         self._lock, self._turn = threading.Lock(), threading.Lock()
         with _changed:
             _pools.add(self)
 
     @contextmanager
     def lent(self, turn: AbstractContextManager[object] | None = None) -> Iterator[Connection]:
-        """A connection to the file that is there now. It is closed if the block raises.
+        """Lend a connection to the current file. It is closed if the block raises.
 
         Args:
-            turn: a lock that is held meanwhile. It is taken here, because a fork would wait in vain
-                for a thread that waits for one who waits for the fork.
+            turn: a lock to hold in the block. It is taken here, after a running fork has ended:
+                otherwise the fork and the holder of the lock could wait for each other.
         """
         with _no_fork(), turn or (self._turn if self._path is None else nullcontext()):
             connection, epoch = self._take()
@@ -64,7 +64,7 @@ class SqlitePool:
                 self._give_back(connection, epoch)
 
     def close(self) -> None:
-        """Close all connections; those in use as soon as they are given back."""
+        """Close all connections; those in use are closed when they are given back."""
         with self._lock:
             idle, self._idle = self._idle, []
             self._epoch += 1
@@ -76,14 +76,14 @@ class SqlitePool:
             self.close()
 
     def forget_locks(self) -> None:
-        """After a fork they may be held by threads that are not here."""
+        """Replace the locks after a fork: threads that the child does not have may hold them."""
         self._lock, self._turn = threading.Lock(), threading.Lock()
 
     def _take(self) -> tuple[Connection, int]:
-        # Asked before: a connection to an earlier file is never given back as one to this.
+        # Read first, so that a connection to an earlier file is never reused for this one.
         file = None if self._path is None else file_identity(self._path)
         if file != self._file:
-            # Somebody removed or replaced the file: what is open leads to the one that was.
+            # The file was removed or replaced: open connections use the previous file.
             self.close()
             self._file = file
         with self._lock:
@@ -92,7 +92,7 @@ class SqlitePool:
             epoch = self._epoch
         connection = self._connect()
         if self._file is None and self._path is not None:
-            self._file = file_identity(self._path)  # it was made just now
+            self._file = file_identity(self._path)  # connecting has just created it
         return connection, epoch
 
     def _give_back(self, connection: Connection, epoch: int) -> None:
@@ -105,17 +105,17 @@ class SqlitePool:
 
 _pools: WeakSet[SqlitePool] = WeakSet()
 _users: list[int] = []
-"""The threads that have connections, once for each."""
+"""The threads that have connections, one entry per connection."""
 _fork_begins = False
 _changed = threading.Condition()
 
 
 @contextmanager
 def _no_fork() -> Iterator[None]:
-    """The process does not fork inside the block; a fork that has begun is waited for."""
+    """Prevent forks of the process inside the block; wait for a fork that has begun."""
     thread = threading.get_ident()
     with _changed:
-        # A thread that has a connection already is let through: the fork waits for it.
+        # A thread that already has a connection may continue, because the fork waits for it.
         _changed.wait_for(lambda: not _fork_begins or thread in _users)
         _users.append(thread)
     try:

@@ -1,4 +1,4 @@
-"""Where vectors are kept: the protocol, and the stores that need no server."""
+"""Vector stores: the protocol, and the stores that need no server."""
 
 from __future__ import annotations
 

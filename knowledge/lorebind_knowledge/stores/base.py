@@ -1,7 +1,7 @@
-"""What a vector store is: it keeps vectors under numbers, and finds those nearest to another.
+"""The protocol of vector stores, which store numbered vectors and find the nearest to a vector.
 
-It knows nothing of documents, versions, words or texts: those are the catalog's, and an `Index`
-brings the two together. `lorebind_knowledge.testing` holds the tests that every store must pass.
+A store knows nothing of documents, versions, words or texts. Those are in the catalog, and an
+`Index` combines the two. `lorebind_knowledge.testing` has the tests that every store must pass.
 """
 
 from __future__ import annotations
@@ -17,49 +17,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredVector:
-    """A vector on its way into a store."""
+    """A vector to be added to a store."""
 
     number: int
-    """Positive, below 2**63. A space never uses a number for a second vector."""
+    """The number: positive, below 2**63. A space never reuses a number for another vector."""
     vector: Vector
-    """float32, of length 1, or of length 0."""
+    """The vector: float32, of length 1 or 0."""
     text: str
-    """The passage, for databases that keep texts. Nothing is searched by it."""
+    """The text of the chunk, for databases that store texts. It is not searched."""
     metadata: Mapping[str, Any]
-    """JSON values, for databases that filter. Empty for a store that does not."""
+    """JSON values, for databases that filter. Empty for a store that does not filter."""
 
 
 class Nominees(NamedTuple):
-    """What a store says is near, the nearest first."""
+    """The result of `VectorStore.nearest`: candidates, nearest first."""
 
     numbers: Sequence[int]
     vectors: Matrix | None = None
-    """Their vectors as they were added, shape (numbers, dimension); None where asking for them
-    with `get` is as quick."""
+    """Their vectors as they were added, shape (numbers, dimension); None if a call of `get` is as
+    fast as returning them here."""
 
 
 @runtime_checkable
 class VectorStore(Protocol):
-    """Keeps vectors and nominates the nearest. Methods are `def` or `async def`.
+    """Stores vectors and finds the nearest ones. Methods may be `def` or `async def`.
 
-    Inherit it for the defaults below. Every method may be called from several threads at once; what
-    goes in is the caller's, to be copied or written before the method returns. Whatever the store
-    cannot do raises StoreError.
+    Inherit it to get the defaults below. Every method may be called from several threads at the
+    same time. Arguments belong to the caller: copy or write them before the method returns. A
+    method that fails raises StoreError.
     """
 
     is_exact: bool = True
-    """Whether `nearest` surely finds the nearest. An index then notices by itself when vectors are
-    missing; from an approximate store it accepts what it gets."""
+    """Whether `nearest` always finds the nearest vectors. If so, an index detects missing vectors
+    during a search; it accepts any result of an approximate store."""
     filters: bool = False
-    """Whether `nearest` uses `where`. Otherwise metadata is not handed to `add`."""
+    """Whether `nearest` uses `where`. If not, `add` gets no metadata."""
     gives_vectors: bool = True
-    """Whether `get` gives vectors. Otherwise the catalog keeps a copy of each."""
+    """Whether `get` returns vectors. If not, the catalog stores a copy of each vector."""
 
     def add(self, space: Space, vectors: Sequence[StoredVector]) -> Awaitable[None] | None:
-        """Write vectors; `nearest` finds them from the moment this returns.
+        """Write vectors, so that `nearest` finds them as soon as this method returns.
 
-        Room for a space is made when it is first added to. A number that is there already has the
-        same vector, and may be written again or not. When it raises, some may be written.
+        The first call for a space creates what the space needs. An existing number always has the
+        same vector, and may be written again or skipped. If this method raises, some vectors may
+        have been written.
         """
         ...
 
@@ -71,52 +72,52 @@ class VectorStore(Protocol):
         where: Mapping[str, Any],
         among: Collection[int] | None,
     ) -> Nominees | Awaitable[Nominees]:
-        """The `k` vectors of a space nearest to another one by cosine, nearest first.
+        """Return the `k` vectors of a space nearest to a vector by cosine, nearest first.
 
-        Fewer only where the space has no more, or no more that pass; more are welcome. They are
-        nominees: the caller computes their cosines, and asks for more when the last is too near.
+        Return fewer only if the space has no more that pass; more are welcome. They are candidates:
+        the caller computes their cosines, and asks for more if the last one is too near.
 
         Args:
-            space: the space; one that nothing was added to is empty.
+            space: the space; it is empty if nothing was added to it.
             vector: float32, shape (dimension,), of length 1.
             k: at least 1.
-            where: a metadata filter, see `lorebind_knowledge.filters`. It only narrows: the caller
-                drops what does not pass, but misses what is left out wrongly.
-            among: only these numbers; None means all. A store that cannot narrow by numbers leaves
-                this to the caller. Given only where `filters` is False.
+            where: a metadata filter, see `lorebind_knowledge.filters`. Results may include vectors
+                that do not pass, because the caller drops them, but must not lack any that do.
+            among: only these numbers; None means all. A store that cannot restrict a search to
+                numbers ignores it, and the caller does it. Used only if `filters` is False.
         """
         ...
 
     def get(
         self, space: Space, numbers: Collection[int]
     ) -> Mapping[int, Vector | None] | Awaitable[Mapping[int, Vector | None]]:
-        """The vectors of these numbers, as they were added; those that are not there are left out.
+        """Return the vectors of these numbers as they were added; missing numbers are omitted.
 
-        Where `gives_vectors` is False, the value is None and says only that the number is there.
+        If `gives_vectors` is False, each value is None, and only shows that the number exists.
         """
         ...
 
     def delete(self, space: Space, numbers: Collection[int]) -> Awaitable[None] | None:
-        """Delete the vectors of these numbers; some may be gone already."""
+        """Delete the vectors of these numbers; missing numbers are ignored."""
         ...
 
     def count(self, space: Space) -> int | Awaitable[int | None] | None:
-        """How many vectors a space has; None if the database cannot tell quickly."""
+        """Return the number of vectors in a space, or None if the database cannot count fast."""
         ...
 
     def drop(self, space: Space) -> Awaitable[None] | None:
-        """Delete all of a space; nothing happens where nothing was added."""
+        """Delete everything of a space; do nothing if nothing was added."""
         ...
 
     def close(self) -> Awaitable[None] | None:
-        """Give back what the store holds open. Any other call afterwards raises StoreError."""
+        """Close open connections and files. Every later call of a method raises StoreError."""
         ...
 
 
 @runtime_checkable
 class ApproximateStore(Protocol):
-    """The capability of an approximate index, which is best made when much has been loaded."""
+    """A store with an approximate index, which is best built after many vectors were added."""
 
     def finish_load(self, space: Space) -> Awaitable[None] | None:
-        """Called at the end of every ingest: bring the approximate index up to what is there."""
+        """Bring the approximate index up to date; called at the end of every ingest."""
         ...

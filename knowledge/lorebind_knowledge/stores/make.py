@@ -1,4 +1,4 @@
-"""From a declared vector database to its store, and the catalog that lives beside it."""
+"""Make the store of a declared vector database, with its catalog."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ R = TypeVar("R")
 
 _METHODS = ("add", "nearest", "get", "delete", "count", "drop", "close")
 _FLAGS = ("is_exact", "filters", "gives_vectors")
-"""Whoever inherits `VectorStore` has them."""
+"""Attributes that classes derived from `VectorStore` inherit."""
 _LONGEST_NAME = 63
 
 
 def make_store(declaration: VectorDBBase, environment: Environment) -> tuple[VectorStore, Catalog]:
-    """A store and its catalog. Nothing is opened or written until it is used.
+    """Make a store and its catalog. Neither opens or writes anything before it is used.
 
-    The two belong together. A kind whose database can hold both declares an `own_catalog`. The
-    catalog of any other kind is where it is declared to be, else in a file of the project; it is in
+    The two belong together. A kind whose database can hold both declares an `own_catalog`. Other
+    kinds have their catalog where it is declared, by default in a file of the project. It is in
     memory if the store has an attribute `persistent` that is false.
 
     Raises:
-        StoreError: it cannot be made with what was declared.
+        StoreError: the store cannot be made from the declaration.
         PluginError: the plugin is broken.
     """
     own = PartEnvironment(environment)
@@ -58,8 +58,8 @@ def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent:
         return Catalog(beside if persistent else None, cache_bytes=cache_bytes)
     if not persistent:
         raise UsageError(
-            f"vector database {declaration.id!r} is kept in memory, and a catalog that is not "
-            "would speak of vectors that are gone; leave 'catalog' out"
+            f"vector database {declaration.id!r} is kept in memory, so its catalog must be in "
+            "memory too, or it would list vectors that no longer exist; remove 'catalog'"
         )
     if declared.dsn is None:
         path = environment.root / environment.fill(declared.path)
@@ -79,13 +79,13 @@ def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent:
 
 
 def _schema_of(db_id: str) -> str:
-    """PostgreSQL cuts names after 63 bytes, and two would become one."""
+    """Return a schema name of at most 63 bytes: PostgreSQL would cut two long ids to one name."""
     name = f"lorebind_{db_id}"
     return name if len(name) <= _LONGEST_NAME else f"lorebind_{digest(db_id)[:40]}"
 
 
 class RedactingStore(StoreWrapper):
-    """Says what the exceptions of the store within say, without the secrets it was given."""
+    """Removes the secrets of a store's settings from its exceptions."""
 
     def __init__(self, inner: VectorStore, name: str, environment: PartEnvironment) -> None:
         super().__init__(inner)

@@ -1,6 +1,6 @@
-"""Exact search in memory: every vector of a space as one matrix, one product per query.
+"""Exact search in memory: every vector of a space in one matrix, one product per query.
 
-The product is made in float32, where it is fast, and only nominates.
+The product is computed in float32, which is fast, and only selects candidates.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
     Numbers: TypeAlias = NDArray[np.int64]
     Fetch: TypeAlias = Callable[[Numbers], Iterable[tuple[Numbers, Matrix]]]
-    """Given numbers in their order, their vectors, some at a time."""
+    """A function that takes ascending numbers and yields batches of them with their vectors."""
 
-# More than float32 loses in a product of unit vectors.
+# Larger than float32's error in a product of unit vectors.
 _MARGIN = 1e-5
-# A row costs so much more where it is copied before it is multiplied.
+# Relative cost of a row that is copied before it is multiplied.
 _SPARSE = 8
-# How many rows are copied at a time: few enough for a processor's cache.
+# Rows that are copied at a time: few enough for a processor's cache.
 _BLOCK = 1024
 
 
 class ExactMatrix:
-    """Vectors with their numbers, in the order of numbers. Immutable."""
+    """Vectors with their numbers, in ascending order of numbers. Immutable."""
 
     __slots__ = ("_vectors", "numbers")
 
@@ -49,11 +49,11 @@ class ExactMatrix:
         return len(self.numbers)
 
     def replaced(self, numbers: Numbers, fetch: Fetch) -> ExactMatrix:
-        """The matrix over these numbers; vectors that are here already are not fetched.
+        """Return a matrix of these numbers; existing vectors are not fetched again.
 
         Args:
-            numbers: each once, in their order.
-            fetch: gives the vectors of those that are missing, all of them.
+            numbers: unique and ascending.
+            fetch: returns all missing vectors.
         """
         vectors = np.empty((len(numbers), self._vectors.shape[1]), np.float32)
         old, here = self._find(numbers)
@@ -68,7 +68,7 @@ class ExactMatrix:
         return ExactMatrix(numbers, vectors)
 
     def nearest(self, vector: Vector, k: int, among: Collection[int] | None = None) -> Nominees:
-        """At least the `k` nearest to a vector, nearest first, with all that may tie with the last.
+        """Return at least the `k` nearest to a vector, nearest first, with all possible ties.
 
         Args:
             vector: float32, of length 1.
@@ -89,12 +89,12 @@ class ExactMatrix:
         return Nominees(self.numbers[best].tolist(), self._vectors[best])
 
     def get(self, numbers: Collection[int]) -> dict[int, Vector]:
-        """The vectors of those numbers that are here."""
+        """Return the vectors of the numbers that exist."""
         positions = self._positions(numbers)
         return dict(zip(self.numbers[positions].tolist(), self._vectors[positions], strict=True))
 
     def _positions(self, numbers: Collection[int]) -> NDArray[np.intp]:
-        """The positions of those that are here, in their order."""
+        """Return the positions of the numbers that exist, ascending."""
         if not isinstance(numbers, np.ndarray):
             numbers = np.fromiter(numbers, np.int64, len(numbers))
         ordered = np.sort(numbers)
@@ -103,7 +103,7 @@ class ExactMatrix:
         return self._find(ordered[~again])[0]
 
     def _find(self, numbers: Numbers) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """Of numbers in their order the positions of those that are here, and which those are."""
+        """Return the positions of ascending numbers that exist, and which of them exist."""
         positions = np.searchsorted(self.numbers, numbers)
         here = positions < len(self)
         here[here] = self.numbers[positions[here]] == numbers[here]
@@ -111,7 +111,7 @@ class ExactMatrix:
 
 
 def stacked(space: Space, vectors: Sequence[StoredVector]) -> Matrix:
-    """A copy of vectors as one matrix.
+    """Copy vectors into one matrix.
 
     Raises:
         StoreError: one of them has another dimension than the space.
@@ -134,16 +134,16 @@ def check_dimension(space: Space, vectors: Sequence[StoredVector]) -> None:
 
 
 def _best(figures: Vector, k: int) -> NDArray[np.intp]:
-    """The positions of the best `k` with everything that may tie with the last, best first."""
+    """Return the positions of the best `k` and of all possible ties with the last, best first."""
     count = len(figures)
     if k >= count:
         chosen = np.arange(count)
     elif (last := np.partition(figures, count - k)[count - k]) > 0:
         chosen = np.flatnonzero(figures >= last - _MARGIN)
         if last <= _MARGIN:
-            # A product that is exactly 0 comes from vectors that share nothing, as bags of words.
+            # A product of exactly 0 comes from vectors with nothing in common, as in bags of words.
             chosen = chosen[figures[chosen] != 0]
     else:
-        # All that is not above 0 ties at the score 0, where the caller chooses by id among all.
+        # All that are not above 0 tie at score 0; the caller chooses among all of them by id.
         chosen = np.argpartition(figures, count - k)[count - k :]
     return chosen[np.argsort(-figures[chosen], kind="stable")]

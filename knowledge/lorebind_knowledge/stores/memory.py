@@ -1,4 +1,4 @@
-"""The store that keeps everything in memory: for tests, notebooks and short-lived processes."""
+"""The store that holds everything in memory: for tests, notebooks and short-lived processes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class MemoryVectorDBConfig(Settings):
 
 
 class MemoryVectorDB(VectorDBBase):
-    """Vectors and catalog in memory. They are gone when the process ends."""
+    """Vectors and catalog in memory. They are lost when the process ends."""
 
-    type: Literal["memory"] = Field(description="Kept in memory.")
+    type: Literal["memory"] = Field(description="Store everything in memory.")
     config: MemoryVectorDBConfig = Field(
-        default_factory=MemoryVectorDBConfig, description="Nothing to set."
+        default_factory=MemoryVectorDBConfig, description="There are no settings."
     )
 
 
@@ -35,7 +35,7 @@ def make(declaration: MemoryVectorDB, environment: PartEnvironment) -> MemorySto
 
 
 class MemoryStore(SqliteStore):
-    """The same store without a file: exact, gone with the process."""
+    """A `VectorStore` in memory: exact, and lost when the process ends."""
 
     persistent = False
 

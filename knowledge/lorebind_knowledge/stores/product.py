@@ -1,9 +1,9 @@
-"""The product of a matrix with a vector, by whichever processors have nothing else to do.
+"""The product of a matrix with a vector, computed by idle processors only.
 
-BLAS divides a product among threads that wait for each other. Where other work, other searches
-among it, takes one of the processors, all of them wait for the one: eight searches at a time then
-take a hundred times as long as one. Here the thread that asks takes block after block, threads
-that are idle take some too, and nobody waits for one that has not begun.
+BLAS divides a product among threads that wait for each other. If other work, such as another
+search, occupies one of the processors, all threads wait for that one: eight concurrent searches
+then take a hundred times as long as one. Here the calling thread computes block after block, idle
+threads compute some blocks too, and nothing waits for a thread that has not started.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import Matrix, Vector
 
 _BLOCK = 1 << 21
-"""Numbers for which it pays to wake a thread: some tenths of a millisecond."""
+"""Numbers per block: a few tenths of a millisecond of work, enough to be worth waking a thread."""
 _MOST = 4
-"""Threads; more wait for the memory rather than for a processor."""
+"""Maximum number of threads: more would wait for memory rather than compute."""
 
 
 def product(matrix: Matrix, vector: Vector) -> Vector:
-    """Of each row of the matrix its product with the vector, in float32."""
+    """Return the inner product of each row of the matrix with the vector, in float32."""
     figures: Vector = np.empty(len(matrix), np.float32)
-    # Each block ends with a wait for the interpreter's lock, so there are few.
+    # Few blocks, because each ends with a wait for the interpreter's lock.
     rows = max(_BLOCK // matrix.shape[1], -(-len(matrix) // (2 * _THREADS)), 1)
     starts = iter(range(0, len(matrix), rows))
 
@@ -44,7 +44,7 @@ def product(matrix: Matrix, vector: Vector) -> Vector:
 
     helping: list[Future[None]] = []
     more = min(-(-len(matrix) // rows), _THREADS) - 1
-    with suppress(RuntimeError):  # while the interpreter ends, no thread can be asked any more
+    with suppress(RuntimeError):  # no thread can be started while the interpreter shuts down
         helping.extend(_helpers().submit(work) for _ in range(more))
     work()
     for helper in helping:
@@ -61,5 +61,5 @@ def _helpers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max(_THREADS - 1, 1), thread_name_prefix="lorebind-product")
 
 
-if hasattr(os, "register_at_fork"):  # a child process has none of its parent's threads
+if hasattr(os, "register_at_fork"):  # a child process does not have its parent's threads
     os.register_at_fork(after_in_child=_helpers.cache_clear)

@@ -1,7 +1,7 @@
 """The embedded store: a SQLite database, and a matrix of each space in memory.
 
-Vectors are float32 blobs in the file. Each process keeps those of a space as a matrix, which it
-brings up to date when the version of the space in the file is another one.
+Vectors are float32 blobs in the file. Each process holds the vectors of a space as a matrix, which
+it updates when the version of the space in the file has changed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SPACES = """create table if not exists store_spaces (
   dimension integer not null,
   version integer not null
 )"""
-"""`version` is a random number, another one after each change."""
+"""`version` is a random number that changes with every write."""
 
 _VECTORS = """create table if not exists store_vectors (
   row integer primary key,
@@ -72,14 +72,14 @@ class SqliteVectorDBConfig(Settings):
 class SqliteVectorDB(VectorDBBase):
     """Vectors and catalog in one SQLite file. This is the default."""
 
-    type: Literal["sqlite"] = Field(description="Kept in a SQLite file.")
+    type: Literal["sqlite"] = Field(description="Store everything in a SQLite file.")
     config: SqliteVectorDBConfig = Field(
         default_factory=SqliteVectorDBConfig, description="Which file."
     )
 
     @property
     def own_catalog(self) -> CatalogDeclaration:
-        """In the same file."""
+        """The catalog in the same file."""
         return CatalogDeclaration(path=self.config.path)
 
 
@@ -91,29 +91,30 @@ def make(declaration: SqliteVectorDB, environment: PartEnvironment) -> SqliteSto
 
 
 class _Latest:
-    """What this process has loaded of a space."""
+    """The vectors that this process has loaded of a space."""
 
     def __init__(self, empty: ExactMatrix) -> None:
         self.lock = threading.Lock()
         self.known: tuple[int | None, ExactMatrix] = None, empty
-        """A version and the vectors of that version."""
+        """A version of the space, and its vectors."""
 
 
 class SqliteStore(VectorStore):
     """A `VectorStore` in one SQLite file; exact, for one machine.
 
-    The file is made, with its folder, when something is first added; other tables may live beside
-    those named `store_…`. Any number of threads and processes may use it at once.
+    The file is created, with its folder, when the first vector is added. It may hold other tables
+    whose names do not begin with `store_`. Any number of threads and processes may use it at the
+    same time.
     """
 
     def __init__(self, file: Path | str | None) -> None:
         """
         Args:
-            file: the file; None keeps everything in memory, as `MemoryStore` does.
+            file: the file; None means in memory, as for `MemoryStore`.
         """
         path = None if file is None else Path(file)
         if path is not None and path.name == ":memory:":
-            raise UsageError("SqliteStore keeps a file; use MemoryStore to keep nothing")
+            raise UsageError("SqliteStore needs a file; to keep vectors in memory, use MemoryStore")
         self._name = "memory store" if path is None else f"sqlite store {path.absolute()}"
         self._database = SqliteDatabase(path, self._name)
         self._latest: dict[Space, _Latest] = {}
@@ -207,16 +208,16 @@ class SqliteStore(VectorStore):
         try:
             with self._database.reading() as db:
                 yield db
-        except (TypeError, ValueError) as error:  # what was read is not what was written
+        except (TypeError, ValueError) as error:  # the stored data is damaged
             raise StoreError(
                 f"{self}: is damaged; move the file away, then ingest again ({error})"
             ) from error
         except StoreError:
-            self._latest = {}  # what was loaded may be what another process was writing
+            self._latest = {}  # another process may have been writing the loaded vectors
             raise
 
     def _has(self, space: Space) -> bool:
-        """Whether something was ever added; asking makes no file."""
+        """Return whether anything was ever added; do not create the file."""
         with self._reading() as db:
             return _version(db, space) is not None
 
@@ -244,7 +245,7 @@ class SqliteStore(VectorStore):
 
 
 _AMONG = "space = ? and number in (select value from json_each(?))"
-"""One parameter for any number of numbers: how many SQLite takes varies with its build."""
+"""One parameter for all numbers, because the limit on parameters varies with SQLite's build."""
 
 
 def _json(numbers: Collection[int]) -> str:
@@ -252,7 +253,7 @@ def _json(numbers: Collection[int]) -> str:
 
 
 def _version(db: sqlite3.Connection, space: Space) -> int | None:
-    """None if nothing was added to a space, or all of it was dropped."""
+    """Return the version of a space, or None if it is empty or was dropped."""
     try:
         row = db.execute(
             "select version, dimension from store_spaces where space = ?", (space.birth,)
@@ -292,7 +293,7 @@ def _vectors(
 ) -> Iterator[tuple[Numbers, Matrix]]:
     for start in range(0, len(missing), _ROWS_AT_ONCE):
         part = missing[start : start + _ROWS_AT_ONCE]
-        # Numbers grow: few of those between are not missing.
+        # Numbers are ascending, so few rows in the range are not wanted.
         rows = db.execute(
             "select number, embedding from store_vectors"
             " where space = ? and number between ? and ?",

@@ -1,4 +1,4 @@
-"""The base of what stands around a store: everything passes through one method."""
+"""The base class of wrappers around a store: every call passes through one method."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class StoreCall:
-    """One call of a store."""
+    """One call of a store's method."""
 
     name: str
-    """The method: `add`, `nearest`, `get` and so on."""
+    """The name of the method: `add`, `nearest`, `get` and so on."""
     arguments: tuple[Any, ...]
-    """As the method was given them."""
+    """The arguments of the call."""
 
     @property
     def index(self) -> IndexKey | None:
-        """The index that the call is about; None for `close`."""
+        """The index that the call concerns; None for `close`."""
         first = self.arguments[0] if self.arguments else None
         return first.index if isinstance(first, Space) else None
 
 
 class StoreWrapper(VectorStore):
-    """Does what the store within does, and can do what that can. Inherit it and override `around`.
+    """Forwards every call to the store within. Inherit it and override `around`.
 
-    Around an `ApproximateStore` a wrapper is one too.
+    A wrapper has the capabilities of the store within. Around an `ApproximateStore`, it is one too.
     """
 
     def __init__(self, inner: VectorStore) -> None:
@@ -55,7 +55,7 @@ class StoreWrapper(VectorStore):
             self.finish_load = finish_load
 
     async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
-        """Around each call: `await ask()` makes it, once or several times or not at all."""
+        """Run around each call; `await ask()` makes the call, any number of times."""
         return await ask()
 
     async def _passed(self, method: Callable[..., Any], *arguments: Any) -> Any:

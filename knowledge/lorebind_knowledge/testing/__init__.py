@@ -1,8 +1,8 @@
-"""Tests for implementations of our protocols: inherit a class, give it a fixture, run pytest."""
+"""Tests for implementations of Lorebind's protocols. Inherit a class and define its fixture."""
 
 import pytest
 
-# A failed assertion then shows what was compared, as in a test of one's own.
+# Lets pytest show the compared values of a failed assertion, as in the user's own tests.
 for _name in (
     "embedder",
     "index",

@@ -39,17 +39,17 @@ ODDITIES = [
 
 
 class EmbedderConformance:
-    """What every `Embedder` does. Inherit it and give a fixture `make_embedder`.
+    """The tests of `Embedder`. Inherit it and define a fixture `make_embedder`.
 
-    It returns a function that makes the embedder anew, each time as it would be after a restart.
-    A fixture `secrets` may name texts that were configured and must not be shown.
+    The fixture returns a function that makes a new embedder, as after a restart. A fixture
+    `secrets` may return configured texts that must not be shown.
     """
 
     pytestmark = pytest.mark.asyncio
 
     @pytest.fixture
     def make_embedder(self) -> Callable[[], Embedder]:
-        raise NotImplementedError("give a fixture named `make_embedder` that returns a function")
+        raise NotImplementedError("define a fixture named `make_embedder` that returns a function")
 
     @pytest.fixture
     def secrets(self) -> Sequence[str]:
@@ -60,13 +60,13 @@ class EmbedderConformance:
         return make_embedder()
 
     async def test_is_an_embedder(self, embedder: Embedder) -> None:
-        """It has the members of the protocol, and sizes that can be used."""
+        """The embedder has the members of the protocol, and valid sizes."""
         assert isinstance(embedder, Embedder)
         assert embedder.batch_size >= 1
         assert embedder.hit_score is None or 0 < embedder.hit_score <= 1
 
     async def test_shapes(self, embedder: Embedder) -> None:
-        """One float32 row a text, finite, of the dimension that the fingerprint states."""
+        """Each text has one finite float32 row, of the dimension in the fingerprint."""
         matrix = await embed_documents(embedder, PASSAGES)
         assert matrix.shape[0] == len(PASSAGES)
         assert matrix.dtype == np.float32
@@ -74,14 +74,14 @@ class EmbedderConformance:
         assert embedder.fingerprint.dimension in (None, matrix.shape[1])
 
     async def test_questions_and_passages_can_be_compared(self, embedder: Embedder) -> None:
-        """The vector of a question is as long as those of passages, and float32."""
+        """The vector of a question has the shape of those of passages, and is float32."""
         (passage,) = await embed_documents(embedder, PASSAGES[:1])
         question = await embed_query(embedder, PASSAGES[0])
         assert question.shape == passage.shape
         assert question.dtype == np.float32
 
     async def test_a_text_has_one_vector(self, embedder: Embedder) -> None:
-        """A text alone, in a batch, and in another order has the same vector within 1e-5."""
+        """A text has the same vector, within 1e-5, alone, in a batch, and in another order."""
         together = await embed_documents(embedder, PASSAGES)
         backwards = await embed_documents(embedder, PASSAGES[::-1])
         np.testing.assert_allclose(backwards[::-1], together, atol=1e-5)
@@ -99,7 +99,7 @@ class EmbedderConformance:
                 assert np.abs(matrix[at] - matrix[other]).max() > 1e-3
 
     async def test_more_than_a_batch(self, embedder: Embedder) -> None:
-        """More texts than one call should carry are embedded all the same."""
+        """More texts than `batch_size` are embedded too."""
         texts = [f"passage {number}" for number in range(embedder.batch_size + 1)]
         matrix = await embed_documents(embedder, texts)
         assert matrix.shape[0] == len(texts)
@@ -122,7 +122,7 @@ class EmbedderConformance:
         assert 0 <= await call(embedder.count_truncated, ODDITIES) <= len(ODDITIES)
 
     async def test_tokens_are_counted(self, embedder: Embedder) -> None:
-        """The tokens of texts are the sum of each one's, and what counts them is always said."""
+        """The tokens of texts are the sum of each text's tokens, and the tokenizer has a name."""
         one_by_one = [embedder.count_tokens([text]) for text in ODDITIES]
         together = embedder.count_tokens(ODDITIES)
         assert together.tokens == sum(count.tokens for count in one_by_one) > 0
@@ -130,7 +130,7 @@ class EmbedderConformance:
         assert together.tokenizer
 
     async def test_the_fingerprint_is_stable(self, make_embedder: Callable[[], Embedder]) -> None:
-        """It is the same after a restart and after use, and so are the vectors."""
+        """The fingerprint and the vectors are the same after a restart and after use."""
         first, second = make_embedder(), make_embedder()
         assert first.fingerprint == second.fingerprint
         assert first.fingerprint.key == second.fingerprint.key
@@ -139,13 +139,13 @@ class EmbedderConformance:
         assert first.fingerprint.key == second.fingerprint.key
 
     async def test_no_secrets_are_shown(self, embedder: Embedder, secrets: Sequence[str]) -> None:
-        """What it was given in confidence is neither in the fingerprint nor in its own text."""
+        """Secrets appear neither in the fingerprint nor in the texts of the embedder."""
         await embed_query(embedder, "question")
         shown = f"{embedder!r} {embedder} {embedder.fingerprint!r} {embedder.fingerprint}"
         assert not [secret for secret in secrets if secret in shown]
 
     async def test_tasks(self, embedder: Embedder) -> None:
-        """Many tasks at once get what each would get alone."""
+        """Concurrent tasks get the same vectors as single calls."""
         expected = await embed_documents(embedder, PASSAGES)
         found = await asyncio.gather(
             *(embed_documents(embedder, PASSAGES[at % 5 :]) for at in range(6))
@@ -154,7 +154,7 @@ class EmbedderConformance:
             np.testing.assert_allclose(matrix, expected[at % 5 :], atol=1e-5)
 
     async def test_threads_and_event_loops(self, embedder: Embedder) -> None:
-        """It serves threads with event loops of their own, at once and one after the other."""
+        """Threads with their own event loops can use the embedder, concurrently or in turn."""
         expected = await embed_documents(embedder, PASSAGES)
 
         def ask(at: int) -> None:

@@ -7,8 +7,8 @@
             yield store
             store.close()
 
-A store that keeps its vectors beyond the process gives `reopen` too: a function that opens what
-`store` has written once more.
+A store whose vectors outlive the process also needs a fixture `reopen`. It returns a function that
+opens the data of `store` again.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 
 class IndexConformance(IndexWriting, IndexSearching, IndexRecovery):
-    """What an index does with every store. Inherit it and give a fixture `store`, an empty one."""
+    """The tests of an index with a store. Inherit it and define a fixture `store`, an empty one."""
 
     @pytest.fixture
     def reopen(self) -> Callable[[], VectorStore] | None:
-        """Opens the same vectors again in a new store object; None where nothing persists."""
+        """Return a function that opens the same vectors in a new store; None if none persist."""
         return None
 
     # Indexes
 
     def test_an_empty_index(self, to: Driver) -> None:
-        """An index that holds nothing gives empty answers."""
+        """An empty index gives empty results."""
         entry = to.open()
         assert to.search() == []
         assert to.search(where={"lang": "en"}) == []
@@ -56,7 +56,7 @@ class IndexConformance(IndexWriting, IndexSearching, IndexRecovery):
         assert to.index.compare(entry, deep=True)[:2] == (0, [])
 
     def test_where_nothing_was_ingested(self, to: Driver) -> None:
-        """A knowledge base without an index in use cannot be searched."""
+        """A knowledge base without an active index cannot be searched."""
         with pytest.raises(NoIndexError):
             to.search()
         to.build()
@@ -64,7 +64,7 @@ class IndexConformance(IndexWriting, IndexSearching, IndexRecovery):
             to.search()
 
     def test_a_successor(self, to: Driver) -> None:
-        """An index that is being built is not seen; once it is activated, it is all that is."""
+        """An index that is being built is not searched; once activated, only it is searched."""
         first = to.open()
         to.add(record("a", text="old"))
         second = to.build(dimension=2)
@@ -81,7 +81,7 @@ class IndexConformance(IndexWriting, IndexSearching, IndexRecovery):
         assert to.index.compare(second, deep=True)[:2] == (2, [])
 
     def test_drop(self, to: Driver) -> None:
-        """A dropped index is gone, and can be dropped again; the next one is empty."""
+        """A dropped index is gone and can be dropped again; its successor is empty."""
         entry = to.open()
         to.add(record("a", text="bread"))
         to.drop(entry)
@@ -96,7 +96,7 @@ class IndexConformance(IndexWriting, IndexSearching, IndexRecovery):
         assert to.found(values=(1.0, 0.0)) == ["b"]
 
     def test_nothing_is_written_to_a_dropped_index(self, to: Driver) -> None:
-        """Staging into it and publishing in it are errors."""
+        """Staging and publishing in a dropped index are errors."""
         entry = to.open()
         to.drop(entry)
         with pytest.raises(StoreError, match="handbook"):
@@ -110,7 +110,7 @@ class IndexConformance(IndexWriting, IndexSearching, IndexRecovery):
     # Concurrency and persistence
 
     def test_readers_never_see_a_gap_or_a_mixture(self, to: Driver) -> None:
-        """While generations follow each other, every search finds one of them, whole."""
+        """While generations replace each other, every search finds exactly one, complete."""
         last, size = 25, 3
         to.open()
         to.add(*(record(f"1-{n}", n=1) for n in range(size)))
@@ -139,7 +139,7 @@ class IndexConformance(IndexWriting, IndexSearching, IndexRecovery):
         assert to.found() == [f"{last}-{n}" for n in range(size)]
 
     def test_threads_of_a_writer_do_not_lose_each_other(self, to: Driver) -> None:
-        """Documents that one writer's threads write at the same time are all there in the end."""
+        """Documents that threads of one writer write at the same time are all found afterwards."""
         entry = to.open()
 
         def write(uri: str) -> None:
@@ -160,9 +160,9 @@ class IndexConformance(IndexWriting, IndexSearching, IndexRecovery):
         reopen: Callable[[], VectorStore] | None,
         make_catalog: Callable[[], Catalog],
     ) -> None:
-        """Another index on the same data knows what is published and what is staged."""
+        """Another index on the same data has its published and staged chunks."""
         if reopen is None:
-            pytest.skip("nothing persists, no `reopen` was given")
+            pytest.skip("nothing persists: there is no `reopen`")
         to.open()
         to.add(record("a", (1.0, 2.0, 3.0, 4.0), text="kept", tags=["x"]))
         to.stage(record("b", generation=2))
@@ -179,9 +179,9 @@ class IndexConformance(IndexWriting, IndexSearching, IndexRecovery):
         reopen: Callable[[], VectorStore] | None,
         make_catalog: Callable[[], Catalog],
     ) -> None:
-        """What one index publishes or removes, another finds or misses at its next search."""
+        """The next search of another index sees published and removed documents."""
         if reopen is None:
-            pytest.skip("nothing persists, no `reopen` was given")
+            pytest.skip("nothing persists: there is no `reopen`")
         with closing(Driver(reopen(), make_catalog())) as other:
             entry = to.open()
             to.add(record("a"))
@@ -197,7 +197,7 @@ class IndexConformance(IndexWriting, IndexSearching, IndexRecovery):
                 other.search()
 
     def test_close(self, to: Driver) -> None:
-        """Closing twice is fine; asking a closed store is an error, not an empty answer."""
+        """Closing twice is allowed; searching a closed store is an error, not an empty result."""
         to.open()
         to.add(record("a"))
         finish(to.store.close())

@@ -1,4 +1,4 @@
-"""How the tests of an `Index` speak to it: short verbs, one knowledge base, one document."""
+"""A driver for tests of an `Index`: short verbs, with defaults for knowledge base and document."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Match(NamedTuple):
     id: str
     score: float
     figure: float
-    """Its cosine or its BM25, as it is."""
+    """Its raw cosine or BM25."""
     text: str
     metadata: dict[str, Any]
 
@@ -60,7 +60,7 @@ def record(
     context: str = "",
     **metadata: Any,
 ) -> Record:
-    """A record whose text is its id, unless another is given."""
+    """Make a record whose text is its id by default."""
     content = id if text is None else text
     return Record(id, IndexKey(HERE), uri, generation, content, vector(values), metadata, context)
 
@@ -70,12 +70,12 @@ def ids(matches: Iterable[Match]) -> list[str]:
 
 
 def ramp(count: int) -> Sequence[tuple[float, ...]]:
-    """Vectors ever further from EAST, no two at the same angle."""
+    """Return vectors at increasing distances from EAST, no two at the same angle."""
     return [(1.0, step / count, 0.0, 0.0) for step in range(count)]
 
 
 class Driver:
-    """An index, spoken to in the defaults of these tests: one knowledge base, one document."""
+    """An index with the defaults of these tests: one knowledge base, one document."""
 
     def __init__(self, store: VectorStore, catalog: Catalog) -> None:
         self.store, self.catalog = store, catalog
@@ -84,24 +84,24 @@ class Driver:
         self._leases: dict[Namespace, Lease] = {}
 
     def lease(self, namespace: Namespace = HERE) -> Lease:
-        """The right to write, taken when it is first needed."""
+        """Return the lease of a namespace, which is taken at the first call."""
         if namespace not in self._leases:
             self._leases[namespace] = self._held.enter_context(self.catalog.lease(namespace))
         return self._leases[namespace]
 
     def build(self, namespace: Namespace = HERE, dimension: int = DIMENSION) -> IndexEntry:
-        """A new index, which is not searched yet."""
+        """Create an index that is not searched yet."""
         manifest = Manifest("tests", "tests-1", dimension, "whole")
         return self.catalog.ledger.create_index(self.lease(namespace), manifest)
 
     def open(self, namespace: Namespace = HERE, dimension: int = DIMENSION) -> IndexEntry:
-        """A new index, which is searched from now on."""
+        """Create and activate an index."""
         made = self.build(namespace, dimension)
         self.catalog.ledger.activate_index(self.lease(namespace), made.key)
         return made
 
     def entry(self, namespace: Namespace = HERE) -> IndexEntry:
-        """The index that is searched."""
+        """Return the active index."""
         found = self.catalog.ledger.index(namespace, "active")
         if found is None:
             raise NoIndexError(namespace)
@@ -123,7 +123,7 @@ class Driver:
         return self.index.publish(self.lease(namespace), self.entry(namespace), generations)
 
     def add(self, *records: Record, namespace: Namespace = HERE) -> None:
-        """Stage records and publish the generations they are of."""
+        """Stage records and publish their generations."""
         self.stage(*records, namespace=namespace)
         self.publish_all({one.uri: one.generation for one in records}, namespace)
 
@@ -134,7 +134,7 @@ class Driver:
         where: Mapping[str, Any] | None = None,
         namespace: Namespace = HERE,
     ) -> list[Match]:
-        """The chunks nearest to a vector."""
+        """Return the chunks nearest to a vector."""
 
         def ask(view: View) -> list[Match]:
             found = view.nearest(vector(values), k, where)
@@ -143,7 +143,7 @@ class Driver:
         return self.index.read(namespace, ask)
 
     def found(self, **options: Any) -> list[str]:
-        """The ids that a search finds, best first."""
+        """Return the ids that a search finds, best first."""
         return ids(self.search(**options))
 
     def words(
@@ -153,7 +153,7 @@ class Driver:
         where: Mapping[str, Any] | None = None,
         namespace: Namespace = HERE,
     ) -> list[Match]:
-        """The chunks that match the words of a question; the best has the score 1."""
+        """Return the chunks that match the words of a question; the best has the score 1."""
 
         def ask(view: View) -> list[Match]:
             found = view.worded(question, k, where)
@@ -162,11 +162,11 @@ class Driver:
         return self.index.read(namespace, ask)
 
     def fetch(self, *names: str, namespace: Namespace = HERE) -> dict[str, StoredChunk]:
-        """Chunks by their ids."""
+        """Return chunks by their ids."""
         return self.index.read(namespace, lambda view: view.named(names))
 
     def vectors(self, *names: str, namespace: Namespace = HERE) -> dict[str, Vector]:
-        """The vectors of chunks by their ids."""
+        """Return the vectors of chunks, by the chunks' ids."""
 
         def ask(view: View) -> dict[str, Vector]:
             numbers = {one.number: name for name, one in view.named(names).items()}
@@ -175,7 +175,7 @@ class Driver:
         return self.index.read(namespace, ask)
 
     def count(self, namespace: Namespace = HERE) -> int:
-        """How many chunks can be found."""
+        """Return the number of chunks that can be found."""
         return self.index.read(namespace, lambda view: view.state.live)
 
     def remove(self, *uris: str, namespace: Namespace = HERE) -> int:
@@ -188,11 +188,11 @@ class Driver:
         self.index.drop(self.lease(entry.key.namespace), entry)
 
     def store_count(self, entry: IndexEntry) -> int | None:
-        """How many vectors the store has, if it can tell."""
+        """Return the number of vectors in the store, or None if it cannot count."""
         return finish(self.store.count(entry.space))
 
     def agree(self, namespace: Namespace = HERE) -> None:
-        """Check that after a sweep the store has what is live, all of it and nothing else."""
+        """Sweep, then check that the store has exactly the live vectors."""
         self.sweep(namespace)
         entry = self.entry(namespace)
         state = self.index.read(namespace, lambda view: view.state)
@@ -201,7 +201,7 @@ class Driver:
         assert self.index.compare(entry, deep=True)[:2] == (state.live, [])
 
     def let_go(self) -> None:
-        """Give all leases back, as the end of an ingest does."""
+        """Release all leases, as the end of an ingest does."""
         self._held.close()
         self._leases.clear()
 
@@ -220,15 +220,15 @@ def _matches(view: View, found: Found, best: float) -> list[Match]:
 
 
 class IndexTests:
-    """What all tests of an index are given: an index made of `store` and a catalog."""
+    """The fixtures of all tests of an index: an index made of `store` and a catalog."""
 
     @pytest.fixture
     def store(self) -> VectorStore:
-        raise NotImplementedError("give a fixture named `store` that returns an empty store")
+        raise NotImplementedError("define a fixture named `store` that returns an empty store")
 
     @pytest.fixture
     def make_catalog(self, tmp_path: Path) -> Iterator[Callable[[], Catalog]]:
-        """Makes catalogs, all of the same data; here they are in a file."""
+        """Yield a function that makes catalogs of the same data, by default in a file."""
         made: list[Catalog] = []
 
         def make() -> Catalog:

@@ -1,4 +1,4 @@
-"""The conformance tests of interruptions and losses: inherited with `IndexConformance`."""
+"""The conformance tests of interruptions and losses, which `IndexConformance` inherits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _AFTER = {"a.md": "a2 a3", "b.md": "b1", "c.md": "", "d.md": "d1 d2"}
 
 
 def begin(to: Driver, namespace: Namespace) -> None:
-    """An index with three documents."""
+    """Create an index with three documents."""
     to.open(namespace)
     to.add(
         record("a1", NORTH, text="old bread"),
@@ -55,7 +55,7 @@ def begin(to: Driver, namespace: Namespace) -> None:
 
 
 def edit(to: Driver, generation: int, namespace: Namespace) -> None:
-    """All that a run writes: documents that change, a new one, and one that goes."""
+    """Write what a run writes: changed documents, a new one, and a removed one."""
     entry = to.entry(namespace)
     to.sweep(namespace, abandon=True)
     to.stage(
@@ -80,7 +80,7 @@ def edit(to: Driver, generation: int, namespace: Namespace) -> None:
 
 
 def documents(view: View) -> dict[str, str]:
-    """The ids of the chunks that a search finds, by document; seen in three ways that agree."""
+    """Return the ids of live chunks by document, after checking three ways to find them."""
     seen = {uri: " ".join(one.id for one in view.document(uri)) for uri in _BEFORE}
     every = " ".join(filter(None, seen.values())).split()
     assert sorted(view.nearest(vector(_SLANT), 100).ids) == sorted(every)
@@ -92,7 +92,7 @@ def documents(view: View) -> dict[str, str]:
 
 
 def answers(to: Driver, namespace: Namespace) -> Any:
-    """All that can be asked of an index."""
+    """Return the results of all queries to an index."""
     words = "bread butter milk cheese better new old"
     seen = to.index.read(namespace, documents)
     rows = list(to.catalog.ledger.documents(to.entry(namespace).key))
@@ -100,11 +100,11 @@ def answers(to: Driver, namespace: Namespace) -> Any:
 
 
 class Crash(Exception):  # noqa: N818 - nothing is wrong but that it ends here
-    """A writer ended."""
+    """The end of a writer."""
 
 
 class Steps:
-    """Counts the steps of a writer, and ends it at one of them."""
+    """Counts the steps of a writer, and ends the writer at one of them."""
 
     def __init__(self) -> None:
         self.taken, self._fatal = 0, 0
@@ -115,7 +115,7 @@ class Steps:
             raise Crash(name)
 
     def end_at(self, fatal: int) -> None:
-        """End the writer at a step, counted from now and from 1; at none if that is 0."""
+        """End the writer at a step, counted from 1 and from now; 0 means never."""
         self.taken, self._fatal = 0, fatal
 
 
@@ -125,7 +125,7 @@ def watched_driver(
     watch: Callable[[str], object],
     patch: pytest.MonkeyPatch,
 ) -> Driver:
-    """An index of which `watch` is told each step of what writes, of store and catalog alike."""
+    """Make an index that calls `watch` at each step that writes to the store or the catalog."""
     writing = catalog.writing
 
     @contextmanager
@@ -141,7 +141,7 @@ def watched_driver(
 
 
 class IndexRecovery(IndexTests):
-    """What survives interruptions and losses, with every store."""
+    """The tests of recovery from interruptions and losses, with every store."""
 
     def test_nothing_half_done_is_seen(
         self,
@@ -149,12 +149,12 @@ class IndexRecovery(IndexTests):
         make_catalog: Callable[[], Catalog],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Whoever looks between any two steps of a writer finds each document whole."""
+        """Between any two steps of a writer, a search finds each document complete."""
         seen: list[dict[str, str]] = []
         reader = Driver(store, make_catalog())
 
         def look(step: str) -> None:
-            # A catalog in memory has one connection.
+            # A catalog in memory has only one connection, which the writer uses then.
             if looking and step != "before a commit":
                 seen.append(reader.index.read(HERE, documents))
 
@@ -178,7 +178,7 @@ class IndexRecovery(IndexTests):
         make_catalog: Callable[[], Catalog],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """A run that ended anywhere leaves documents whole; the next leads to the same end."""
+        """After a crash at any step, documents are complete, and the next run gives the result."""
         steps = Steps()
         to = watched_driver(store, make_catalog(), steps.step, monkeypatch)
         undisturbed = replace(HERE, kb="undisturbed")
@@ -208,7 +208,7 @@ class IndexRecovery(IndexTests):
         make_catalog: Callable[[], Catalog],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """It can be dropped again; its successor is searched all the time."""
+        """A partly dropped index can be dropped again; its successor is searched all the time."""
         steps = Steps()
         to = watched_driver(store, make_catalog(), steps.step, monkeypatch)
         crashed = True
@@ -236,7 +236,7 @@ class IndexRecovery(IndexTests):
         to.let_go()
 
     def test_vectors_that_came_too_late(self, to: Driver) -> None:
-        """What a writer adds after another has taken over is never found, and can be deleted."""
+        """Vectors added after another writer has taken over are never found, and can be deleted."""
         entry = to.open()
         to.add(record("bread"), record("tea", NORTH))
         to.stage(record("milk", uri="b.md"), record("rice", NORTH, uri="b.md"))
@@ -256,7 +256,7 @@ class IndexRecovery(IndexTests):
     # Losses
 
     def test_lost_vectors(self, to: Driver) -> None:
-        """Vectors that the store has lost are noticed, found, and can be restored."""
+        """Vectors that the store has lost are detected, listed, and can be restored."""
         entry = to.open()
         to.add(
             record("bread"), record("milk", _SLANT, uri="b.md", context="B"), record("tea", NORTH)
@@ -267,7 +267,7 @@ class IndexRecovery(IndexTests):
         try:
             assert number not in finish(to.store.get(entry.space, [number]))
         except NotImplementedError:
-            pytest.skip("the store cannot tell what it has")
+            pytest.skip("the store cannot look up vectors")
         assert to.index.compare(entry)[:2] == (3, [number])
         assert to.index.compare(entry, deep=True)[:2] == (3, [number])
         if to.store.is_exact or to.store_count(entry) is not None:
@@ -279,7 +279,7 @@ class IndexRecovery(IndexTests):
         assert (to.search(), to.words("bread milk tea")) == before
 
     def test_a_store_that_was_emptied(self, to: Driver) -> None:
-        """Its answers are errors that say what to do, and not empty."""
+        """A search of an emptied store is an error with a suggested fix, not an empty result."""
         entry = to.open()
         to.add(*(record(f"word{at}") for at in range(30)))
         finish(to.store.drop(entry.space))

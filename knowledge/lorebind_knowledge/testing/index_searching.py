@@ -1,4 +1,4 @@
-"""The conformance tests of searching an `Index`: inherited with the rest of `IndexConformance`."""
+"""The conformance tests of searching an `Index`, which `IndexConformance` inherits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lorebind_knowledge.testing.index_driver import (
 
 NEIGHBOURS = [
     *(replace(HERE, **{name: "other"}) for name in ("tenant", "project", "scope", "kb")),
-    # Joined without care, these names are those of HERE.
+    # Joined without separators, these names equal those of HERE.
     Namespace("acme/support", "project", "handbook", ""),
 ]
 
@@ -79,12 +79,12 @@ FILTERS: list[tuple[dict[str, Any], str]] = [
 
 
 class IndexSearching(IndexTests):
-    """What is found, with every store."""
+    """The tests of search results, with every store."""
 
     # Searching
 
     def test_best_first(self, to: Driver) -> None:
-        """Matches come in the order of their cosines, which are given raw."""
+        """Matches are sorted by their raw cosines."""
         to.open()
         vectors = ramp(20)
         to.add(*(record(f"{99 - at}", values) for at, values in enumerate(vectors)))
@@ -97,7 +97,7 @@ class IndexSearching(IndexTests):
             assert match.score == round(match.score, 6)
 
     def test_length_does_not_matter(self, to: Driver) -> None:
-        """The score is the cosine: neither a chunk's length nor the query's changes it."""
+        """The score is the cosine: the lengths of vectors do not change it."""
         to.open()
         to.add(record("a", (1e-6, 1e-6, 0, 0)), record("b", (3e6, 3e6, 0, 0)))
         for scale in (1e-3, 1.0, 1e3):
@@ -106,7 +106,7 @@ class IndexSearching(IndexTests):
             assert [m.score for m in found] == pytest.approx([math.sqrt(0.5)] * 2, abs=1e-6)
 
     def test_ties_go_by_id(self, to: Driver) -> None:
-        """Equal vectors have equal scores, whatever document they are of, and order by id."""
+        """Equal vectors have equal scores in any document, and are sorted by id."""
         to.open()
         values = (0.3, 0.1, -0.7, 0.2)
         names = [f"{number * 7919 % 1009:04d}" for number in range(60)]
@@ -116,7 +116,7 @@ class IndexSearching(IndexTests):
         assert len({match.score for match in found}) == 1
 
     def test_fewer_are_a_prefix_of_more(self, to: Driver) -> None:
-        """The top 3 are the first of the top 8 for every k, also where the cut parts a tie."""
+        """The top 3 are the first of the top 8, even if the limit splits a tie."""
         to.open()
         rng = np.random.default_rng(7)
         kinds = rng.standard_normal((6, DIMENSION))
@@ -129,7 +129,7 @@ class IndexSearching(IndexTests):
                 assert to.search(query, k) == everything[:k]
 
     def test_score_is_never_negative(self, to: Driver) -> None:
-        """A negative cosine is kept raw; its score is 0, where it ties with all such."""
+        """A negative cosine stays in the raw figure; its score is 0, and such chunks tie."""
         to.open()
         to.add(record("c", EAST), record("b", NORTH), record("a", (-1.0, 0, 0, 0)))
         found = to.search()
@@ -138,7 +138,7 @@ class IndexSearching(IndexTests):
         assert to.found(k=2) == ["c", "a"]
 
     def test_zero_vectors(self, to: Driver) -> None:
-        """A query without direction has the cosine 0 with everything, and so has such a chunk."""
+        """A vector of length 0, of a query or a chunk, has the cosine 0 with every vector."""
         to.open()
         to.add(record("b"), record("a", NORTH), record("c", (0.0,) * 4))
         found = to.search((0.0,) * 4)
@@ -150,9 +150,9 @@ class IndexSearching(IndexTests):
         assert to.found(k=2) == ["b", "a"]
 
     def test_dead_vectors_take_nobodys_place(self, to: Driver) -> None:
-        """`k` chunks are found, however many that are dead or staged lie nearer."""
+        """`k` chunks are found, even if many dead or staged ones are nearer."""
         to.open()
-        to.index.sweep(to.lease(), to.entry())  # so that publishing does not sweep
+        to.index.sweep(to.lease(), to.entry())  # now, so that publishing does not sweep
         to.add(*(record(f"old {at}") for at in range(40)))
         to.add(record("far", (1.0, 2.0, 0, 0), generation=2))
         to.stage(*(record(f"new {at}", generation=3) for at in range(40)))
@@ -162,19 +162,19 @@ class IndexSearching(IndexTests):
 
     @pytest.mark.parametrize("values", [(1.0, 0.0), (math.nan, 0, 0, 0)], ids=["size", "nan"])
     def test_unsuitable_query(self, to: Driver, values: tuple[float, ...]) -> None:
-        """A query of another dimension or with NaN is an error, also on an empty index."""
+        """A query of another dimension or with NaN is an error, even on an empty index."""
         to.open()
         with pytest.raises(StoreError, match="handbook"):
             to.search(values)
 
     def test_k_is_positive(self, to: Driver) -> None:
-        """Asking for no matches is a mistake of the caller."""
+        """A `k` of 0 is a usage error."""
         to.open()
         with pytest.raises(UsageError, match="top_k"):
             to.search(k=0)
 
     def test_cosines_of_some(self, to: Driver) -> None:
-        """The cosine of a chunk is the same, whether it is found or asked for by its number."""
+        """A chunk has the same cosine in a search and when requested by its number."""
         to.open()
         to.add(*(record(str(at), values) for at, values in enumerate(ramp(5))))
         query = vector((0.3, 0.2, 0.1, 0.0))
@@ -196,14 +196,14 @@ class IndexSearching(IndexTests):
         assert "".join(to.found(where=where, values=(0.0,) * 4)) == expected
 
     def test_filter_comes_before_the_cut(self, to: Driver) -> None:
-        """`k` counts what passes the filter, however far down it stands."""
+        """`k` counts only chunks that pass the filter, however low they rank."""
         to.open()
         vectors = ramp(30)
         to.add(*(record(f"{at:02d}", values, n=at) for at, values in enumerate(vectors)))
         assert to.found(k=2, where={"n": {"$gte": 20}}) == ["20", "21"]
 
     def test_filter_sees_what_is_published(self, to: Driver) -> None:
-        """The same filter, asked again, follows the generations."""
+        """A repeated filter sees newly published generations."""
         to.open()
         to.add(record("a", state="old"), record("b", uri="b.md", state="old"))
         assert to.found(where={"state": "old"}) == ["a", "b"]
@@ -212,7 +212,7 @@ class IndexSearching(IndexTests):
         assert to.found(where={"state": "new"}) == ["a"]
 
     def test_filter_by_place(self, to: Driver) -> None:
-        """Where a chunk stands can be filtered by, also when only that has changed."""
+        """The position of a chunk can be filtered by, even after only the position has changed."""
         to.open()
         to.add(record("a", line_start=1), record("b", line_start=9))
         to.add(record("a", generation=2, line_start=5), record("b", generation=2, line_start=13))
@@ -220,7 +220,7 @@ class IndexSearching(IndexTests):
         assert to.found(where={"line_start": {"$gte": 9}}) == ["b"]
 
     def test_malformed_filter(self, to: Driver) -> None:
-        """A filter that means nothing is a mistake of the caller, also on an empty index."""
+        """A malformed filter is a usage error, even on an empty index."""
         to.open()
         with pytest.raises(UsageError, match=r"\$gte"):
             to.search(where={"year": {"$gtee": 2020}})
@@ -228,7 +228,7 @@ class IndexSearching(IndexTests):
     # Fetching
 
     def test_chunks_by_id(self, to: Driver) -> None:
-        """Text, metadata and uri come back as they were staged, the vector at length 1."""
+        """Text, metadata and uri are returned as they were staged, the vector at length 1."""
         to.open()
         to.add(
             record("a", (3.0, 4.0, 0.0, 0.0), text="first", place=1),
@@ -244,13 +244,13 @@ class IndexSearching(IndexTests):
         assert to.fetch() == {}
 
     def test_a_vector_of_length_0(self, to: Driver) -> None:
-        """It comes back as it is."""
+        """A vector of length 0 is returned unchanged."""
         to.open()
         to.add(record("z", (0.0,) * 4))
         assert not to.vectors("z")["z"].any()
 
     def test_fetching_what_is_published(self, to: Driver) -> None:
-        """Staged chunks are not there, and of a document the published generation is."""
+        """Only the published generation of a document can be fetched, not staged chunks."""
         to.open()
         to.add(record("a", NORTH, text="first"))
         to.stage(record("a", EAST, generation=2, text="new"), record("n", generation=2))
@@ -263,7 +263,7 @@ class IndexSearching(IndexTests):
         np.testing.assert_allclose(to.vectors("a")["a"], EAST, atol=1e-6)
 
     def test_a_document_in_its_order(self, to: Driver) -> None:
-        """The chunks of a document are given in the order in which they were staged."""
+        """The chunks of a document are returned in the order in which they were staged."""
         to.open()
         to.add(record("z"), record("b", uri="b.md"), record("a"), record("m"))
         to.stage(record("new", generation=2))
@@ -275,7 +275,7 @@ class IndexSearching(IndexTests):
 
     @pytest.mark.parametrize("neighbour", NEIGHBOURS, ids=str)
     def test_knowledge_bases_do_not_see_each_other(self, to: Driver, neighbour: Namespace) -> None:
-        """The same ids and uris in another one are other chunks, in every operation."""
+        """Equal ids and uris in another knowledge base are other chunks, in every operation."""
         to.open()
         with pytest.raises(NoIndexError):
             to.search(namespace=neighbour)

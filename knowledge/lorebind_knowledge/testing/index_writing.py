@@ -1,4 +1,4 @@
-"""The conformance tests of writing to an `Index`: inherited with the rest of `IndexConformance`."""
+"""The conformance tests of writing to an `Index`, which `IndexConformance` inherits."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from lorebind_knowledge.testing.index_driver import (
 
 
 class IndexWriting(IndexTests):
-    """What is staged, published and removed, with every store."""
+    """The tests of staging, publishing and removing, with every store."""
 
     keeps_nul = True
-    """Whether a text may hold the character NUL; if not, staging raises StoreError for it."""
+    """Whether a text may contain the character NUL. If not, staging it must raise StoreError."""
 
     # Staging and publishing
 
     def test_staged_is_not_found(self, to: Driver) -> None:
-        """What was staged is neither found nor counted before it is published."""
+        """Staged chunks are neither found nor counted before they are published."""
         to.open()
         to.stage(record("first", uri="b.md"))
         assert to.search() == []
@@ -44,7 +44,7 @@ class IndexWriting(IndexTests):
         assert to.count() == 2
 
     def test_publishing_replaces_the_document(self, to: Driver) -> None:
-        """One generation of a document is found at a time; other documents are left alone."""
+        """Only one generation of a document is found at a time; other documents stay."""
         to.open()
         to.add(record("a1"), record("a2"), record("b1", uri="b.md", generation=7))
         to.stage(record("a2", generation=2), record("a3", generation=2))
@@ -54,7 +54,7 @@ class IndexWriting(IndexTests):
         assert to.count() == 3
 
     def test_publishing_several_documents(self, to: Driver) -> None:
-        """Those given are replaced in one step, whichever of them have chunks now or had before."""
+        """Several documents are replaced in one step, with or without chunks before and after."""
         to.open()
         to.add(record("a"), record("b", uri="b.md"), record("c", uri="c.md"))
         to.stage(
@@ -73,7 +73,7 @@ class IndexWriting(IndexTests):
         assert to.count() == 3
 
     def test_publishing_nothing_empties_the_document(self, to: Driver) -> None:
-        """A generation that was never staged leaves its document without chunks."""
+        """Publishing a generation that was never staged leaves its document without chunks."""
         to.open()
         to.add(record("a"), record("b", uri="b.md"))
         to.publish(generation=2)
@@ -88,7 +88,7 @@ class IndexWriting(IndexTests):
         assert to.count() == 0
 
     def test_publishing_again(self, to: Driver) -> None:
-        """Publishing what is live changes nothing."""
+        """Publishing the live generation again changes nothing."""
         to.open()
         to.add(record("bread"))
         before = to.search(), to.words("bread")
@@ -98,7 +98,7 @@ class IndexWriting(IndexTests):
         assert to.count() == 1
 
     def test_an_older_generation_is_refused(self, to: Driver) -> None:
-        """Publishing it is an error and changes nothing, of no other document either."""
+        """Publishing an older generation is an error, and no document changes."""
         to.open()
         to.stage(record("old"))
         to.add(record("new", generation=2))
@@ -111,7 +111,7 @@ class IndexWriting(IndexTests):
         assert to.found() == ["b", "new"]
 
     def test_a_live_generation_is_not_staged(self, to: Driver) -> None:
-        """Staging what searches find, or what is older, is an error and changes nothing."""
+        """Staging the live generation or an older one is an error and changes nothing."""
         to.open()
         to.add(record("a", generation=2, text="live"))
         for generation in (1, 2):
@@ -122,7 +122,7 @@ class IndexWriting(IndexTests):
         assert [match.text for match in to.search()] == ["live"]
 
     def test_staged_below_what_is_published(self, to: Driver) -> None:
-        """A generation that was staged below a published one is dead; one above waits."""
+        """A staged generation below a published one is dead; one above stays staged."""
         to.open()
         to.stage(record("one"))
         to.stage(record("three", generation=3))
@@ -133,7 +133,7 @@ class IndexWriting(IndexTests):
         assert to.found() == ["three"]
 
     def test_the_last_staged_wins(self, to: Driver) -> None:
-        """The same identity again, in one call or in two, leaves the last one."""
+        """If two records have the same identity, in one call or two, the last one is stored."""
         to.open()
         to.stage(record("a", text="first"))
         to.stage(record("a", text="second"), record("a", NORTH, text="third", n=3))
@@ -144,7 +144,7 @@ class IndexWriting(IndexTests):
         assert to.remove("a.md") == 1
 
     def test_another_text_under_the_same_id(self, to: Driver) -> None:
-        """What is found of a chunk is all of one generation: its text, vector and words."""
+        """Text, vector and words of a found chunk belong to the same generation."""
         to.open()
         to.add(record("a", text="old bread"))
         to.add(record("a", NORTH, text="new bread", generation=2))
@@ -157,7 +157,7 @@ class IndexWriting(IndexTests):
         assert to.words("old new bread bakery") == []
 
     def test_staging_nothing(self, to: Driver) -> None:
-        """An empty batch is no error."""
+        """Staging an empty batch is no error."""
         to.open()
         to.stage()
         assert to.count() == 0
@@ -176,7 +176,7 @@ class IndexWriting(IndexTests):
         ids=["dimension", "nan", "infinity", "text", "metadata", "json-nan", "not-json"],
     )
     def test_staging_is_all_or_nothing(self, to: Driver, bad: Any) -> None:
-        """A record that cannot be kept is named by its uri, and no other of its call is kept."""
+        """The error for an invalid record names its uri, and no record of the call is stored."""
         entry = to.open()
         with pytest.raises(StoreError, match=r"bad\.md"):
             to.stage(record("a"), bad, record("b"))
@@ -195,7 +195,7 @@ class IndexWriting(IndexTests):
     # Removing
 
     def test_remove(self, to: Driver) -> None:
-        """Documents are removed, staged and live; how many were live is counted."""
+        """Staged and live documents are removed; the number of live chunks is returned."""
         to.open()
         to.add(record("aa"), record("bb"), record("cc", uri="c.md"), record("dd", uri="d.md"))
         to.stage(record("new", generation=2), record("staged", uri="s.md"))
@@ -209,7 +209,7 @@ class IndexWriting(IndexTests):
         assert to.found() == ["cc"]
 
     def test_sweeping_deletes_what_is_dead(self, to: Driver) -> None:
-        """Searches find the same before and after; the store has what is live and staged."""
+        """A sweep changes no results; afterwards the store has only live and staged vectors."""
         entry = to.open()
         to.add(*(record(f"{at}") for at in range(5)))
         to.add(*(record(f"{at}", generation=2) for at in range(3, 8)))
@@ -226,10 +226,10 @@ class IndexWriting(IndexTests):
         to.publish(generation=3)
         assert to.search() == []
 
-    # What goes in comes out
+    # Round trips
 
     def test_metadata_comes_back(self, to: Driver) -> None:
-        """Metadata is any JSON object: nested, of any script, with big and small numbers."""
+        """Metadata may be any JSON object: nested, in any script, with big and small numbers."""
         metadata: dict[str, Any] = {
             "title": "Ünïcode 漢字 🜚 \u2028",
             "": "empty name",
@@ -257,14 +257,14 @@ class IndexWriting(IndexTests):
         ],
     )
     def test_text_comes_back(self, to: Driver, text: str) -> None:
-        """Text comes back as it went in, character by character."""
+        """Text is returned unchanged, character by character."""
         to.open()
         to.add(record("a", text=text))
         (match,) = to.search()
         assert match.text == text
 
     def test_nul(self, to: Driver) -> None:
-        """The character NUL comes back, or is refused; it never cuts a text short."""
+        """The character NUL is returned or refused; it never truncates a text."""
         to.open()
         odd = record("a", text="before\0after", note="be\0af")
         if not self.keeps_nul:
@@ -277,7 +277,7 @@ class IndexWriting(IndexTests):
         assert to.remove("a.md") == 1
 
     def test_nothing_kept_is_shared(self, to: Driver) -> None:
-        """Changing what was handed in, or what was handed out, changes nothing that is kept."""
+        """Changes to arguments or results do not change stored data."""
         to.open()
         metadata: dict[str, Any] = {"tags": ["x"]}
         given = replace(record("a"), metadata=metadata)
@@ -292,7 +292,7 @@ class IndexWriting(IndexTests):
         assert to.found(where={"tags": ["y", "z"]}) == []
 
     def test_any_float_vector(self, to: Driver) -> None:
-        """Vectors may be float64, a view, or read-only; searches give the same answer."""
+        """Vectors may be float64, a view, or read-only; searches give the same results."""
         to.open()
         wide: Any = np.zeros((2, 2 * DIMENSION))
         wide[:, 0] = 2.0

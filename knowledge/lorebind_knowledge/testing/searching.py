@@ -1,4 +1,4 @@
-"""The conformance tests of `nearest`, which every `VectorStore` passes: inherited with the rest."""
+"""The conformance tests of `nearest`, which `VectorStoreConformance` inherits."""
 
 from __future__ import annotations
 
@@ -97,19 +97,19 @@ FILTERS: list[dict[str, Any]] = [
 
 
 class SearchingConformance(StoreConformance):
-    """How every `VectorStore` searches."""
+    """The tests of searching, for every `VectorStore`."""
 
     many = 2500
-    """So many vectors are added in one call; fewer will do for a database that takes its time."""
+    """Number of vectors added in one call. Lower it for a slow database."""
 
     async def test_an_empty_space(self, to: Driver) -> None:
-        """Where nothing was added, nothing is nominated."""
+        """An empty space has no nominees."""
         assert await to.found() == []
         assert await to.found(among=[1, 2]) == []
 
     @pytest.mark.parametrize(("dimension", "count"), [(1, 7), (4, 60), (384, 120)])
     async def test_the_nearest(self, to: Driver, dimension: int, count: int) -> None:
-        """The true `k` nearest by cosine are nominated, nearest first, whatever `k` is."""
+        """The `k` nearest by exact cosine are nominated, nearest first, for any `k`."""
         to = to.about(space(dimension))
         matrix = vectors(count, dimension)
         await to.add(range(1, count + 1), matrix)
@@ -121,7 +121,7 @@ class SearchingConformance(StoreConformance):
         assert missed <= (0 if to.store.is_exact else asked / 10)
 
     async def test_ties(self, to: Driver) -> None:
-        """Where equal vectors are around the k-th, there are `k` nominees or more."""
+        """If equal vectors are around the k-th, there are at least `k` nominees."""
         one, other = vectors(2, seed=2)
         matrix = np.array([other, one, one, other, one, one, -one, one, *vectors(20)])
         await to.add(range(1, len(matrix) + 1), matrix)
@@ -131,20 +131,20 @@ class SearchingConformance(StoreConformance):
                 assert not missed or not to.store.is_exact
 
     async def test_fewer_than_asked(self, to: Driver) -> None:
-        """There are fewer than `k` only where the space has no more."""
+        """There are fewer than `k` nominees only if the space has no more."""
         await to.add(range(1, 6), vectors(5))
         assert await to.found(k=5) == await to.found(k=10_000) == [1, 2, 3, 4, 5]
         assert len(await to.found(k=4)) >= 4
 
     async def test_behind_the_question(self, to: Driver) -> None:
-        """Vectors at a right angle to the question, and those that point away, are found too."""
+        """Vectors at a right angle to the question, or pointing away from it, are found too."""
         matrix = np.array([vector(-1, 0, 0, 0), vector(0, 1, 0, 0), vector(-0.6, 0.8, 0, 0)])
         await to.add([1, 2, 3], matrix)
         nominees = await to.nearest(vector(1, 0, 0, 0), 3)
         assert [int(number) for number in nominees.numbers] == [2, 3, 1]
 
     async def test_vectors_of_length_0(self, to: Driver) -> None:
-        """They are nominated once `k` reaches them, and come back as zeros."""
+        """Vectors of length 0 are nominated if `k` is large enough, and returned as zeros."""
         matrix = np.array([vector(0, 0, 0, 0), vector(1, 0, 0, 0), vector(0, 0, 0, 0)])
         await to.add([1, 2, 3], matrix)
         nominees = await to.nearest(vector(0.8, 0.6, 0, 0), 3)
@@ -155,7 +155,7 @@ class SearchingConformance(StoreConformance):
             assert found is None or not found.any()
 
     async def test_many(self, to: Driver) -> None:
-        """Thousands are added, nominated, given and deleted in one call each."""
+        """Thousands of vectors are added, nominated, returned and deleted in one call each."""
         count = self.many
         matrix = vectors(count)
         numbers = list(range(1, count + 1))
@@ -170,13 +170,13 @@ class SearchingConformance(StoreConformance):
         assert await to.found(k=count) == numbers[:100]
         assert await to.counts(100)
 
-    # Narrowing
+    # Filtering
 
     @pytest.mark.parametrize("kind", [list, set, frozenset, np.array])
     async def test_among(self, to: Driver, kind: Callable[[list[int]], Collection[int]]) -> None:
-        """Only the numbers that are asked for are nominated, or the store does not look at them."""
+        """Only the given numbers are nominated, unless the store ignores them."""
         if to.store.filters:
-            pytest.skip("a store that filters is never asked to narrow by numbers")
+            pytest.skip("a store that filters never gets numbers to search among")
         matrix = vectors(60)
         await to.add(range(1, 61), matrix)
         for some in ([7], [30, 2, 59, 14], list(range(1, 61)), list(range(40, 4000, 3)), [99]):
@@ -193,7 +193,7 @@ class SearchingConformance(StoreConformance):
                     assert not missed or not to.store.is_exact
 
     async def test_filters(self, to: Driver) -> None:
-        """Nothing that passes a filter is missing; what does not pass may be there."""
+        """Nothing that passes a filter is missing; other vectors may be included."""
         numbers = range(1, len(SHELF) + 1)
         await to.add(numbers, vectors(len(SHELF)), metadata=SHELF)
         for where in FILTERS:
@@ -210,14 +210,14 @@ def check(
     k: int,
     numbers: Sequence[int] | None = None,
 ) -> int:
-    """Check nominees against all vectors; how many of the true `k` nearest are missing.
+    """Check nominees against all vectors; return how many of the true `k` nearest are missing.
 
     Args:
-        nominees: what a store gave.
-        matrix: all vectors it has.
-        query: what was asked for.
-        k: as it was asked.
-        numbers: those of the vectors; from 1 where they are left out.
+        nominees: the result of the store.
+        matrix: all vectors of the store.
+        query: the vector that was searched for.
+        k: the requested number.
+        numbers: the numbers of the vectors; by default from 1.
     """
     names = range(1, len(matrix) + 1) if numbers is None else numbers
     position = {number: at for at, number in enumerate(names)}
@@ -237,7 +237,7 @@ def check(
 
 
 def check_vectors(nominees: Nominees, matrix: Matrix, numbers: Sequence[int] | None = None) -> None:
-    """Vectors that a store hands over with its nominees are those that were added."""
+    """Check that the vectors in a store's result are those that were added."""
     if nominees.vectors is None:
         return
     names = range(1, len(matrix) + 1) if numbers is None else numbers

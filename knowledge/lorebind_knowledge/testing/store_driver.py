@@ -1,4 +1,4 @@
-"""What the conformance tests hand to a store, and how they speak to one that is sync or async."""
+"""Data for the conformance tests of stores, and a driver for sync and async stores."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 INDEX = IndexKey(Namespace("acme", "support", "project", "handbook"))
 DIMENSION = 4
 TOLERANCE = 1e-5
-"""More than float32 loses in a product of unit vectors."""
+"""Larger than float32's error in a product of unit vectors."""
 
 
 def space(dimension: int = DIMENSION, *, number: int = 1, **names: str) -> Space:
-    """A space with a birth of its own, of the index INDEX unless it is told otherwise."""
+    """Return a space with a new birth, by default of the index INDEX."""
     index = IndexKey(replace(INDEX.namespace, **names), number)
     return Space(index, random.getrandbits(62), dimension)
 
 
 def vectors(count: int, dimension: int = DIMENSION, seed: int = 0) -> Matrix:
-    """Random unit vectors, shape (count, dimension)."""
+    """Return random unit vectors, shape (count, dimension)."""
     drawn = np.random.default_rng(seed).standard_normal((count, dimension))
     unit: Matrix = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
     return unit
@@ -46,19 +46,19 @@ def vector(*values: float) -> Vector:
 
 
 def cosines(matrix: Matrix, query: Vector) -> NDArray[np.float64]:
-    """The true cosines of unit vectors with another one; 0 for one of length 0."""
+    """Return the exact cosines of unit vectors with a query; 0 for vectors of length 0."""
     exact: NDArray[np.float64] = matrix.astype(np.float64) @ query.astype(np.float64)
     return exact
 
 
 class Driver:
-    """A store, spoken to about one space."""
+    """A store, with one space for all calls."""
 
     def __init__(self, store: VectorStore, space: Space) -> None:
         self.store, self.space = store, space
 
     def about(self, space: Space) -> Driver:
-        """The same store, spoken to about another space."""
+        """Return a driver of the same store for another space."""
         return Driver(self.store, space)
 
     async def add(
@@ -68,7 +68,7 @@ class Driver:
         text: str = "a passage",
         metadata: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Add vectors; their metadata is handed over only to a store that filters."""
+        """Add vectors; only a store that filters gets their metadata."""
         pairs = list(zip(numbers, matrix, strict=True))
         fields = metadata if metadata is not None and self.store.filters else [{}] * len(pairs)
         added = [
@@ -92,7 +92,7 @@ class Driver:
         where: Mapping[str, Any] | None = None,
         among: Collection[int] | None = None,
     ) -> list[int]:
-        """The numbers near to some vector, in their order; each is nominated once."""
+        """Return the numbers near to some vector, ascending, after checking for duplicates."""
         nominees = await self.nearest(vectors(1, self.space.dimension)[0], k, where, among)
         numbers = [int(number) for number in nominees.numbers]
         assert len(set(numbers)) == len(numbers)
@@ -105,7 +105,7 @@ class Driver:
         await call(self.store.delete, self.space, numbers)
 
     async def counts(self, expected: int) -> bool:
-        """Whether the count is right, or the database cannot tell."""
+        """Return whether the count is right, or the database cannot count."""
         return await call(self.store.count, self.space) in (None, expected)
 
     async def drop(self) -> None:
@@ -116,13 +116,13 @@ class Driver:
 
 
 class StoreConformance:
-    """What all chapters of the kit are given: a store, for tests that are coroutines."""
+    """The fixtures of all conformance tests of stores, which are coroutines."""
 
     pytestmark = pytest.mark.asyncio
 
     @pytest.fixture
     def store(self) -> VectorStore:
-        raise NotImplementedError("give a fixture named `store` that returns an empty store")
+        raise NotImplementedError("define a fixture named `store` that returns an empty store")
 
     @pytest.fixture
     def to(self, store: VectorStore) -> Driver:

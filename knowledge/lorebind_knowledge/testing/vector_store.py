@@ -1,4 +1,4 @@
-"""The conformance tests of `VectorStore`. They need pytest and pytest-asyncio, and no settings:
+"""The conformance tests of `VectorStore`. They need pytest and pytest-asyncio, without settings:
 
     from lorebind_knowledge.testing import VectorStoreConformance
 
@@ -9,9 +9,9 @@
             yield store
             store.close()
 
-A fixture may be `async def` too; pytest-asyncio then needs one line of configuration, which is
-`asyncio_mode = auto`. A store that keeps its vectors beyond the process gives a second fixture,
-`reopen`: a function that opens what `store` has written once more.
+A fixture may be `async def` too; pytest-asyncio then needs the setting `asyncio_mode = auto`. A
+store whose vectors outlive the process also needs a fixture `reopen`. It returns a function that
+opens the data of `store` again.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ METADATA: dict[str, Any] = {
 
 
 class VectorStoreConformance(SearchingConformance):
-    """What every `VectorStore` does. Inherit it and give a fixture `store`, an empty one."""
+    """The tests of `VectorStore`. Inherit it and define a fixture `store`, an empty one."""
 
     keeps_nul = True
-    """Whether a text may hold the character NUL; if not, `add` raises StoreError for it."""
+    """Whether a text may contain the character NUL. If not, `add` must raise StoreError for it."""
 
     @pytest.fixture
     def reopen(self) -> Callable[[], VectorStore] | None:
-        """Opens the same data again in a new store object; None where nothing persists."""
+        """Return a function that opens the same data in a new store; None if nothing persists."""
         return None
 
     async def test_is_a_vector_store(self, store: VectorStore) -> None:
@@ -75,7 +75,7 @@ class VectorStoreConformance(SearchingConformance):
         assert str(store)
 
     async def test_a_space_that_nothing_was_added_to(self, to: Driver) -> None:
-        """It is empty; deleting from it, dropping it and adding nothing to it do nothing."""
+        """A new space is empty; deleting from it, dropping it and adding nothing have no effect."""
         await to.delete(1, 2)
         await to.drop()
         await to.add([], [])
@@ -83,10 +83,10 @@ class VectorStoreConformance(SearchingConformance):
         assert await to.get(1) == {}
         assert await to.found() == []
 
-    # What is added
+    # Adding
 
     async def test_what_was_added_comes_back(self, to: Driver) -> None:
-        """`get` gives vectors as they were added, and leaves out numbers that are not there."""
+        """`get` returns vectors as they were added, and omits missing numbers."""
         matrix = vectors(20)
         await to.add(range(1, 21), matrix)
         found = await to.get(20, 7, 99, 1)
@@ -101,7 +101,7 @@ class VectorStoreConformance(SearchingConformance):
         assert await to.get() == {}
 
     async def test_big_numbers(self, to: Driver) -> None:
-        """Any number from 1 to 2**63 - 1 can be used."""
+        """Any number from 1 to 2**63 - 1 is valid."""
         await to.add(BIG, vectors(len(BIG)))
         assert await to.found() == BIG
         assert sorted(await to.get(*BIG)) == BIG
@@ -109,7 +109,7 @@ class VectorStoreConformance(SearchingConformance):
         assert await to.found() == BIG[:-1]
 
     async def test_adding_again(self, to: Driver) -> None:
-        """A number that is added again with its vector is there once."""
+        """A number that is added twice with its vector is stored once."""
         matrix = vectors(5)
         await to.add(range(1, 6), matrix)
         await to.add(range(3, 6), matrix[2:])
@@ -132,12 +132,12 @@ class VectorStoreConformance(SearchingConformance):
 
     @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
     async def test_any_text(self, to: Driver, text: str) -> None:
-        """A text is of any script and length."""
+        """A text may have any script and any length."""
         await to.add([1], vectors(1), text)
         assert await to.found() == [1]
 
     async def test_nul(self, to: Driver) -> None:
-        """The character NUL is kept, or refused."""
+        """The character NUL is stored, or refused."""
         odd = [{"note": "be\0af"}]
         if self.keeps_nul:
             await to.add([1], vectors(1), "before\0after", odd)
@@ -147,13 +147,13 @@ class VectorStoreConformance(SearchingConformance):
                 await to.add([1], vectors(1), "before\0after", odd)
 
     async def test_any_metadata(self, to: Driver) -> None:
-        """Metadata is any JSON object: nested, of any script, with odd names and big values."""
+        """Metadata may be any JSON object: nested, in any script, with odd names and big values."""
         await to.add([1, 2], vectors(2), metadata=[METADATA, {}])
         assert await to.found() == [1, 2]
         assert 1 in await to.found(where={"title": METADATA["title"]})
 
     async def test_nothing_stored_is_shared(self, to: Driver) -> None:
-        """Changing what was handed in, or what was handed out, changes nothing stored."""
+        """Changes to arguments or results do not change stored data."""
         east = vector(1, 0, 0, 0)
         given, fields = east.copy(), {"tags": ["x"]}
         added = [StoredVector(1, given, "text", fields if to.store.filters else {})]
@@ -180,10 +180,10 @@ class VectorStoreConformance(SearchingConformance):
         found = (await to.get(1))[1]
         assert found is None or found.tolist() == [0, 1, 0, 0]
 
-    # What is deleted
+    # Deleting
 
     async def test_delete(self, to: Driver) -> None:
-        """What is deleted is gone, also in part, and whether or not it was there."""
+        """Deleted numbers are gone; numbers that never existed are ignored."""
         await to.add(range(1, 11), vectors(10))
         await to.delete(2, 3, 99)
         assert await to.found() == [1, 4, 5, 6, 7, 8, 9, 10]
@@ -198,7 +198,7 @@ class VectorStoreConformance(SearchingConformance):
         assert await to.counts(0)
 
     async def test_odd_orders(self, to: Driver) -> None:
-        """A number may be deleted before it is added, and added late, after it was deleted."""
+        """A number may be deleted before it is added, and added again after it was deleted."""
         matrix = vectors(3)
         await to.delete(1)
         await to.add([1, 2], matrix[:2])
@@ -213,7 +213,7 @@ class VectorStoreConformance(SearchingConformance):
         assert await to.found() == [3]
 
     async def test_drop(self, to: Driver) -> None:
-        """A dropped space is empty, other spaces are left alone, and it can be filled again."""
+        """A dropped space is empty and can be filled again; other spaces do not change."""
         other = to.about(space(number=2))
         await to.add([1, 2], vectors(2))
         await other.add([1, 2, 3], vectors(3))
@@ -229,7 +229,7 @@ class VectorStoreConformance(SearchingConformance):
         assert await to.counts(1)
 
     async def test_spaces_do_not_see_each_other(self, to: Driver) -> None:
-        """Neither those of other indexes, nor of the same index made anew, nor other dimensions."""
+        """Spaces of other indexes, rebuilt indexes and other dimensions are separate."""
         dict.fromkeys(("tenant", "project", "scope", "kb"), "other")
         spaces = [
             to.space,
@@ -241,7 +241,7 @@ class VectorStoreConformance(SearchingConformance):
             space(project="other"),
             space(scope="other"),
             space(kb="other"),
-            # Joined without care, these names are those of the first.
+            # Joined without separators, these names equal those of the first space.
             space(tenant="acme/support", project="project", scope="handbook", kb=""),
         ]
         for at, one in enumerate(spaces):
@@ -257,7 +257,7 @@ class VectorStoreConformance(SearchingConformance):
         assert await to.about(spaces[1]).found() == [1, 11]
 
     async def test_finishing_a_load(self, to: Driver) -> None:
-        """An approximate index can be made at any time, and loses nothing."""
+        """An approximate index can be built at any time, and loses nothing."""
         if not isinstance(to.store, ApproximateStore):
             pytest.skip("the store has no `finish_load`")
         await call(to.store.finish_load, to.space)
@@ -270,7 +270,7 @@ class VectorStoreConformance(SearchingConformance):
     # Concurrency and persistence
 
     async def test_another_thread(self, to: Driver) -> None:
-        """What was added or deleted is known at once to another thread with its own event loop."""
+        """Another thread with its own event loop sees additions and deletions immediately."""
         for number in range(1, 6):
             await to.add([number], vectors(1, seed=number))
             assert await in_a_thread(to.found()) == list(range(1, number + 1))
@@ -278,13 +278,13 @@ class VectorStoreConformance(SearchingConformance):
         assert await to.found() == [1, 2, 4, 5]
 
     async def test_many_tasks(self, to: Driver) -> None:
-        """Tasks that add, search and delete at once do not lose each other's vectors."""
+        """Concurrent tasks that add, search and delete do not lose each other's vectors."""
         await asyncio.gather(*(work(to, first) for first in range(1000, 9000, 1000)))
         assert await to.found(k=1000) == kept(range(1000, 9000, 1000))
         assert await to.counts(8 * 8)
 
     async def test_many_threads(self, to: Driver) -> None:
-        """The same from threads, each with an event loop of its own, in two spaces."""
+        """Nor do threads, each with its own event loop, in two spaces."""
         other = to.about(space(7))
 
         def run_all() -> None:
@@ -301,9 +301,9 @@ class VectorStoreConformance(SearchingConformance):
     async def test_what_was_written_persists(
         self, to: Driver, reopen: Callable[[], VectorStore] | None
     ) -> None:
-        """Another store on the same data has all of it."""
+        """Another store on the same data has all vectors."""
         if reopen is None:
-            pytest.skip("nothing persists, no `reopen` was given")
+            pytest.skip("nothing persists: there is no `reopen`")
         matrix = vectors(30)
         await to.add(range(1, 31), matrix)
         await to.delete(4)
@@ -322,9 +322,9 @@ class VectorStoreConformance(SearchingConformance):
     async def test_two_stores_on_the_same_data(
         self, to: Driver, reopen: Callable[[], VectorStore] | None
     ) -> None:
-        """What one store adds, deletes or drops, another knows at its next call."""
+        """The next call of another store sees added, deleted and dropped vectors."""
         if reopen is None:
-            pytest.skip("nothing persists, no `reopen` was given")
+            pytest.skip("nothing persists: there is no `reopen`")
         other = Driver(reopen(), to.space)
         try:
             assert await other.found() == []
@@ -344,7 +344,7 @@ class VectorStoreConformance(SearchingConformance):
             await other.close()
 
     async def test_close(self, to: Driver) -> None:
-        """Closing twice is fine; anything else that a closed store is asked is an error."""
+        """Closing twice is allowed; any other call of a closed store is an error."""
         await to.add([1], vectors(1))
         await to.close()
         await to.close()
@@ -366,7 +366,7 @@ async def in_a_thread(coroutine: Any) -> Any:
 
 
 async def work(to: Driver, first: int) -> None:
-    """Add 20 vectors from a number on, four at a time, and delete 12 of them again."""
+    """Add 20 vectors with numbers from `first`, four at a time, and delete 12 of them again."""
     for step in range(first, first + 20, 4):
         numbers = range(step, step + 4)
         await to.add(numbers, vectors(4, to.space.dimension, seed=step))
@@ -378,5 +378,5 @@ async def work(to: Driver, first: int) -> None:
 
 
 def kept(firsts: range) -> list[int]:
-    """The numbers that `work` leaves."""
+    """Return the numbers that `work` leaves."""
     return [number for first in firsts for number in range(first + 12, first + 20)]

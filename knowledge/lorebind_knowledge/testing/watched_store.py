@@ -1,4 +1,4 @@
-"""A store whose calls are watched: for tests that look, or fail, between any two of them."""
+"""A store that reports its steps, for tests that look, or fail, between any two of them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def _unwatched(step: str) -> None:
 
 
 class WatchedStore(VectorStore):
-    """Another store, and a function `watch` that is told of each step of what writes.
+    """A wrapper around a store that calls a function `watch` at each step of a write.
 
-    The steps are `before add`, `within add` with half of it written, `after add`, and the same of
-    `delete` and `drop`. What `watch` raises goes to the caller.
+    The steps are `before add`, `within add` with half of the vectors written, `after add`, and the
+    same for `delete` and `drop`. Errors that `watch` raises reach the caller.
     """
 
     def __init__(self, store: VectorStore, watch: Callable[[str], object] = _unwatched) -> None:

@@ -1,1 +1,1 @@
-"""How passages are written into a prompt, and how they are read out of one again."""
+"""Write passages into a prompt, and read them out of one again."""

@@ -3,7 +3,7 @@
     - [1] docs/cors.md, lines 12-30: CORS > Use CORSMiddleware
       The text of the passage, every line of it indented.
 
-Nothing that a passage says stands at the start of a line, so it cannot begin an entry.
+No text of a passage is at the start of a line, so it cannot begin an entry.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEADER = re.compile(r"- (\[[^\]\s]+\])(?: (.*))?")
 
 
 class Bullets:
-    """A passage is a bullet with its number and source, its text indented below."""
+    """Writes a passage as a bullet with its number and source, and its text indented below."""
 
     def entry(self, passage: Passage) -> str:
         header = f"- {passage.marker} {clean_line(passage.source)}".rstrip()
@@ -41,5 +41,5 @@ class Bullets:
 
 
 def indented(text: str) -> str:
-    """The text with two blanks before each of its lines but the empty ones."""
+    """Indent all lines except empty ones by two spaces."""
     return "\n".join(f"  {line}" if line else "" for line in text.split("\n"))

@@ -1,11 +1,11 @@
-"""Passages as JSON, one object a line:
+"""Passages as JSON, one object per line:
 
     [
     {"marker": "[1]", "source": "docs/cors.md, lines 12-30: CORS", "text": "The text, …"},
     …
     ]
 
-A line break in a passage is written as two characters, so it can neither end its object nor begin
+A line break in a passage is escaped as two characters, so it can neither end its object nor begin
 another.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class JsonLines:
-    """A passage is an object with `marker`, `source` and `text`."""
+    """Writes a passage as an object with `marker`, `source` and `text`."""
 
     def entry(self, passage: Passage) -> str:
         written = {

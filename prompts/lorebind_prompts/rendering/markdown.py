@@ -22,7 +22,7 @@ _HEADING = re.compile(r"### (\[[^\]\s]+\])(?: (.*))?")
 
 
 class Markdown:
-    """A passage is a heading with its number and source, and its text as a quotation."""
+    """Writes a passage as a heading with its number and source, and its text as a quotation."""
 
     def entry(self, passage: Passage) -> str:
         heading = f"### {passage.marker} {clean_line(passage.source)}".rstrip()

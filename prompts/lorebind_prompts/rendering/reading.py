@@ -1,4 +1,4 @@
-"""Reading the passages out of a prompt again: the inverse of `render`."""
+"""Read the passages out of a prompt: the inverse of `render`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CLOSING = re.compile(r"\n</knowledge id=([0-9a-f]{8})>")
 
 
 def _read_template(lines: Sequence[str]) -> list[Passage]:
-    """What can be told of passages that a template wrote: the indented text below each marker."""
+    """Read the passages that a template wrote: the indented text below each marker."""
     passages: list[tuple[str, list[str]]] = []
     for line in lines:
         marker = None if line.startswith("  ") else _MARKER.search(line)
@@ -43,9 +43,9 @@ _READERS: dict[str, Callable[[Sequence[str]], list[Passage]]] = {
 
 
 def parse(text: str) -> list[Passage]:
-    """The passages of all blocks that a prompt contains.
+    """Return the passages of all blocks in a prompt.
 
-    Of blocks that a template wrote, as much as can be told: the text below each marker.
+    From blocks that a template wrote, it reads only the markers and the text below them.
     """
     return [
         replace(passage, weak=preamble.endswith(WEAK))
@@ -55,12 +55,12 @@ def parse(text: str) -> list[Passage]:
 
 
 def without_blocks(text: str) -> str:
-    """What a prompt says besides its blocks."""
+    """Return the text of a prompt outside its blocks."""
     return "".join(_split(text)[0]).strip()
 
 
 def _split(text: str) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
-    """The text outside of blocks; of each block its format, its preamble, and the lines below."""
+    """Return the text outside of blocks, and each block's format, preamble and other lines."""
     ends: dict[str, list[re.Match[str]]] = {}
     for found in _CLOSING.finditer(text):
         ends.setdefault(found[1], []).append(found)
@@ -78,7 +78,7 @@ def _split(text: str) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
         outside.append(text[at : opening.start()])
         at = closing.end()
         if text[opening.start() - 1 : opening.start()] in ("", "\n") and text[at : at + 1] == "\n":
-            at += 1  # it had its lines for itself
+            at += 1  # remove the line break after a block that has its lines to itself
     return [*outside, text[at:]], blocks
 
 

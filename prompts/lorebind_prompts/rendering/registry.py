@@ -1,4 +1,4 @@
-"""The renderers there are, and writing passages with one of them."""
+"""The registry of renderers, and the function that writes passages with one of them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _RENDERERS: dict[str, Renderer] = {
 
 
 def renderer_for(name: str) -> Renderer:
-    """The renderer of that name, or the one that writes passages by a template.
+    """Return the renderer of that name, or one for a template.
 
     Raises:
-        UsageError: when there is none, with those that there are; a template that is none.
+        UsageError: no renderer has that name (the message lists the known ones), or the template
+            is invalid.
     """
     if "{{" in name:
         from lorebind_prompts.rendering.template import TemplateRenderer  # loads the declarations
@@ -41,10 +42,10 @@ def renderer_for(name: str) -> Renderer:
 def render(
     passages: Sequence[Passage], *, renderer: str = "bullets", label: str | None = None
 ) -> str:
-    """All passages as one block; an empty text when there are none.
+    """Return all passages as one block; an empty string if there are none.
 
-    Line breaks of every kind become `\\n`, invisible characters and blank ends of a passage go,
-    sources are put on one line. `label` names the block.
+    All kinds of line breaks become `\\n`. Invisible characters and blank lines around a passage are
+    removed. Each source is put on one line. `label` names the block.
     """
     if not passages:
         return ""

@@ -1,10 +1,10 @@
-"""Passages as a template of the user's writes them, one after the other:
+"""Passages written one after the other by a template of the user:
 
     --- Source {{ .marker }}: {{ .source }} ---
     {{ .content }}
 
-Names are looked up and nothing is run. The content stands on lines of its own, each indented by two
-blanks, so that no passage can write a line as the template does.
+Templates only look up names; they run no code. The content is on lines of its own, indented by two
+spaces, so that no passage can write a line that looks like the template's.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _MARKER = re.compile(r"\[([0-9]+)\]")
 
 
 class TemplateRenderer:
-    """Writes each passage as a template says.
+    """Writes each passage with a template.
 
     Args:
         template: may name `marker` (`[1]`), `index` (`1`), `source`, `content`, `score`, and
-            `metadata` with what it holds; must name `content` and one of the first two.
+            `metadata` with its keys; must name `content` and one of the first two.
 
     Raises:
-        UsageError: the template is malformed, or names something else.
+        UsageError: the template is malformed, or uses another name.
     """
 
     def __init__(self, template: str) -> None:
@@ -46,6 +46,7 @@ class TemplateRenderer:
         self._template = _CONTENT.sub(r"\n\1\n", template).strip("\n")
 
     def entry(self, passage: Passage) -> str:
+        """Fill the template with the text, number and metadata of a passage."""
         scopes = {
             "marker": passage.marker,
             "index": passage.marker.strip("[]"),
@@ -60,21 +61,22 @@ class TemplateRenderer:
             raise UsageError(f"the template of the passages: {error}") from None
 
     def block(self, entries: Sequence[str], label: str | None = None, *, weak: bool = False) -> str:
+        """Join the entries in a delimited block with an optional label."""
         return delimited(entries, label=label, form="template", weak=weak)
 
 
 def _lines(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata whose texts are each on one line; what is not there is written as nothing."""
+    """Return the metadata with each value on one line; missing keys become empty."""
     return _Missing({key: _line(str(value)) for key, value in metadata.items()})
 
 
 def _line(text: str) -> str:
-    """On one line, and without what would be taken for the number of a passage."""
+    """Return the text on one line, without anything that looks like the number of a passage."""
     return _MARKER.sub(r"(\1)", clean_line(text))
 
 
 class _Missing(dict[str, Any]):
-    """A passage need not have all that the template names."""
+    """A mapping with an empty text for every key that a passage does not have."""
 
     def __contains__(self, key: object) -> bool:
         return True

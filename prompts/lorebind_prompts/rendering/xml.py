@@ -1,10 +1,10 @@
 """Passages as XML:
 
     <passage marker="[1]" source="docs/cors.md, lines 12-30: CORS">
-    The text of the passage, with &lt; and &amp; for what would be markup.
+    The text of the passage, with &lt; and &amp; instead of markup.
     </passage>
 
-A passage holds no tag of its own, so it cannot end its element.
+A passage contains no tags of its own, so it cannot end its element.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REFERENCES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Xml:
-    """A passage is an element with its number and source as attributes."""
+    """Writes a passage as an element with its number and source as attributes."""
 
     def entry(self, passage: Passage) -> str:
         source = _escaped(clean_line(passage.source)).replace('"', "&quot;")

@@ -1,1 +1,1 @@
-"""What counts the tokens of a model, where the YAML says it."""
+"""The token counters that the YAML can declare."""

@@ -1,4 +1,4 @@
-"""`estimate`: by the length of the text."""
+"""The tokenizer `estimate`: estimates tokens by the length of the text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class EstimateTokenizer(TokenizerBase):
-    """A token for every four characters."""
+    """One token per four characters."""
 
     provider: Literal["estimate"] = Field(description="Estimates by the length of the text.")
 

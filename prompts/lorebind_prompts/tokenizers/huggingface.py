@@ -1,4 +1,4 @@
-"""`huggingface`: a model's own `tokenizer.json`."""
+"""The tokenizer `huggingface`: reads a model's own `tokenizer.json`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class HuggingFaceTokenizer(TokenizerBase):
-    """The tokenizer of any model that Hugging Face's `tokenizers` knows."""
+    """The tokenizer of any model that Hugging Face's `tokenizers` library can read."""
 
     templated: ClassVar[tuple[str, ...]] = ("path",)
 
     provider: Literal["huggingface"] = Field(description="Reads the model's own tokenizer.")
     path: str = Field(
-        min_length=1, description="The model's tokenizer.json; relative to the project folder."
+        min_length=1, description="Path of the tokenizer.json, relative to the project folder."
     )
 
 

@@ -1,4 +1,4 @@
-"""From a declared tokenizer to the counter of its tokens."""
+"""Make a token counter from its declaration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make_counter(declaration: TokenizerBase, environment: Environment) -> TokenCounter:
-    """The counter that a declaration names.
+    """Make the declared token counter.
 
     Raises:
         PluginError: it cannot be made, or the plugin is broken.
@@ -25,7 +25,7 @@ def make_counter(declaration: TokenizerBase, environment: Environment) -> TokenC
 
 
 class _Checked:
-    """Counts as a plugin does, and says whose failure it is when it does not count."""
+    """Counts with a plugin's counter, and raises errors that name it if it fails."""
 
     def __init__(self, inner: TokenCounter, environment: PartEnvironment) -> None:
         self.name, self.exact = inner.name, inner.exact

@@ -1,4 +1,4 @@
-"""`tiktoken`: OpenAI's encodings."""
+"""The tokenizer `tiktoken`: OpenAI's encodings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TiktokenTokenizer(TokenizerBase):
-    """An encoding of OpenAI, which needs no network."""
+    """An encoding of OpenAI; needs no network."""
 
     provider: Literal["tiktoken"] = Field(description="Counts as OpenAI's models do.")
     encoding: Literal["o200k_base", "cl100k_base"] = Field(

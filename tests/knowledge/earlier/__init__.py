@@ -1,1 +1,1 @@
-"""What the version before wrote, and the project that it was written of."""
+"""Files written by the previous version, and the project they were written for."""

@@ -1,4 +1,4 @@
-"""A class of somebody else that keeps vectors, in a file."""
+"""A third-party class that stores vectors in a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 
 class KeptInMemory(InMemoryVectorStore):
-    """Writes the file whenever it was changed."""
+    """Writes the file after every change."""
 
     def __init__(self, embedding: Any, path: str) -> None:
         super().__init__(embedding)

@@ -1,7 +1,9 @@
-"""Makes the files beside it, by the version before, the last one whose stores kept texts and words.
+"""Writes the files next to it with the previous version.
 
-Run `python -m tests.knowledge.earlier.make DSN` in the folder that has `tests`, by a Python in
-which commit baa1c8e is installed; the DSN is that of an empty database with the extension `vector`.
+It was the last version whose stores held texts and words.
+
+Run `python -m tests.knowledge.earlier.make DSN` in the folder that contains `tests`, with a Python
+in which commit baa1c8e is installed. DSN is that of an empty database with the extension `vector`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _KEYS_BEFORE = "# Keys\n\nKeys are never rotated.\n"
 
 
 def fill(root: Path, database: str, dsn: str = "") -> dict[str, Any]:
-    """Write what there is to write, and give the answers."""
+    """Ingest everything, and return the answers."""
     shutil.copytree(FOLDER / "docs", root / "docs")
     shutil.copy(FOLDER / "kept.py", root)
     today = (root / "docs" / "keys.md").read_text()
@@ -65,7 +67,7 @@ def ingest(project: Project) -> None:
 
 
 def leave_unpublished(project: Project) -> None:
-    """What an ingest leaves that was cut off."""
+    """Leave behind what an interrupted ingest leaves."""
     index = IndexKey(Namespace("default", "earlier", "project", "docs"))
     vector = np.ones(32, np.float32)
     knowledge: Any = project.knowledge
@@ -74,7 +76,7 @@ def leave_unpublished(project: Project) -> None:
 
 
 def dump(db: psycopg.Connection) -> str:
-    """Tables and rows as SQL, without a schema's name."""
+    """Return tables and rows as SQL, without the name of a schema."""
     from psycopg import sql
 
     catalog = import_module("lorebind_knowledge.catalog.postgres_database").catalog_sql()
@@ -94,7 +96,7 @@ def dump(db: psycopg.Connection) -> str:
 
 
 def keep_sqlite(file: Path, to: Path) -> None:
-    """One file without its journal, as small as can be."""
+    """Copy a database into one file without a journal, as small as possible."""
     with closing(sqlite3.connect(file)) as db:
         db.execute("pragma journal_mode = delete")
         db.execute("vacuum")
@@ -118,7 +120,7 @@ def main(dsn: str) -> None:
         shutil.copy(Path(folder, "langchain/.lorebind/kept.json"), FOLDER / "langchain")
         given["postgres"] = fill(Path(folder, "postgres"), "postgres", dsn)
     with psycopg.connect(dsn) as db:
-        set_json_loads(lambda data: data.decode(), db)  # to the letter
+        set_json_loads(lambda data: data.decode(), db)  # keep JSON byte for byte
         (FOLDER / "postgres.sql").write_text(dump(db))
     assert given["sqlite"] == given["postgres"]
     (FOLDER / "answers.json").write_text(json.dumps(given["sqlite"], indent=0))

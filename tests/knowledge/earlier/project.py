@@ -1,4 +1,4 @@
-"""A project that both versions can open, and what it answers."""
+"""A project that both versions can open, and its answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 KNOWLEDGE_BASES = (("default", None), ("acme", None), ("default", "reply"))
-"""The tenant of each, and the workflow that declares it. All are called `docs`."""
+"""The tenant of each knowledge base, and the workflow that declares it. All have the id `docs`."""
 DATABASES: dict[str, dict[str, Any]] = {
     "sqlite": {"type": "sqlite"},
     "postgres": {"type": "pgvector", "config": {"dsn": "{{ .secrets.DSN }}"}},
@@ -36,13 +36,13 @@ STRATEGIES = ("similarity", "lexical", "hybrid", "mmr")
 
 
 def build(root: Path, database: str, *, dsn: str = "", **settings: Any) -> Project:
-    """The project in a folder that has `docs`.
+    """Write the project into a folder that contains `docs`.
 
     Args:
         root: the folder.
         database: one of `DATABASES`.
-        dsn: of PostgreSQL.
-        settings: further ones of the database.
+        dsn: the DSN of PostgreSQL.
+        settings: further settings of the database.
     """
     vector_db = DATABASES[database]
     config = {**vector_db.get("config", {}), **settings}
@@ -71,12 +71,12 @@ def build(root: Path, database: str, *, dsn: str = "", **settings: Any) -> Proje
 
 
 def answers(project: Project, strategies: Sequence[str] = STRATEGIES) -> dict[str, Any]:
-    """What is found of each knowledge base, by each strategy, for each question."""
+    """Search each knowledge base with each strategy for each question, and return the results."""
     found: dict[str, Any] = {}
     chunks: dict[str, Any] = {}
 
     def note(name: str, result: QueryResult) -> None:
-        # The figures: what the score makes of them has changed since.
+        # The raw scores, because the computation of `score` has changed since.
         found[name] = [[match.id, dict(match.scores)] for match in result]
         chunks.update({match.id: [match.text, dict(match.metadata)] for match in result})
 
@@ -93,7 +93,7 @@ def answers(project: Project, strategies: Sequence[str] = STRATEGIES) -> dict[st
 
 
 def only(some: dict[str, Any], strategies: Sequence[str]) -> dict[str, Any]:
-    """What some answers say of these strategies."""
+    """Keep only the answers of these strategies."""
     found = {
         name: matches
         for name, matches in some["found"].items()
@@ -104,7 +104,7 @@ def only(some: dict[str, Any], strategies: Sequence[str]) -> dict[str, Any]:
 
 
 def answers_by_hand(project: Project) -> dict[str, Any]:
-    """What is found of a collection, to which documents were added by hand."""
+    """Search a collection to which documents were added by code."""
     notes = project.collection("notes")
     found = notes.similarity_search_with_score("notes about tea", k=3)
     told = [[one.id, one.page_content, one.metadata, score] for one, score in found]

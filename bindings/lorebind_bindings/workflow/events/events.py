@@ -51,6 +51,7 @@ class RunEvent:
     """Plain JSON; `event_schema()` describes it for each type."""
 
     def as_json(self) -> dict[str, Any]:
+        """Return the event as plain JSON data, as `event_schema` describes it."""
         return {
             "type": self.type,
             "version": self.version,

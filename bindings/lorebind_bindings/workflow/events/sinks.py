@@ -31,7 +31,8 @@ class Sink(Protocol):
     loses the oldest events, see `SinkHealth`. Neither blocks the run.
     """
 
-    def write(self, event: RunEvent, /) -> Awaitable[None] | None: ...
+    def write(self, event: RunEvent, /) -> Awaitable[None] | None:
+        """Receive an event; the events of a run arrive in order, one at a time."""
 
 
 SinkLike: TypeAlias = "Sink | Callable[[RunEvent], object] | str | Path"
@@ -45,6 +46,7 @@ class MemorySink:
         self.events: list[RunEvent] = []
 
     def write(self, event: RunEvent) -> None:
+        """Append the event to `events`."""
         self.events.append(event)
 
 
@@ -52,6 +54,7 @@ class StdoutSink:
     """Prints each event as a line to standard output, colored if that is a terminal."""
 
     def write(self, event: RunEvent) -> None:
+        """Print one line for the event, in color on a terminal."""
         out = sys.stdout
         line = event_line(event)
         if out.isatty() and "NO_COLOR" not in os.environ:
@@ -60,6 +63,7 @@ class StdoutSink:
         print(line.encode(encoding, "backslashreplace").decode(encoding), file=out)
 
     def flush(self) -> None:
+        """Flush standard output."""
         sys.stdout.flush()
 
 
@@ -71,6 +75,7 @@ class CallbackSink:
         self._function = function
 
     def write(self, event: RunEvent) -> Any:
+        """Call the function with the event, and return what it returns, which may be awaitable."""
         return self._function(event)
 
 
@@ -93,6 +98,7 @@ class JsonLinesSink:
         self._check()
 
     def write(self, event: RunEvent) -> None:
+        """Add a line for the event, which the next `flush` writes."""
         # ASCII: some programs split lines at non-ASCII characters that JSON allows.
         line = json.dumps(event.as_json(), allow_nan=False).encode() + b"\n"
         with self._lock:

@@ -1,4 +1,4 @@
-"""Workflows: what they are given, their tasks, and what tasks share."""
+"""Workflows: their inputs, their tasks, and the state that tasks share."""
 
 from lorebind_knowledge.declarations.workflows.base import TaskBase, with_nested
 from lorebind_knowledge.declarations.workflows.channels import CHANNELS, ChannelDeclaration

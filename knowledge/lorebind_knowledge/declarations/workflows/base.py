@@ -1,4 +1,4 @@
-"""What all tasks declare: when they run, what follows, and how often they are tried."""
+"""The keys of all tasks: conditions, the next tasks, retries and timeouts."""
 
 from __future__ import annotations
 
@@ -16,66 +16,75 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 Next: TypeAlias = Annotated[list[Id], OneOrMore(), Field(min_length=1)]
-"""One task or several, by id."""
+"""The id of one task, or a list of ids."""
 
 Strategy: TypeAlias = Literal["wait_all", "fail_fast", "best_effort", "race"]
 
 
 class EdgeDeclaration(Declaration):
-    """What runs next."""
+    """The next tasks."""
 
     label: ClassVar[str] = "edge"
 
-    next: Next = Field(description="The id of the task that follows, or several.")
+    next: Next = Field(description="The id of the next task, or a list of ids.")
 
 
 class CacheDeclaration(Declaration):
-    """How long the output of a task is used again for the same work."""
+    """A time limit for reusing the output of a task for the same work."""
 
     label: ClassVar[str] = "cache"
 
-    ttl_seconds: float = Field(gt=0, description="The seconds after which it is done again.")
+    ttl_seconds: float = Field(
+        gt=0, description="Seconds after which a stored output expires and the task runs again."
+    )
 
 
 class TaskBase(Declaration):
-    """What all tasks have."""
+    """The base of all tasks."""
 
     label: ClassVar[str] = "task"
     kind_key: ClassVar[str] = "type"
     templated: ClassVar[tuple[str, ...]] = ("update",)
     expressions: ClassVar[tuple[str, ...]] = ("condition",)
 
-    id: Id = Field(description="The name by which templates and edges refer to the task.")
+    id: Id = Field(description="The id by which templates and edges refer to the task.")
     condition: str | None = Field(
         None,
         description="A CEL expression. If it is false, the task is skipped and the next task runs.",
     )
-    on_success: EdgeDeclaration | None = Field(None, description="What runs after the task.")
-    on_error: EdgeDeclaration | None = Field(
-        None, description="What runs if the task fails; it sees `error`. By default the run fails."
+    on_success: EdgeDeclaration | None = Field(
+        None, description="The next tasks after this task succeeded or was skipped."
     )
-    final: bool = Field(False, description="Whether the path ends here.")
+    on_error: EdgeDeclaration | None = Field(
+        None,
+        description="The next tasks if this task fails; their templates can read `error`. By "
+        "default, the run fails.",
+    )
+    final: bool = Field(False, description="Whether the path of the run ends after this task.")
     retry: RetryConfig = Field(
         default_factory=lambda: RetryConfig(attempts=1),
-        description="How often the task is tried in all if a provider or database is unreachable "
-        "or an attempt times out. By default once.",
+        description="Retries after a timeout, or if a provider or database is unreachable or "
+        "overloaded. By default, the task has one attempt.",
     )
     timeout_seconds: float | None = Field(
-        None, gt=0, description="The longest time that one attempt may take."
+        None,
+        gt=0,
+        description="Maximum time in seconds for one attempt. By default there is no limit.",
     )
     cache: CacheDeclaration | None = Field(
         None,
-        description="Use the output again for the same work, in this process only; it is "
-        "forgotten when the process ends.",
+        description="Reuses the output for the same work. Outputs are stored in this process only "
+        "and lost when it ends.",
     )
     update: JsonMap = Field(
         default_factory=dict,
-        description="What the task writes into channels, by name; templates, which see `output`.",
+        description="The values that the task writes into channels, by the name of the channel; "
+        "templates, which can read `output`.",
     )
 
     @property
     def answers_as(self) -> str | None:
-        """The id of the agent that does it, if any."""
+        """The id of the agent that runs the task, if any."""
         return None
 
     @property
@@ -84,17 +93,17 @@ class TaskBase(Declaration):
         return []
 
     def targets(self) -> dict[str, list[str]]:
-        """The tasks that may follow, by the field that names them."""
+        """Return the tasks that may run next, by the field that names them."""
         edges = {"on_success": self.on_success, "on_error": self.on_error}
         return {field: edge.next for field, edge in edges.items() if edge is not None}
 
     def flows(self) -> Sequence[Sequence[TaskBase]]:
-        """The lists of tasks that are nested in this one."""
+        """Return the lists of tasks that are nested in this task."""
         return []
 
 
 def with_nested(tasks: Iterable[TaskBase]) -> Iterator[TaskBase]:
-    """Tasks, each followed by those that it holds, however deep."""
+    """Yield each task, followed by its nested tasks at any depth."""
     ahead = [iter(tasks)]
     while ahead:
         task = next(ahead[-1], None)

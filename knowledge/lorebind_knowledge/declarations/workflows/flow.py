@@ -1,8 +1,9 @@
-"""What follows what in a list of tasks: a graph, whose edges are written or follow the order.
+"""The order of a list of tasks: a graph whose edges are declared or follow the order of the list.
 
-A workflow's tasks are such a list, and so is a branch of a `parallel` and what a `collection` does
-for each item. Where no task of the list says what follows it, they run in order. Otherwise every
-edge is written, the first task is where a run begins, and a path ends at a task that is `final`.
+Such lists are the tasks of a workflow, a branch of a `parallel` task and the tasks of a
+`collection` for each item. If no task of the list declares an edge, the tasks run in order.
+Otherwise all edges are declared, a run begins with the first task, and a path ends at a `final`
+task.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ class Edge(NamedTuple):
     source: str
     target: str
     field: str
-    """What says so: `on_success`, `on_error`, `default`, `routes.<route>`; empty for the order."""
+    """The declaring field: `on_success`, `on_error`, `default` or `routes.<route>`. For tasks
+    that run in order it is `on_success`."""
 
 
 class Flow:
@@ -32,7 +34,7 @@ class Flow:
         self.names = list(self.tasks)
         self.number = {name: index for index, name in enumerate(self.names)}
         self.is_written = any(task.targets() for task in tasks)
-        """Whether edges are written; the tasks run in order otherwise."""
+        """Whether edges are declared; otherwise the tasks run in order."""
         self.edges = [edge for task in tasks for edge in self._edges(task)]
         self._after: dict[tuple[str, str], list[Edge]] = {}
         for edge in self.edges:
@@ -48,35 +50,35 @@ class Flow:
         return self.names[0]
 
     def after(self, name: str, field: str) -> list[Edge]:
-        """The edges that a field of a task names; `on_success` is also the order."""
+        """Return the edges of a task's field; `on_success` includes the order of the list."""
         return self._after.get((name, field), [])
 
     def can_reach(self, source: str, target: str) -> bool:
-        """Whether edges lead from one task to another, or in a circle to itself."""
+        """Check whether edges lead from one task to another, or in a cycle back to itself."""
         return bool(self._reach[source] >> self.number[target] & 1)
 
     def precedes(self, source: str, target: str) -> bool:
-        """The same without coming back: whether one task is before another in the same round."""
+        """Check whether a task runs before another in the same round, without back edges."""
         return bool(self._before[source] >> self.number[target] & 1)
 
     def comes_back(self, edge: Edge) -> bool:
-        """Whether an edge leads back to where a circle begins."""
+        """Check whether an edge leads back to the start of a cycle."""
         return edge in self._back
 
     def is_in_round(self, name: str, head: str) -> bool:
-        """Whether a task is one of those that run between a task and an edge back to it.
+        """Check whether a task runs between the task `head` and an edge back to `head`.
 
-        It is the natural loop of compilers, without those around it (Aho et al., "Compilers",
-        section 9.6.6). Where a circle is entered at several tasks, it is that of one of them.
+        This is a natural loop as in compilers, without the loops around it (Aho et al.,
+        "Compilers", section 9.6.6). If a cycle is entered at several tasks, one of them is `head`.
         """
         return name in self._rounds.get(head, ()) and (name == head or self.precedes(head, name))
 
     def circles(self) -> list[list[str]]:
-        """The tasks that can come back to themselves, those together that are in one circle."""
+        """Return the tasks that can run again after themselves, grouped by cycle."""
         groups: dict[int, list[str]] = {}
         for name in self.names:
             if self.can_reach(name, name):
-                # Those in one circle reach the same tasks.
+                # Tasks in the same cycle reach the same tasks.
                 groups.setdefault(self._reach[name], []).append(name)
         return list(groups.values())
 
@@ -92,7 +94,7 @@ class Flow:
         return [Edge(task.id, self.names[at], "on_success")] if at < len(self.names) else []
 
     def _back_edges(self) -> set[Edge]:
-        """The edges that lead to a task on the way from the entry to where they begin."""
+        """Return the edges to a task on the path from the entry to the edge's own source."""
         ahead: dict[str, list[Edge]] = {name: [] for name in self.names}
         for one in self.edges:
             ahead[one.source].append(one)
@@ -100,7 +102,7 @@ class Flow:
         done: set[str] = set()
         for start in self.names:  # the entry is the first
             way = {start: iter(ahead[start])}
-            while way:  # not by recursion: a list may be longer than Python's stack
+            while way:  # without recursion: a list may be longer than Python's stack
                 name = next(reversed(way))
                 edge = None if name in done else next(way[name], None)
                 if edge is None:
@@ -113,7 +115,7 @@ class Flow:
         return found
 
     def _rounds_of_circles(self) -> dict[str, set[str]]:
-        """For each task that edges come back to: those that lead back to it, and itself."""
+        """For each target of a back edge, return the tasks that lead back to it, and itself."""
         behind: dict[str, list[str]] = {name: [] for name in self.names}
         for edge in self.edges:
             behind[edge.target].append(edge.source)
@@ -129,7 +131,7 @@ class Flow:
         return rounds
 
     def _reachable(self, edges: Iterable[Edge]) -> dict[str, int]:
-        """For each task those that edges lead to from it, as bits by their numbers."""
+        """For each task, return the tasks that it reaches, as bits at their numbers."""
         targets: dict[str, list[str]] = {name: [] for name in self.names}
         for edge in edges:
             targets[edge.source].append(edge.target)

@@ -1,4 +1,4 @@
-"""The inputs of a workflow."""
+"""`input:` the inputs of a workflow."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 class InputDeclaration(Declaration):
-    """One value that a run of the workflow is given."""
+    """A value that is passed to a run of the workflow."""
 
     label: ClassVar[str] = "input"
 
-    # The same as `_default_has_the_type`; without a type it is the type's own default.
+    # The same as `_default_has_the_type`. If `type` is omitted, its default applies.
     model_config = ConfigDict(
         json_schema_extra={
             "allOf": [
@@ -43,9 +43,11 @@ class InputDeclaration(Declaration):
     type: Literal["string", "integer", "number", "boolean", "array", "object"] = Field(
         "string", description="The JSON type of the value."
     )
-    description: str = Field("", description="What the value means.")
-    required: bool = Field(True, description="Whether a run without it is refused.")
-    default: JsonValue = Field(None, description="The value when a run is given none.")
+    description: str = Field("", description="The meaning of the value.")
+    required: bool = Field(
+        True, description="Whether a run without the value is refused, if there is no default."
+    )
+    default: JsonValue = Field(None, description="The value if a run does not pass one.")
 
     @model_validator(mode="after")
     def _default_has_the_type(self) -> InputDeclaration:
@@ -56,7 +58,7 @@ class InputDeclaration(Declaration):
         return self
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is of the declared type; a boolean is no number."""
+        """Check whether a value has the declared type; a boolean is not a number."""
         if isinstance(value, bool) and self.type != "boolean":
             return False
         return isinstance(value, _TYPES[self.type])

@@ -1,4 +1,4 @@
-"""Tasks that hold no others."""
+"""Tasks without nested tasks."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from lorebind_knowledge.declarations.workflows.base import Next, TaskBase
 
 
 class BasicTask(TaskBase):
-    """One prompt, answered by an agent or by the default model."""
+    """A prompt that an agent or the default model answers."""
 
     templated: ClassVar[tuple[str, ...]] = (*TaskBase.templated, "prompt", "query", "history")
 
-    type: Literal["basic"] = Field("basic", description="The kind of the task.")
+    type: Literal["basic"] = Field("basic", description="Asks a model.")
     agent: str | None = Field(
-        None, description="The id of the agent that answers. By default the default model answers."
+        None,
+        description="The id of the agent that answers. By default, the default model answers.",
     )
     prompt: str = Field(description="The question or instruction for the model; a template.")
     query: str | None = Field(
         None,
-        description="The question that the knowledge is searched for; a template. By default the "
-        "prompt.",
+        description="The question to search the knowledge for; a template. By default, the prompt.",
     )
     history: str | None = Field(
         None,
-        description="A template that names what was said before: a list of messages, such as an "
-        "input of the workflow. Each is a mapping with `role` and `content`.",
+        description="The earlier messages of the conversation, as a template that names a list, "
+        "such as an input of the workflow. Each message is a mapping with `role` and `content`.",
     )
     knowledge: list[BindingDeclaration] = Field(
-        default_factory=list, description="The knowledge bases that the task may use."
+        default_factory=list, description="The knowledge bases that the task can search."
     )
 
     @property
@@ -46,19 +46,21 @@ class BasicTask(TaskBase):
 
 
 class CompositeTask(TaskBase):
-    """Another workflow, run as one task of this one."""
+    """Another workflow that runs as one task of this workflow."""
 
     templated: ClassVar[tuple[str, ...]] = (*TaskBase.templated, "input")
 
     type: Literal["composite"] = Field(description="Runs another workflow.")
-    workflow: str = Field(description="The id of the workflow; its output is the task's.")
+    workflow: str = Field(
+        description="The id of the workflow. Its output is the output of the task."
+    )
     input: JsonMap = Field(
-        default_factory=dict, description="The inputs of that workflow, by name; templates."
+        default_factory=dict, description="The inputs for that workflow, by name; templates."
     )
 
 
 class RouterTask(TaskBase):
-    """A choice among the tasks that may follow."""
+    """A choice of the next tasks."""
 
     model_config = ConfigDict(
         json_schema_extra={  # the same as `_goes_by_its_routes`
@@ -66,22 +68,24 @@ class RouterTask(TaskBase):
         }
     )
 
-    type: Literal["router"] = Field(description="Chooses what runs next.")
+    type: Literal["router"] = Field(description="Chooses the next tasks.")
     condition: str = Field(
-        description="A CEL expression; its value is the route, and the output of the task."
+        description="A CEL expression. Its value selects the route and is the output of the task."
     )
     routes: dict[str, Next] = Field(
-        min_length=1, description="The tasks that follow, by the value of the condition."
+        min_length=1, description="The next tasks, by the value of the condition."
     )
     default: Next | None = Field(
-        None, description="What follows any other value. By default another value is an error."
+        None, description="The next tasks for any other value. By default, it is an error."
     )
 
     @model_validator(mode="after")
     def _goes_by_its_routes(self) -> RouterTask:
         for field in ("on_success", "final"):
             if field in self.model_fields_set:
-                fault = Fault(f"a router has no {field}", "its routes say what follows", (field,))
+                fault = Fault(
+                    f"a router has no {field}", "its routes name the next tasks", (field,)
+                )
                 raise RefusedError([fault])
         return self
 
@@ -93,40 +97,42 @@ class RouterTask(TaskBase):
 
 
 class PythonTask(TaskBase):
-    """A function of the project or of an installed package."""
+    """A call of a function from the project folder or an installed package."""
 
     templated: ClassVar[tuple[str, ...]] = (*TaskBase.templated, "arguments")
 
     type: Literal["python"] = Field(description="Calls a function.")
     call: FactoryPath = Field(
-        description="The function, plain or async, as 'module:function'. It returns JSON values "
-        "or an `Update`. A parameter named `context` receives the context of the run."
+        description="The function, sync or async, as 'module:function'. It returns JSON values or "
+        "an `Update`. A parameter named `context` receives the context of the run."
     )
     arguments: JsonMap = Field(
         default_factory=dict,
         alias="with",
-        description="Its keyword arguments; templates.",
+        description="The keyword arguments of the function; templates.",
     )
 
 
 class AggregateTask(TaskBase):
-    """A mapping of the outputs of other tasks."""
+    """A mapping of outputs of other tasks."""
 
     templated: ClassVar[tuple[str, ...]] = (*TaskBase.templated, "outputs")
 
-    type: Literal["aggregate"] = Field(description="Puts outputs together.")
-    outputs: JsonMap = Field(min_length=1, description="The output, by name; templates.")
+    type: Literal["aggregate"] = Field(description="Combines outputs into a mapping.")
+    outputs: JsonMap = Field(
+        min_length=1, description="The values of the mapping, by name; templates."
+    )
 
 
 class WaitTask(TaskBase):
-    """A question to a person. The run is suspended until it is answered."""
+    """A question to a person. The run is suspended until the person answers."""
 
     templated: ClassVar[tuple[str, ...]] = (*TaskBase.templated, "prompt")
 
     type: Literal["wait"] = Field(description="Waits for an answer.")
-    prompt: str = Field(description="What is asked; a template.")
+    prompt: str = Field(description="The question to the person; a template.")
     answer_schema: JsonMap | None = Field(
         None,
         alias="schema",
-        description="The JSON Schema of the answer. By default any JSON is accepted.",
+        description="The JSON Schema of the answer. By default, any JSON is accepted.",
     )

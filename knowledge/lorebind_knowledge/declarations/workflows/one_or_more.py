@@ -1,4 +1,4 @@
-"""A list that may be written as its only item: `next: reply` for `next: [reply]`."""
+"""Lists whose only item can be written without brackets: `next: reply` for `next: [reply]`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class OneOrMore:
-    """In `Annotated[list[T], OneOrMore()]`: anything that is no list stands for a list of it."""
+    """In `Annotated[list[T], OneOrMore()]`: a value that is not a list becomes a list of one."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler

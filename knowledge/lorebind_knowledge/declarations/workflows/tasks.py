@@ -1,4 +1,4 @@
-"""Tasks that hold others, and the choice among all kinds of tasks."""
+"""Tasks with nested tasks, and the union of all kinds of tasks."""
 
 from __future__ import annotations
 
@@ -24,19 +24,24 @@ if TYPE_CHECKING:
 
 
 class ParallelTask(TaskBase):
-    """Tasks that run side by side."""
+    """Tasks that run at the same time."""
 
-    type: Literal["parallel"] = Field(description="Runs tasks side by side.")
+    type: Literal["parallel"] = Field(description="Runs tasks at the same time.")
     branches: list[Annotated[list[TaskDeclaration], OneOrMore(), Field(min_length=1)]] = Field(
-        min_length=1, description="What runs side by side: each a task, or a list of tasks."
+        min_length=1,
+        description="The branches that run at the same time. Each is a task or a list of tasks.",
     )
     max_workers: int | None = Field(
-        None, ge=1, description="How many branches run at a time. By default all."
+        None,
+        ge=1,
+        description="Maximum number of branches that run at the same time. By default all.",
     )
     strategy: Strategy = Field(
         "wait_all",
-        description="If a branch fails: `wait_all` ends the others first, `fail_fast` cancels "
-        "them, `best_effort` gives null for it. `race` takes the first that succeeds.",
+        description="The response to a failed branch. `wait_all`: the other branches finish, then "
+        "the task fails; `fail_fast`: the other branches are cancelled; `best_effort`: the outputs "
+        "of the branch are null; `race`: the first branch that succeeds ends the task, and the "
+        "others are cancelled.",
     )
 
     def flows(self) -> Sequence[Sequence[TaskBase]]:
@@ -44,7 +49,7 @@ class ParallelTask(TaskBase):
 
 
 class CollectionTask(TaskBase):
-    """The same tasks for each item of a list."""
+    """Tasks that run for each item of a list."""
 
     templated: ClassVar[tuple[str, ...]] = (*TaskBase.templated, "items")
     expressions: ClassVar[tuple[str, ...]] = (*TaskBase.expressions, "filter")
@@ -65,23 +70,33 @@ class CollectionTask(TaskBase):
     )
 
     type: Literal["collection"] = Field(description="Runs tasks for each item of a list.")
-    items: JsonValue = Field(description="The list; a template that names one, or the list itself.")
+    items: JsonValue = Field(description="The list itself, or a template that names a list.")
     filter: str | None = Field(
-        None, description="A CEL expression over `item` and `index`: which items are worked on."
+        None,
+        description="A CEL expression over `item` and `index`. Items for which it is false are "
+        "skipped.",
     )
-    task: TaskDeclaration | None = Field(None, description="What runs for each item.")
+    task: TaskDeclaration | None = Field(None, description="The task that runs for each item.")
     tasks: list[TaskDeclaration] = Field(
-        default_factory=list, description="The same for several tasks; the last gives the output."
+        default_factory=list,
+        description="Several tasks that run for each item, instead of `task`. The last gives the "
+        "output.",
     )
-    max_workers: int = Field(4, ge=1, description="How many items are worked on at a time.")
-    max_items: int = Field(10_000, ge=1, description="The longest list; a longer one is an error.")
-    strategy: Strategy = Field("wait_all", description="If an item fails, see `parallel`.")
+    max_workers: int = Field(
+        4, ge=1, description="Maximum number of items that are worked on at the same time."
+    )
+    max_items: int = Field(
+        10_000, ge=1, description="Maximum length of the list. A longer list is an error."
+    )
+    strategy: Strategy = Field(
+        "wait_all", description="The response to a failed item; the same values as in `parallel`."
+    )
 
     @model_validator(mode="after")
     def _does_something(self) -> CollectionTask:
         if (self.task is None) == (not self.tasks):
             fault = (
-                Fault("missing key 'task'", "write what runs for each item")
+                Fault("missing key 'task'", "write the task that runs for each item")
                 if self.task is None
                 else Fault("task and tasks are both given", "keep one of them", ("tasks",))
             )
@@ -109,7 +124,7 @@ TaskDeclaration: TypeAlias = Annotated[
     | Annotated[CollectionTask, Tag("collection")],
     Discriminator(_kind_of_task),
 ]
-"""One of the tasks, chosen by `type`; without one it is `basic`."""
+"""A task, selected by `type`, which defaults to `basic`."""
 
 ParallelTask.model_rebuild()
 CollectionTask.model_rebuild()

@@ -1,4 +1,4 @@
-"""Workflow files: inputs, tasks, and knowledge bases of their own."""
+"""Workflow files: inputs, tasks, and the workflow's own knowledge bases and agents."""
 
 from __future__ import annotations
 
@@ -28,26 +28,28 @@ class WorkflowDeclaration(Declaration):
     templated: ClassVar[tuple[str, ...]] = ("vars", "outputs")
 
     resource: Literal["workflow"] | None = Field(
-        None, description="Written in a file that declares a workflow."
+        None, description="Marks a file that declares a workflow: `resource: workflow`."
     )
-    id: Id = Field(description="The name by which the workflow is run.")
+    id: Id = Field(description="The id by which the workflow is run.")
     version: str | None = Field(None, description="The version of the workflow.")
-    description: str = Field("", description="What the workflow is for.")
+    description: str = Field("", description="The purpose of the workflow.")
     input: dict[Id, InputDeclaration] = Field(
-        default_factory=dict, description="The inputs of a run, by name."
+        default_factory=dict, description="The inputs for a run, by name."
     )
     vars: JsonMap = Field(
-        default_factory=dict, description="Values for templates: `{{ .workflow.vars.name }}`."
+        default_factory=dict,
+        description="Constant values for templates, by name: `{{ .workflow.vars.name }}`.",
     )
     knowledge_bases: list[KnowledgeBaseDeclaration] = Field(
         default_factory=list,
-        description="Knowledge bases that only this workflow sees; they shadow the project's.",
+        description="Knowledge bases that only this workflow can bind. They replace the project's "
+        "knowledge bases with the same ids.",
     )
     knowledge: list[BindingDeclaration] = Field(
-        default_factory=list, description="The knowledge bases that all its tasks may use."
+        default_factory=list, description="The knowledge bases that all its tasks can search."
     )
     agents: list[AgentDeclaration] = Field(
-        default_factory=list, description="Agents that only this workflow sees."
+        default_factory=list, description="Agents that only this workflow can use."
     )
     tasks: list[TaskDeclaration] = Field(
         min_length=1,
@@ -57,33 +59,38 @@ class WorkflowDeclaration(Declaration):
     )
     channels: dict[Id, ChannelDeclaration] = Field(
         default_factory=dict,
-        description="State that tasks share, by name, beside `messages`, `extra` and `errors`.",
+        description="State that tasks share, by name, in addition to `messages`, `extra` and "
+        "`errors`.",
     )
     checkpointer: CheckpointerDeclaration | None = Field(
-        None, description="Where its threads are kept. By default where the project says."
+        None,
+        description="The storage for the threads of the workflow. By default, the checkpointer of "
+        "the project.",
     )
     max_steps: int = Field(
         1000,
         ge=1,
-        description="The most tasks that one run may execute; more is an error. Each item, branch "
-        "and composite counts on its own.",
+        description="Maximum number of tasks in one run; more are an error. Each item, branch and "
+        "composite counts separately.",
     )
     outputs: dict[str, str] = Field(
         default_factory=dict, description="The outputs of a run, by name; templates."
     )
 
     def every_task(self) -> Iterator[TaskBase]:
-        """Its tasks, each followed by those that it holds."""
+        """Yield the tasks of the workflow, each followed by its nested tasks."""
         return with_nested(self.tasks)
 
 
 class WorkflowFile(Declaration):
-    """A workflow that has a file of its own."""
+    """A workflow that is declared in its own file."""
 
     label: ClassVar[str] = "workflow file"
     marked_by: ClassVar[str] = "source"
 
-    source: FilePattern = Field(description="The file, relative to the project folder.")
+    source: FilePattern = Field(
+        description="The path of the workflow's file, relative to the project folder."
+    )
 
 
 def _kind_of_workflow(data: Any) -> str:
@@ -96,4 +103,4 @@ WorkflowEntry: TypeAlias = Annotated[
     | Annotated[WorkflowFile, Tag(WorkflowFile.__name__)],
     Discriminator(_kind_of_workflow),
 ]
-"""A workflow as it stands in the project's file: in full, or by its own file's name."""
+"""A workflow in the project file: written in full, or by the path of its own file."""

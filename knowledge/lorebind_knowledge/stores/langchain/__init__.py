@@ -1,1 +1,1 @@
-"""Any vector store of LangChain as a store."""
+"""Any LangChain vector store as a store of Lorebind."""

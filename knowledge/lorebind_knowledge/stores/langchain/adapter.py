@@ -1,8 +1,8 @@
-"""A live `VectorStore` of LangChain, asked only for what each of them has.
+"""An adapter for LangChain's `VectorStore` that uses only methods that all classes have.
 
-LangChain's stores embed for themselves; here the vectors are there already. So a store is given an
-`Embeddings` that hands them over: for the texts that are being added, and for the words that stand
-for a query.
+LangChain's stores embed texts themselves, but here the vectors already exist. A store therefore
+gets an `Embeddings` object that returns them: for the texts being added, and for a text that stands
+for the query.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 class GivenVectors(Embeddings):
-    """Hands over vectors that were made before."""
+    """An `Embeddings` object that returns vectors that were made before."""
 
     def __init__(self, dimension: int) -> None:
         self._probe = [1.0] + [0.0] * (dimension - 1)
         self._given: dict[str, list[float]] = {}
         self.probing = True
-        """While a store is made, it may try any text to learn the dimension."""
+        """Whether any text is accepted: a new store may embed one to learn the dimension."""
 
     @contextmanager
     def giving(self, vectors: Mapping[str, list[float]]) -> Iterator[None]:
-        """These texts have these vectors inside the block."""
+        """Return these vectors for these texts inside the block."""
         self._given.update(vectors)
         try:
             yield
@@ -53,13 +53,13 @@ class GivenVectors(Embeddings):
         if self.probing:
             return self._probe
         raise StoreError(
-            "the vector store asked for the vector of a text that it was not given; it changes "
+            "the vector store embeds a text that it was not given; it changes "
             "texts before it embeds them, and cannot be used here"
         )
 
 
 class Adapter:
-    """One `VectorStore` for vectors of one dimension. To be used by one thread at a time."""
+    """One `VectorStore` for vectors of one dimension. Only one thread at a time may use it."""
 
     def __init__(self, recipe: Recipe, dimension: int, made_parts: Mapping[str, Any]) -> None:
         self._recipe = recipe
@@ -68,19 +68,19 @@ class Adapter:
         parameter = recipe.embedding_parameter or EMBEDDING_PARAMETERS[0]
         store = recipe.made({parameter: self._given, **made_parts})
         if not isinstance(store, VectorStore):
-            raise StoreError(f"{recipe.name} is not a VectorStore of LangChain")
+            raise StoreError(f"{recipe.name} is not a LangChain VectorStore")
         if type(store).delete is VectorStore.delete:
             raise StoreError(
-                f"{recipe.name} has no method that deletes documents, so that no document could "
-                "ever change; use another class"
+                f"{recipe.name} has no method that deletes documents, so documents could never "
+                "change; use another class"
             )
         self._given.probing = False
         self._store = store
 
     def add(self, given: Sequence[tuple[Document, list[float]]]) -> None:
-        """Add documents with their vectors; those whose ids are there already stay as they are.
+        """Add documents with their vectors; documents with existing ids stay as they are.
 
-        Some classes refuse an id that they know, FAISS after it has kept the vector.
+        Some classes refuse an existing id, FAISS only after it has stored the vector.
         """
         there = set(self._ids_there([str(document.id) for document, _ in given]) or ())
         for documents, vectors in _parts(one for one in given if one[0].id not in there):
@@ -93,61 +93,61 @@ class Adapter:
         if returned != ids:
             self.delete(returned)
             raise StoreError(
-                f"{self._recipe.name} gives documents ids of its own instead of those it is "
-                "told, so they cannot be found again; use another class"
+                f"{self._recipe.name} assigns its own ids to documents instead of the given ones, "
+                "so they cannot be found again; use another class"
             )
 
     def search(self, vector: list[float], k: int) -> list[Document]:
-        """The `k` nearest documents, or all there are."""
+        """Return the `k` nearest documents, or all if there are fewer."""
         with self._recipe.saying("cannot be searched"):
             if self._by_vector:
                 try:
                     return self._store.similarity_search_by_vector(vector, k=k)
-                except NotImplementedError:  # LangChain's base class raises it; ask by text
+                except NotImplementedError:  # from LangChain's base class; search by text instead
                     self._by_vector = False
             name = f"lorebind query {uuid.uuid4().hex}"
             with self._given.giving({name: vector}):
                 return self._store.similarity_search(name, k=k)
 
     def get(self, ids: Sequence[str]) -> list[Document]:
-        """The documents of these ids that are there.
+        """Return the existing documents with these ids.
 
         Raises:
-            NotImplementedError: the class cannot tell.
+            NotImplementedError: the class cannot look up documents by id.
         """
-        with self._recipe.saying("cannot give documents by their ids"):
+        with self._recipe.saying("cannot return documents by their ids"):
             try:
                 return self._store.get_by_ids(list(ids)) if ids else []
-            except NotImplementedError:  # a base class raises it; the answer is below, by name
+            except NotImplementedError:  # from a base class; raised below with the name
                 pass
-        raise NotImplementedError(f"{self._recipe.name} cannot give documents by their ids")
+        raise NotImplementedError(f"{self._recipe.name} cannot return documents by their ids")
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Delete documents; some may be gone already."""
+        """Delete documents; missing ones are ignored."""
         try:
             with self._recipe.saying("cannot delete documents"):
                 if ids and self._store.delete(ids=list(ids)) is False:
-                    raise RuntimeError("it says that they were not deleted")
+                    raise RuntimeError("it reports that they were not deleted")
         except StoreError:
-            # Some classes refuse ids that they do not know, and delete none of the others.
+            # Some classes refuse unknown ids, and then delete none of the others.
             there = self._ids_there(ids)
             if there is None or len(there) == len(ids):
                 raise
             self.delete(there)
 
     def _ids_there(self, ids: Sequence[str]) -> list[str] | None:
-        """Which of these documents the store has, None if it cannot say."""
+        """Return the ids of existing documents, or None if the store cannot tell."""
         try:
             there = [str(document.id) for document in self.get(ids)]
         except (StoreError, NotImplementedError):
             return None
-        return there if set(there) <= set(ids) else None  # some give documents without their ids
+        return there if set(there) <= set(ids) else None  # some omit the ids of documents
 
 
 def _parts(
     given: Iterable[tuple[Document, list[float]]],
 ) -> list[tuple[list[Document], dict[str, list[float]]]]:
-    """Documents in parts, each with what its texts stand for: a text has one vector at a time."""
+    """Split documents into parts in which each text has one vector; return the vectors too."""
     parts: list[tuple[list[Document], dict[str, list[float]]]] = []
     for document, vector in given:
         for documents, vectors in parts:

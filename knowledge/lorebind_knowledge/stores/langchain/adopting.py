@@ -1,4 +1,4 @@
-"""A `VectorStore` of LangChain that is there already, as a place to write."""
+"""Use an existing LangChain `VectorStore` object to store vectors."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
 
 
 def adopted(held: VectorStore, embedding: Embeddings) -> VectorStore:
-    """A copy of an object that has another `Embeddings` and the same data.
+    """Return a copy of an object with another `Embeddings` and the same data.
 
     Raises:
-        StoreError: the object hides its `Embeddings`, or it has documents of others.
+        StoreError: the `Embeddings` of the object cannot be found, or the object has documents
+            that Lorebind did not add.
     """
     store: VectorStore | None = _with_embeddings(held, embedding)
     if store is None:
         raise StoreError(
-            f"the {type(held).__name__} keeps its embeddings where they cannot be replaced; "
-            "name its class or a function that makes it instead"
+            f"the {type(held).__name__} stores its embeddings where they cannot be replaced; "
+            "declare its class or a function that makes it instead"
         )
     try:
         some = store.similarity_search("documents", k=4)
-    except Exception:  # whatever a class raises for a vector of another length than those it has
+    except Exception:  # any error of a class whose vectors have another dimension
         some = held.similarity_search("documents", k=4)
     if not all(map(is_ours, some)):
         raise StoreError(
-            f"the {type(held).__name__} has documents that Lorebind did not add; give one "
-            "that is empty, with a collection, table or file of its own"
+            f"the {type(held).__name__} has documents that Lorebind did not add; pass an "
+            "empty one, with a collection, table or file of its own"
         )
     return store
 
 
 def _with_embeddings(held: Any, embedding: Embeddings, depth: int = 0) -> Any:
-    """A copy in which each `Embeddings` is another, also within what it is made of; None if it has
-    none."""
+    """Copy an object, replacing each `Embeddings` in it and in its parts; None if it has none."""
     fields = getattr(held, "__dict__", {})
     own = type(held).__module__.partition(".")[0]
     changed: dict[str, Any] = {}

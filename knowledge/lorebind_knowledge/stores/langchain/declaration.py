@@ -1,4 +1,4 @@
-"""`langchain`: vectors in any `VectorStore` of LangChain."""
+"""`langchain`: vectors in any LangChain `VectorStore`."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 _WRITTEN = ("persistent", "catalog", "embedding_cache")
-"""What matters only for a database that Lorebind writes."""
+"""Settings that apply only to a database that Lorebind writes."""
 
 
 class LangChainVectorDB(VectorDBBase):
-    """Any `VectorStore` of LangChain, named by its `class` or by the `factory` that makes it."""
+    """Any LangChain `VectorStore`, declared by its `class` or by the `factory` that makes it."""
 
     templated: ClassVar[tuple[str, ...]] = ("config",)
 
@@ -49,7 +49,7 @@ class LangChainVectorDB(VectorDBBase):
         }
     )
 
-    type: Literal["langchain"] = Field(description="A VectorStore of LangChain.")
+    type: Literal["langchain"] = Field(description="Use any LangChain VectorStore.")
     class_path: ClassOrObject | None = Field(
         None,
         alias="class",
@@ -73,14 +73,14 @@ class LangChainVectorDB(VectorDBBase):
     existing: bool = Field(
         False,
         description=(
-            "Whether another program fills it. Then it is searched as it stands and never "
-            "written: a knowledge base in it has no sources."
+            "Whether another program fills it. If so, Lorebind only searches it and never "
+            "writes to it: a knowledge base in it has no sources."
         ),
     )
     persistent: bool | None = Field(
         None,
         description=(
-            "Whether the data stay when the process ends. By default true, except for "
+            "Whether the data stays when the process ends. By default true, except for "
             "InMemoryVectorStore."
         ),
     )
@@ -106,7 +106,7 @@ class LangChainVectorDB(VectorDBBase):
         given = [name for name in _WRITTEN if name in self.model_fields_set]
         if self.existing and given:
             raise RefusedError(
-                Fault(f"{name} is of no use where others fill it", "leave it out", (name,))
+                Fault(f"{name} has no effect if another program fills it", "remove it", (name,))
                 for name in given
             )
         return self
@@ -146,13 +146,13 @@ def make_existing(
     environment: PartEnvironment,
     embeddings: Callable[[], Embeddings],
 ) -> ExistingStore:
-    """One that others fill.
+    """Make a store that another program fills.
 
     Args:
-        declaration: what is declared.
-        environment: what its settings may look up.
-        embeddings: gives those for a class or a factory that takes some, and for an object that
-            tells none.
+        declaration: the declaration.
+        environment: gives the values of templates in its settings.
+        embeddings: returns the `Embeddings` for a class or a factory that takes one, and for an
+            object that does not expose its own.
 
     Raises:
         UsageError, StoreError: see `recipe_of`.
@@ -163,11 +163,11 @@ def make_existing(
 
 
 def recipe_of(declaration: LangChainVectorDB, environment: Environment) -> Recipe:
-    """What a declaration names, imported and judged, but not called.
+    """Import and check the class or function of a declaration, without calling it.
 
     Raises:
         UsageError: something cannot be imported.
-        StoreError: something is neither a class nor a function that belongs there.
+        StoreError: something is neither a suitable class nor a suitable function.
     """
     from langchain_core.vectorstores import VectorStore
 
@@ -186,7 +186,7 @@ def recipe_of(declaration: LangChainVectorDB, environment: Environment) -> Recip
     settings = environment.fill(declaration.config)
 
     def recipe(name: str, make: Callable[..., Any], given: Any, written: Any, at: Path) -> Recipe:
-        """With what makes its arguments, which are parts of the settings at a place."""
+        """Return a recipe with the recipes of its arguments; `at` is the settings' path."""
         made = {}
         for argument, key in parts(written):
             part, filled = written[argument], given[argument]

@@ -1,7 +1,8 @@
-"""A `VectorStore` of LangChain that others fill: asked by its own methods, and never written.
+"""A LangChain `VectorStore` that another program fills, and that Lorebind only searches.
 
-Classes mean different things by a score: a cosine, a distance, a square of one. Few say which, and
-some are wrong. So it is found out with a few of the documents, whose vectors are made anew.
+Classes return different kinds of scores: a cosine, a distance, a squared distance. Few document
+which, and some document it wrongly. Lorebind therefore detects the kind by embedding a few of the
+documents again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.stores.langchain.recipe import Recipe
 
 Near: TypeAlias = "tuple[Document, float]"
-"""A document, and its cosine with the question."""
+"""A document with its cosine to the question."""
 
 SCALES: Final[dict[str, Callable[[float], float]]] = {
     "cosines": lambda figure: figure,
@@ -37,24 +38,25 @@ SCALES: Final[dict[str, Callable[[float], float]]] = {
     "negative inner products": lambda figure: -figure,
     "cosines moved to 0 to 1": lambda figure: 2 * figure - 1,
 }
-"""What a score may be, and the cosine that it stands for. All but the first two are cosines only
-where the vectors have the length 1."""
+"""Kinds of scores, with functions that convert a score to the cosine. All but the first two require
+vectors of length 1."""
 
 _PROBE = "What is this about?"
-"""A text that is none of the documents: the nearest to it are neither equal nor opposite."""
+"""A text that no document has, so that the cosines of the nearest ones are neither 1 nor -1."""
 _TRIED = 4
 _TOLERANCE = 0.02
-"""Vectors that are made anew differ a little: providers round, and batch otherwise."""
+"""Vectors made again differ a little, because providers round and use other batches."""
 
 
 class ExistingStore:
-    """Documents of others, to be searched. Safe to share among threads as the class is."""
+    """A searchable store of another program's documents. As thread-safe as its class."""
 
     def __init__(self, recipe: Recipe, embeddings: Callable[[], Embeddings]) -> None:
         """
         Args:
-            recipe: what makes the object.
-            embeddings: gives what made the vectors, where the object does not have its own.
+            recipe: makes the object.
+            embeddings: returns the `Embeddings` of the vectors, if the object does not have its
+                own.
         """
         self._recipe, self._embeddings = recipe, embeddings
         self._making = threading.Lock()
@@ -63,15 +65,15 @@ class ExistingStore:
         self._scale: str | None = None
 
     async def nearest(self, question: str, k: int) -> list[Near]:
-        """The `k` documents nearest to a question, or all there are.
+        """Return the `k` documents nearest to a question, or all if there are fewer.
 
         Raises:
             NotIngestedError: there are no documents.
-            StoreError: an outage, or scores that cannot be read as cosines.
+            StoreError: an outage, or the scores cannot be converted to cosines.
         """
         scale = SCALES[await self.scale()]
         scored = await self._scored(question, k)
-        # Some give no number where a vector has the length 0, which is the cosine 0 elsewhere.
+        # Some return NaN for a vector of length 0, whose cosine is 0 in other stores.
         return [
             (document, 0.0 if math.isnan(figure) else scale(figure)) for document, figure in scored
         ]
@@ -79,10 +81,10 @@ class ExistingStore:
     async def chosen(
         self, question: str, documents: Sequence[str], k: int, weight: float
     ) -> list[int]:
-        """The numbers of the texts that maximal marginal relevance chooses, in that order.
+        """Return the positions of texts selected by maximal marginal relevance, in that order.
 
-        They are embedded anew: classes give no vectors. What they call by this name chooses
-        otherwise in each, and some list it in another order.
+        The texts are embedded again, because classes do not return vectors. Their own methods for
+        it select different texts, and some return another order.
 
         Raises:
             StoreError: an outage.
@@ -91,14 +93,16 @@ class ExistingStore:
         return maximal_marginal_relevance(asked, list(rows), weight, k)
 
     async def scale(self) -> str:
-        """What the scores of the class are, one of `SCALES`; found out once."""
+        """Return the kind of the class's scores, one of `SCALES`; it is detected only once."""
         if self._scale is None:
             self._scale = await self._found_out()
         return self._scale
 
     def close(self) -> None:
-        """Forget the object, and close what was made for it. An object that was given stays open:
-        others may use it."""
+        """Forget the object, and close the parts that were made for it.
+
+        An object that the user passed stays open, because others may use it.
+        """
         with self._making:
             self._store = self._scale = None
             opened, self._parts = self._parts, {}
@@ -108,10 +112,10 @@ class ExistingStore:
         found = await self._scored(_PROBE, _TRIED)
         if not found:
             raise NotIngestedError(
-                f"{self._recipe.name} has no documents; is its collection, table or file the one "
-                "that was filled?"
+                f"{self._recipe.name} has no documents; check that its collection, table or file "
+                "is the one that was filled"
             )
-        # A document is as near to itself as can be: that tells a cosine from a distance.
+        # A document is nearest to itself, which distinguishes cosines from distances.
         text = found[0][0].page_content
         pairs: list[tuple[float, float]] = []
         for asked, some in ((_PROBE, found), (text, await self._scored(text, _TRIED))):
@@ -126,9 +130,10 @@ class ExistingStore:
             return best
         figure, cosine = max(pairs, key=lambda pair: abs(SCALES[best](pair[0]) - pair[1]))
         raise StoreError(
-            f"the scores of {self._recipe.name} cannot be read as cosines: one is {figure:.3f} "
-            f"where the cosine is {cosine:.3f}; give it the embedder that it was filled with, and "
-            "a metric that is the cosine, or the distance or inner product of vectors of length 1"
+            f"the scores of {self._recipe.name} cannot be converted to cosines: one is "
+            f"{figure:.3f} where the cosine is {cosine:.3f}; use the embedder that made its "
+            "vectors, and a metric that is the cosine, or the distance or inner product of "
+            "vectors of length 1"
         )
 
     async def _scored(self, question: str, k: int) -> list[tuple[Document, float]]:
@@ -143,13 +148,13 @@ class ExistingStore:
             return [(document, float(figure)) for document, figure in found]
 
     async def _cosines(self, question: str, documents: Sequence[Document]) -> list[float]:
-        """The cosines of documents with a question, from vectors that are made anew."""
+        """Return the cosines of documents with a question, from newly made vectors."""
         asked, rows = await self._directions(question, [one.page_content for one in documents])
         figures: list[float] = (rows @ asked).tolist()
         return figures
 
     async def _directions(self, question: str, texts: Sequence[str]) -> tuple[Any, Any]:
-        """The vectors of a question and of documents, made anew, at the length 1."""
+        """Embed a question and documents again, and return the vectors at length 1."""
         own = (await self._opened()).embeddings
         by = await call(self._embeddings) if own is None else own
         with self._recipe.saying("has an embedder that failed"):
@@ -171,11 +176,11 @@ class ExistingStore:
             self._parts = recipe.made_parts()
             store = recipe.made({**given, **self._parts})
             if not isinstance(store, VectorStore):
-                raise StoreError(f"{recipe.name} is not a VectorStore of LangChain")
+                raise StoreError(f"{recipe.name} is not a LangChain VectorStore")
             if type(store).similarity_search_with_score is VectorStore.similarity_search_with_score:
                 raise StoreError(
-                    f"{recipe.name} has no similarity_search_with_score, so nobody can tell how "
-                    "near its documents are; ingest them into a knowledge base of Lorebind instead"
+                    f"{recipe.name} has no similarity_search_with_score, so its documents have no "
+                    "scores; ingest them into a knowledge base of Lorebind instead"
                 )
             self._store = store
             return store

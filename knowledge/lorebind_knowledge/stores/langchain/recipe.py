@@ -1,4 +1,4 @@
-"""What makes a `VectorStore` of LangChain: code that was named, and its arguments."""
+"""The code that makes a LangChain `VectorStore`, and its arguments."""
 
 from __future__ import annotations
 
@@ -15,55 +15,55 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 EMBEDDING_PARAMETERS = ("embedding", "embeddings", "embedding_function", "embedding_service")
-"""The names by which classes and factories take their `Embeddings`."""
+"""The parameter names under which classes and factories take their `Embeddings`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A class or a function, and its arguments."""
+    """A class or a function, with its arguments."""
 
     name: str
-    """As messages call it."""
+    """The name in messages."""
     make: Callable[..., Any]
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     written: Any = None
-    """The settings as they stand in the configuration; what their templates gave is secret."""
+    """The settings as written in the configuration. The values of their templates are secret."""
     parts: Mapping[str, Recipe] = field(default_factory=dict)
-    """What makes those of the settings that are objects."""
+    """The recipes of settings that are objects."""
 
     @property
     def embedding_parameter(self) -> str | None:
-        """The name of the argument that takes the `Embeddings`, where there is one."""
+        """The name of the parameter that takes the `Embeddings`, or None."""
         parameters = inspect.signature(self.make).parameters
         return next((name for name in EMBEDDING_PARAMETERS if name in parameters), None)
 
     def made_parts(self) -> dict[str, Any]:
-        """The settings that are objects, made."""
+        """Make the settings that are objects."""
         return {name: part.made(part.made_parts()) for name, part in self.parts.items()}
 
     def close(self, parts: Mapping[str, Any]) -> None:
-        """Close those of the made parts that can be closed."""
+        """Close the made parts that have a method `close`."""
         for part in parts.values():
             if callable(close := getattr(part, "close", None)):
                 with self.saying("cannot be closed"):
                     finish(close())
 
     def made(self, arguments: Mapping[str, Any]) -> Any:
-        """What the settings make together with these, which replace some or are beside them."""
+        """Call the class or function with the settings and these arguments, which override them."""
         with self.saying("cannot be made with the configuration given"):
             return self.make(**{**self.settings, **arguments})
 
     @contextmanager
     def saying(self, what: str) -> Iterator[None]:
-        """Whatever is raised inside becomes a StoreError that says what failed, without secrets."""
+        """Raise errors from the block as StoreError that says what failed, without secrets."""
         try:
             yield
         except LorebindError:
             raise
         except NotImplementedError as error:
             raise StoreError(f"{self.name} {what}: it has no method for it") from error
-        except Exception as error:  # whatever a third party raises
+        except Exception as error:  # third-party code may raise anything
             written = self.settings if self.written is None else self.written
             said = said_by(error, written=written, resolved=self.settings)
-            first, _, _ = said.partition("\n")  # further lines may repeat documents
+            first, _, _ = said.partition("\n")  # later lines may repeat documents
             raise StoreError(f"{self.name} {what}: {first}") from error

@@ -1,9 +1,9 @@
-"""Any LangChain `VectorStore` as a store of ours.
+"""Any LangChain `VectorStore` as a store of Lorebind.
 
-The class is shared: by spaces, and with documents that others put there. So a search drops what is
-not of its space and asks for more. One thread at a time asks the class, since LangChain promises no
-more. Vectors of another dimension are kept by another object of the class, made with the same
-arguments; a class that keeps one dimension only refuses them.
+Several spaces, and documents of other programs, may share the class. A search therefore drops
+documents of others and asks for more. One thread at a time uses the class, because LangChain does
+not promise thread safety. Each dimension has its own object of the class, made with the same
+arguments; a class that allows only one dimension refuses the others.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _SPACE, _NUMBER, _ZERO = "lorebind_space", "lorebind_number", "lorebind_zero"
 _AT_ONCE = 500
 _GROWTH = 4
 _MOST = 100_000
-"""How many documents a search may ask for to find enough of its space; each comes with its text."""
+"""Maximum number of documents that a search requests; each comes with its text."""
 
 
 class LangChainStore(VectorStore):
-    """Keeps vectors in a class of LangChain. The class gives no vectors back, and cannot count.
+    """Stores vectors in a LangChain class, which returns no vectors and cannot count.
 
-    `get` raises NotImplementedError where the class cannot give documents by their ids.
+    `get` raises NotImplementedError if the class cannot look up documents by id.
     """
 
     filters = False
@@ -48,9 +48,9 @@ class LangChainStore(VectorStore):
     def __init__(self, recipe: Recipe, *, exact: bool = False, persistent: bool = True) -> None:
         """
         Args:
-            recipe: what makes the wrapped store.
+            recipe: makes the wrapped store.
             exact: whether the class compares with every vector. If an exact store finds too few
-                vectors, that is an error, so this is only for classes that are known to be exact.
+                vectors, that is an error, so use it only for classes that are known to be exact.
             persistent: whether the vectors stay when the process ends.
         """
         self.is_exact, self.persistent = exact, persistent
@@ -86,7 +86,7 @@ class LangChainStore(VectorStore):
                     raise StoreError(
                         f"the {self} has too many documents that are not of {space}: "
                         f"{k} of its own are not among the {asked} nearest; "
-                        "declare a vector database with a collection or table for it alone"
+                        "declare a vector database with its own collection or table"
                     )
                 asked = min(_GROWTH * asked, most)
 
@@ -108,9 +108,9 @@ class LangChainStore(VectorStore):
             return
 
     def drop(self, space: Space) -> None:
-        """The class cannot list what it has, so it is searched until nothing of the space is left.
+        """Delete everything of a space, by searching until nothing is found.
 
-        An approximate class may keep some.
+        The class cannot list its documents. An approximate class may keep some.
         """
         direction = np.eye(1, space.dimension, dtype=np.float32)[0]
         gone: set[int] = set()
@@ -129,7 +129,7 @@ class LangChainStore(VectorStore):
 
     @contextmanager
     def _using(self, space: Space) -> Iterator[Adapter]:
-        """The class for vectors of the dimension, for this thread alone."""
+        """Lend the adapter for vectors of the space's dimension to this thread."""
         with self._turn:
             if self._closed:
                 raise StoreError(f"the {self} is closed")
@@ -144,9 +144,9 @@ class LangChainStore(VectorStore):
 
 
 def document_id(space: Space, number: int) -> str:
-    """A UUID of version 8, since some classes take no other ids.
+    """Return a UUID of version 8 for a vector, because some classes accept no other ids.
 
-    It has room for 122 bits: the lowest 59 of the space's birth, then the 63 of the number.
+    It has 122 free bits: the lowest 59 of the space's birth, then the 63 of the number.
     """
     bits = space.birth % 2**59 << 63 | number
     high, middle, low = bits >> 74, bits >> 62 & 0xFFF, bits & 2**62 - 1
@@ -154,7 +154,7 @@ def document_id(space: Space, number: int) -> str:
 
 
 def is_ours(document: Document) -> bool:
-    """Whether a document was added by a store like this one, of whatever space."""
+    """Return whether a store of this kind has added the document, in any space."""
     return _SPACE in document.metadata
 
 
@@ -163,8 +163,8 @@ def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def _document(space: Space, one: StoredVector) -> Document:
-    """What is kept; the metadata tells whose it is, here and to others."""
-    # Some databases keep numbers as floats.
+    """Return the document to store, whose metadata has its space and number."""
+    # As a text, because some databases store numbers as floats.
     metadata = {_SPACE: space.name, _NUMBER: str(one.number)}
     if not one.vector.any():
         metadata[_ZERO] = "true"
@@ -172,15 +172,15 @@ def _document(space: Space, one: StoredVector) -> Document:
 
 
 def _handed(vector: Vector) -> list[float]:
-    """What the class is given. Some fail over a vector of length 0, so another stands for it."""
+    """Return the vector to store, with a stand-in for length 0, which some classes cannot store."""
     values: list[float] = vector.tolist()
     return values if vector.any() else [1.0, *values[1:]]
 
 
 def _numbers(space: Space, documents: Iterable[Document]) -> tuple[list[int], list[int]]:
-    """The numbers of those that are of a space, in their order; those of length 0 apart.
+    """Return the numbers of documents of a space, in order; those of length 0 separately.
 
-    Where those were found only says how near their stand-in is.
+    Their order is that of the stand-ins, so it means nothing.
     """
     near: dict[int, None] = {}
     zeros: dict[int, None] = {}

@@ -1,1 +1,1 @@
-"""The store in PostgreSQL with the extension pgvector."""
+"""The store in PostgreSQL with the pgvector extension."""

@@ -1,8 +1,9 @@
-"""Approximate indexes of pgvector: one for each large space of a store, over its rows alone.
+"""Approximate indexes of pgvector: one for each large space of a store, over its rows only.
 
-Small spaces are searched exactly, which costs milliseconds. A partial index keeps the neighbours of
-one space from crowding out those of another, and is dropped with its space. At the defaults fewer
-than 2 of the 10 nearest in a hundred are missed, among 100,000 vectors (`benchmarks/pgvector.py`).
+Small spaces are searched exactly, which takes milliseconds. With partial indexes, the vectors of
+one space do not displace those of another, and an index is dropped with its space. With the default
+settings, searches of 100,000 vectors miss fewer than 2 percent of the 10 nearest
+(`benchmarks/pgvector.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.stores.pgvector.table import Table
 
 _OPERATORS = {"cosine": ("<=>", "cosine"), "l2": ("<->", "l2"), "ip": ("<#>", "ip")}
-# pgvector indexes single precision to the first, and half precision to the second.
+# The largest dimensions that pgvector indexes, in single precision and in half precision.
 _SINGLE, _HALF = 2000, 4000
 _MOST_CANDIDATES = 1000
 _MOST_MEMORY = 1 << 30
@@ -31,7 +32,7 @@ _MOST_MEMORY = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class AnnIndex:
-    """How the approximate indexes of a table are named, made and searched."""
+    """Names, builds and searches the approximate indexes of a table."""
 
     table: Table
     config: AnnIndexConfig
@@ -44,21 +45,21 @@ class AnnIndex:
         """
         if space.dimension > _HALF:
             raise UsageError(
-                f"{space}: pgvector indexes vectors up to dimension {_HALF}, and these have "
+                f"{space}: pgvector indexes vectors up to dimension {_HALF}, but these have "
                 f"{space.dimension}; remove ensure_index, or use an embedder with shorter vectors"
             )
 
     def name(self, space: Space) -> str:
-        """The name of the index over the rows of a space."""
+        """Return the name of the index over the rows of a space."""
         return f"{self._base}_{space.name}"
 
     def sql(self, space: Space, records: int) -> str:
-        """The statement that makes it, which blocks neither readers nor writers."""
+        """Return the statement that creates it, which blocks neither readers nor writers."""
         kind = _kind(space)
         if self.config.type == "hnsw":
             options = f"m = {self.config.m}, ef_construction = {self.config.ef_construction}"
         else:
-            # What pgvector's documentation advises.
+            # The formula that pgvector's documentation recommends.
             fitting = records // 1000 if records <= 1_000_000 else math.isqrt(records)
             options = f"lists = {self.config.lists or min(max(fitting, 10), 32768)}"
         return (
@@ -69,9 +70,9 @@ class AnnIndex:
         )
 
     def prepare(self, db: psycopg.Connection, space: Space, k: int, *, filtered: bool) -> bool:
-        """Set up a transaction for one search; False if the index is missing or not finished.
+        """Set up a transaction for one search; return False if the index is missing or unfinished.
 
-        The search goes on until enough rows pass the filter.
+        The search continues until enough rows pass the filter.
         """
         found = db.execute(
             "select c.reloptions from pg_index i join pg_class c on c.oid = i.indexrelid"
@@ -96,31 +97,31 @@ class AnnIndex:
                 "ivfflat.max_probes": 32768,
             }
         if not filtered:
-            # Without a filter the index is always right; with one, the planner knows what is rare.
+            # Without a filter the index is always best; with one, the planner estimates rows.
             settings["enable_sort"] = "off"
         calls = (f"set_config('{name}', '{value}', true)" for name, value in settings.items())
         db.execute(f"select {', '.join(calls)}")
         return True
 
     def order(self, space: Space) -> str:
-        """What rows are ordered by so that the index is used."""
+        """Return the `order by` expression that lets PostgreSQL use the index."""
         kind = _kind(space)
         return f"embedding::{kind} {_OPERATORS[self.metric][0]} %(query)s::{kind}"
 
     def candidates(self, k: int) -> int:
-        """How many rows to take from the index, of which the best are then found exactly."""
+        """Return the number of rows to take from the index, of which the best are found exactly."""
         return max(k, self.config.ef_search if self.config.type == "hnsw" else 100)
 
     def build(self, db: psycopg.Connection, space: Space, records: int) -> None:
-        """Make the index of a space, and remove those whose rows are gone.
+        """Create the index of a space, and drop indexes whose rows are gone.
 
-        It takes some ten seconds for each ten thousand rows, and up to a gigabyte of the server's
-        memory. Nothing happens if the index is there, or if another process is making one.
+        It takes about ten seconds per ten thousand rows, and up to a gigabyte of the server's
+        memory. Nothing happens if the index exists, or if another process is building one.
 
         Args:
             db: a connection without a transaction, to be closed afterwards.
             space: the space.
-            records: how many rows it has.
+            records: number of its rows.
         """
         from psycopg import errors
 
@@ -138,24 +139,24 @@ class AnnIndex:
         try:
             db.execute(self.sql(space, records))
         except errors.DiskFull:
-            # Processes that build together share memory, of which a container has little; one
-            # needs none, and may use what is left on the disk.
+            # Parallel workers use shared memory, of which a container has little. Without them,
+            # the build may use the remaining disk space.
             db.execute("set max_parallel_maintenance_workers = 0")
             self._drop(db, self.name(space))
             db.execute(self.sql(space, records))
-        # The planner weighs the index by what it knows of the table, after a bulk load nothing.
+        # After a bulk load, the planner has no statistics and would not use the index.
         db.execute(f"analyze {self.table.quoted}")
 
     def drop(self, db: psycopg.Connection, space: Space) -> None:
-        """Remove the index of a space if there is one; `db` as for `build`.
+        """Drop the index of a space if there is one; for `db`, see `build`.
 
-        While another process is making an index it stays, to be removed before the next is made.
+        While another process is building an index, it stays, and the next build drops it.
         """
         if self._lock(db):
             self._drop(db, self.name(space))
 
     def _lock(self, db: psycopg.Connection) -> bool:
-        # Whoever waits for this would be waited for by the one that makes an index.
+        # Do not wait for the lock: the process that builds an index would wait for this one.
         row = db.execute(f"select pg_try_advisory_lock({self.table.lock('index')})").fetchone()
         return bool(row and row[0])
 
@@ -163,7 +164,7 @@ class AnnIndex:
         db.execute(f'drop index concurrently if exists "{name}"')
 
     def _tidy(self, db: psycopg.Connection, space: Space) -> bool:
-        """Remove indexes that nobody needs; whether the one of this space is there."""
+        """Drop indexes that are no longer needed, and return whether the space's index exists."""
         rows = db.execute(
             "select c.relname, i.indisvalid from pg_index i join pg_class c on c.oid = i.indexrelid"
             " where i.indrelid = to_regclass(%s)",
@@ -176,7 +177,7 @@ class AnnIndex:
                 used = (
                     f"select 1 from {self.table.quoted} where space = {int(found[1], 16)} limit 1"
                 )
-                # One that is not valid was left by a process that ended while it was made.
+                # An index is invalid if the process that built it ended too early.
                 if not valid or not db.execute(used).fetchone():
                     self._drop(db, name)
                 elif name == self.name(space):
@@ -184,10 +185,10 @@ class AnnIndex:
         return there
 
     def _give_memory(self, db: psycopg.Connection, space: Space, records: int) -> None:
-        """Let the whole graph be built in memory, which is many times quicker; never less."""
+        """Raise the memory limit so that the graph is built in memory, which is much faster."""
         if self.config.type != "hnsw":
             return
-        # A vector, its links on the lowest level, and what pgvector notes of each.
+        # The vector, its links on the lowest level, and pgvector's data about each.
         wanted = min(records * (4 * space.dimension + 40 * self.config.m + 400), _MOST_MEMORY)
         db.execute(
             "select set_config('maintenance_work_mem', greatest(%s::bigint,"
@@ -197,7 +198,7 @@ class AnnIndex:
 
     @property
     def _base(self) -> str:
-        # PostgreSQL cuts names at 63 bytes; those of spaces, which follow, differ by themselves.
+        # PostgreSQL cuts names at 63 bytes. The names of spaces, which follow, are unique.
         return (self.config.name or f"{self.table.name}_ann")[:46]
 
 

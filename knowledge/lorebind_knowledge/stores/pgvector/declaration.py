@@ -21,18 +21,18 @@ class PgvectorConfig(PgvectorSettings):
 
     templated: ClassVar[tuple[str, ...]] = ("dsn",)
 
-    dsn: Secret = Field(description="How to connect: postgresql://user:password@host/database.")
+    dsn: Secret = Field(description="The database: postgresql://user:password@host/database.")
 
 
 class PgvectorVectorDB(VectorDBBase):
-    """Vectors and catalog in PostgreSQL with the extension pgvector."""
+    """Vectors and catalog in PostgreSQL with the pgvector extension."""
 
-    type: Literal["pgvector"] = Field(description="Kept in PostgreSQL.")
-    config: PgvectorConfig = Field(description="Which database, and how.")
+    type: Literal["pgvector"] = Field(description="Store everything in PostgreSQL.")
+    config: PgvectorConfig = Field(description="The database and its settings.")
 
     @property
     def own_catalog(self) -> CatalogDeclaration:
-        """In the same database."""
+        """The catalog in the same database."""
         return CatalogDeclaration(dsn=self.config.dsn, ensure_schema=self.config.ensure_schema)
 
 

@@ -1,7 +1,7 @@
-"""Metadata filters in SQL: over the column `fields`, with the meaning of `filters`.
+"""Metadata filters in SQL, on the column `fields`, with the same meaning as in `filters`.
 
-`fields` is the metadata as jsonb, put into a form in which PostgreSQL compares as Python does. A
-condition is never null, so that `not` is the opposite.
+`fields` holds the metadata as jsonb, in a form that PostgreSQL compares as Python does. A condition
+is never null, so that `not` gives the opposite.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 _ORDERINGS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# What JSON writes of numbers and texts that `_comparable` changes, and of little else.
+# Matches the JSON of all values that `_comparable` changes, and of few others.
 _TO_BE_CHANGED = re.compile(r"[eE]\+|\\u000[01]")
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def as_fields(metadata: Mapping[str, Any]) -> str:
-    """What the column `fields` holds of metadata, as JSON.
+    """Return the value of the column `fields` for metadata, as JSON.
 
     Raises:
-        TypeError, ValueError: JSON cannot hold it.
+        TypeError, ValueError: JSON cannot represent the metadata.
     """
     text = _JSON.encode(dict(metadata))
     if not _TO_BE_CHANGED.search(text):
@@ -36,7 +36,7 @@ def as_fields(metadata: Mapping[str, Any]) -> str:
 
 
 def sql_filter(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A filter as a condition, with the parameters that it names.
+    """Return a filter as an SQL condition, with its parameters.
 
     Raises:
         UsageError: the filter is malformed.
@@ -79,7 +79,7 @@ def _operator(name: str, key: str, operand: Any, values: dict[str, Any]) -> str:
 
 
 def _equals_any(name: str, wanted: Iterable[Any], values: dict[str, Any]) -> str:
-    # As `{"name": 1}` and as a member of a list: containment goes through the index.
+    # As `{"name": 1}` and as an item of a list, because containment uses the index.
     tests = [
         f"fields @> {_value(json.dumps({escaped(name): form}), values)}::jsonb"
         for one in wanted
@@ -96,7 +96,7 @@ def _compares(name: str, sign: str, operand: Any, values: dict[str, Any]) -> str
     if isinstance(operand, str):
         kind, stored = "string", f'(fields ->> {key}) collate "C"'
         if found := _SURROGATE.search(operand):
-            # It stands between the two characters that PostgreSQL can hold around it.
+            # A surrogate sorts between the two characters around it that PostgreSQL can store.
             operand, sign = operand[: found.start()] + "\ue000", ">=" if ">" in sign else "<"
         limit = f"{_value(operand, values)}::text"
     else:
@@ -113,12 +113,12 @@ def _value(value: str, values: dict[str, Any]) -> str:
 
 
 def _is_text(*values: Any) -> bool:
-    """Whether all texts among the values are such as can be stored."""
+    """Return whether PostgreSQL can store all texts among the values."""
     return not any(isinstance(value, str) and _SURROGATE.search(value) for value in values)
 
 
 def _comparable(value: Any) -> Any:
-    """A JSON value whose whole numbers are exact and whose texts PostgreSQL can hold."""
+    """Return a JSON value with exact whole numbers and texts that PostgreSQL can store."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Settings of the PostgreSQL store, as they are declared and as it takes them."""
+"""Settings of the PostgreSQL store, for its declaration and its constructor."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from lorebind_knowledge.declarations.vector_dbs import DIMENSION, Metric
 
 
 class AnnIndexConfig(Settings):
-    """An approximate nearest neighbour index of pgvector."""
+    """Settings of pgvector's approximate nearest neighbor index."""
 
-    type: Literal["hnsw", "ivfflat"] = Field("hnsw", description="The kind of the index.")
+    type: Literal["hnsw", "ivfflat"] = Field("hnsw", description="The kind of index.")
     name: SqlName | None = Field(
-        None, description="What its name begins with. By default the name of the table and `_ann`."
+        None, description="The prefix of its name. By default the name of the table and `_ann`."
     )
-    m: int = Field(16, ge=2, le=100, description="hnsw: how many links each vector has.")
+    m: int = Field(16, ge=2, le=100, description="hnsw: number of links per vector.")
     ef_construction: int = Field(
-        128, ge=4, le=1000, description="hnsw: how many candidates are compared to build it."
+        128, ge=4, le=1000, description="hnsw: number of candidates compared to build it."
     )
     ef_search: int = Field(
         200,
         ge=1,
         le=1000,
-        description="hnsw: how many candidates a search compares. More of them find more of the "
-        "nearest vectors, and take longer.",
+        description="hnsw: number of candidates that a search compares. A higher number finds more "
+        "of the nearest vectors, and takes longer.",
     )
     lists: int | None = Field(
         None,
         ge=1,
         le=32768,
-        description="ivfflat: the number of lists. By default it fits the number of rows.",
+        description="ivfflat: number of lists. By default it depends on the number of rows.",
     )
     probes: int | None = Field(
         None,
         ge=1,
         le=32768,
-        description="ivfflat: how many lists a search reads. By default the square root of lists.",
+        description="ivfflat: number of lists a search reads. By default the square root of lists.",
     )
 
 
 class PoolConfig(Settings):
-    """Connections to a database that are kept open."""
+    """Settings of the pool of database connections."""
 
     min_size: int = Field(
-        0, ge=0, le=1000, description="How many connections stay open when nothing is asked."
+        0, ge=0, le=1000, description="Number of idle connections that stay open."
     )
-    max_size: int = Field(8, ge=1, le=1000, description="The most connections at a time.")
+    max_size: int = Field(8, ge=1, le=1000, description="Maximum number of concurrent connections.")
     timeout_seconds: float = Field(
-        30, gt=0, le=600, description="How long a call waits for a free connection."
+        30, gt=0, le=600, description="Seconds a call waits for a free connection."
     )
 
     @model_validator(mode="after")
@@ -63,28 +63,28 @@ class PoolConfig(Settings):
 
 
 class PgvectorSettings(Settings):
-    """Settings of the PostgreSQL store, whatever its database."""
+    """Settings of the PostgreSQL store, without the database itself."""
 
     table: SqlName = Field(
         "knowledge_chunks",
-        description="What the name of its table begins with; `_vectors` follows.",
+        description="The prefix of the name of its table; `_vectors` follows.",
     )
     ensure_schema: bool = Field(
         True,
-        description="Make the extension and the tables if they are missing. If this is false, an "
-        "error shows the statements that make them.",
+        description="Create the extension and the tables if they are missing. If this is false, an "
+        "error shows the SQL statements that create them.",
     )
     ensure_index: bool = Field(
         False,
-        description="Keep an approximate index of each knowledge base that has 10,000 passages or "
-        "more. Without it, searches are exact.",
+        description="Build an approximate index of each knowledge base with at least 10,000 "
+        "passages. Without it, searches are exact.",
     )
     index: AnnIndexConfig = Field(
-        default_factory=AnnIndexConfig, description="The approximate index."
+        default_factory=AnnIndexConfig, description="Settings of the approximate index."
     )
     metric: Metric = Field(
         "cosine",
-        description="The distance that the approximate index compares. Scores are always cosines.",
+        description="The distance that the approximate index uses. Scores are always cosines.",
     )
     dimension: int | None = Field(None, ge=1, le=16000, description=DIMENSION)
-    pool: PoolConfig = Field(default_factory=PoolConfig, description="Connections kept open.")
+    pool: PoolConfig = Field(default_factory=PoolConfig, description="The connection pool.")

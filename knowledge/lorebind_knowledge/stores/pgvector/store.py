@@ -30,7 +30,7 @@ _Item = TypeVar("_Item")
 
 log = logging.getLogger("lorebind.stores")
 
-# Vectors that are read, written or deleted by one statement.
+# Maximum number of vectors per statement.
 _BLOCK = 1000
 _LOCK_SECONDS = 30
 
@@ -38,13 +38,13 @@ _LOCK_SECONDS = 30
 class PgvectorStore(VectorStore):
     """A `VectorStore` in PostgreSQL.
 
-    Extension and table are made when the first vector is added. Vectors of any dimension are kept
-    beside each other. Methods block: each is a few round trips, and threads serve every event loop
-    alike. Any number of threads and processes may use the table at once.
+    The extension and the table are created when the first vector is added. The table holds vectors
+    of any dimension. Methods block for a few round trips each; threads make them usable from every
+    event loop. Any number of threads and processes may use the table at the same time.
 
     Searches are exact. With `ensure_index`, a space of `ann_from` vectors or more gets an
-    approximate index: at the end of an ingest, or in the background when a search misses it. Until
-    it is there, searches stay exact.
+    approximate index: at the end of an ingest, or in the background if a search finds none. Until
+    it is complete, searches stay exact.
     """
 
     filters = True
@@ -59,12 +59,12 @@ class PgvectorStore(VectorStore):
         """
         Args:
             dsn: the database.
-            settings: see there; None means the defaults.
-            ann_from: the number of vectors from which a space gets an approximate index, if the
+            settings: the settings; None means the defaults.
+            ann_from: number of vectors from which a space gets an approximate index, if the
                 settings ask for one.
 
         Raises:
-            UsageError: the DSN is not valid.
+            UsageError: the DSN is invalid.
             MissingDependencyError: psycopg is not installed.
         """
         address = PostgresAddress(dsn) if isinstance(dsn, str) else dsn
@@ -91,7 +91,7 @@ class PgvectorStore(VectorStore):
             with self._db.writing() as db:
                 self._table.make(db, self._name, allowed=self._settings.ensure_schema)
         target = f"{self._table.quoted} (space, number, embedding, fields)"
-        # Writers that add the same numbers in different orders would wait for each other.
+        # Sorted, because writers that add the same numbers in different orders could deadlock.
         ordered = sorted(vectors, key=lambda one: one.number)
         with self._using(self._db.writing()) as db:
             for block in _blocks(ordered):
@@ -108,13 +108,13 @@ class PgvectorStore(VectorStore):
         condition, values = sql_filter(where)
         values |= {"query": vector_text(vector), "k": k}
         rows = f"{self._table.quoted} where space = {space.birth} and {condition}"
-        # By the product, which is quicker than the cosine and the same at length 1. For a vector of
-        # length 0 it is 0, where pgvector's cosine is not a number.
+        # By inner product, which is faster than the cosine and equal at length 1. For a vector
+        # of length 0 it is 0, while pgvector's cosine is NaN.
         best = "order by embedding <#> %(query)s::vector limit %(k)s"
         found: list[tuple[int, bytes]] = []
         if self._is_there():
             with self._using(self._db.reading()) as db:
-                # A binary cursor gets a vector as its bytes, and only of the rows that are left.
+                # A binary cursor returns vectors as bytes, and only those of the final rows.
                 cursor = db.cursor(binary=True)
                 if self._is_indexed(db, space, k, filtered=bool(where)):
                     near = (
@@ -123,7 +123,7 @@ class PgvectorStore(VectorStore):
                     near = f"(select number, embedding from {near}) as near"
                     found = cursor.execute(f"select * from {near} {best}", values).fetchall()
                 if len(found) < k:
-                    # Also where the index stops early, or misses vectors of length 0.
+                    # The index may stop early, or miss vectors of length 0.
                     statement = f"select number, embedding from {rows} {best}"
                     found = cursor.execute(statement, values).fetchall()
         vectors = vectors_of([data for _, data in found], space.dimension)
@@ -171,13 +171,13 @@ class PgvectorStore(VectorStore):
                 self.build_index(space)
 
     def build_index(self, space: Space) -> None:
-        """Make the approximate index of a space now, and wait for it.
+        """Build the approximate index of a space now, and wait for it.
 
-        Nothing happens if it is there, or if another process is making it.
+        Nothing happens if it exists, or if another process is building it.
 
         Raises:
-            StoreError: `ensure_schema` is false, which forbids to make it (the text has the
-                statement that does); or PostgreSQL refused.
+            StoreError: `ensure_schema` is false, so it may not be created (the message has the
+                statement for it); or PostgreSQL refused.
         """
         records = self.count(space)
         if not self._settings.ensure_schema:
@@ -198,7 +198,7 @@ class PgvectorStore(VectorStore):
         declared = self._settings.dimension
         if declared not in (None, space.dimension):
             raise IndexMismatchError(
-                f"{space}: its vectors have the dimension {space.dimension}, and the vector "
+                f"{space}: its vectors have dimension {space.dimension}, but the vector "
                 f"database is declared with dimension {declared}; change the declaration or the "
                 "embedder"
             )
@@ -206,12 +206,12 @@ class PgvectorStore(VectorStore):
             self._ann.check(space)
 
     def _is_there(self) -> bool:
-        """Whether there is a table; without one, nothing was added yet."""
+        """Return whether the table exists; if not, nothing was added yet."""
         if self._has_table:
             return True
         with self._db.reading() as db:
             there = self._table.is_there(db, self._name)
-        if there:  # another thread may know of it already, after this one has looked
+        if there:  # never reset here: another thread may have found it in the meantime
             self._has_table = True
         return there
 
@@ -223,23 +223,23 @@ class PgvectorStore(VectorStore):
             with transaction as db:
                 yield db
         except StoreError:
-            self._has_table = False  # perhaps it was dropped: the next call looks again
+            self._has_table = False  # it may have been dropped: the next call checks
             raise
 
     def _among(self, verb: str, space: Space) -> str:
-        """A statement about the vectors of a space with the numbers of a parameter."""
+        """Return a statement about the vectors whose numbers are in its parameter."""
         return (
             f"{verb} from {self._table.quoted}"
             f" where space = {space.birth} and number = any(%s::bigint[])"
         )
 
     def _is_large(self, db: psycopg.Connection, space: Space) -> bool:
-        """Whether the space should have an approximate index."""
+        """Return whether the space should have an approximate index."""
         query = f"select from {self._table.quoted} where space = {space.birth} offset %s limit 1"
         return not self.is_exact and bool(db.execute(query, [self._ann_from - 1]).rowcount)
 
     def _is_indexed(self, db: psycopg.Connection, space: Space, k: int, *, filtered: bool) -> bool:
-        """Whether the search can use an approximate index; one that is missing is begun."""
+        """Return whether the search can use an approximate index; start building a missing one."""
         if self.is_exact:
             return False
         if self._ann.prepare(db, space, k, filtered=filtered):
@@ -255,7 +255,7 @@ class PgvectorStore(VectorStore):
         try:
             self.build_index(space)
         except Exception as error:
-            # Searches stay exact: only their speed is at stake.
+            # Searches stay exact, and are only slower.
             log.warning("%s", error)
 
 

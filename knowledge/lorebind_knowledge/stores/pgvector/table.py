@@ -1,4 +1,4 @@
-"""The table of `PgvectorStore`: how it is named and made, and its rows in binary format."""
+"""The table of `PgvectorStore`: its name, its SQL, and its rows in binary format."""
 
 from __future__ import annotations
 
@@ -32,35 +32,36 @@ _JSONB_VERSION = b"\x01"
 
 
 class Table:
-    """The vectors of all spaces of one store, of any dimension."""
+    """The table of all spaces of one store, with vectors of any dimension."""
 
     def __init__(self, name: str) -> None:
         """
         Args:
-            name: what the table's name begins with, a `SqlName`.
+            name: the prefix of the table's name, a `SqlName`.
         """
         self.name = name
         self.quoted = f'"{name}_vectors"'
 
     def sql(self) -> list[str]:
-        """The statements that make it in a database that has the extension."""
+        """Return the statements that create it in a database with the extension."""
         columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
         return [
             f"create table {self.quoted} ({columns}, primary key (space, number))",
-            # An exact search reads every vector: they stay in their rows, not in another place.
+            # An exact search reads every vector, so they stay in their rows instead of in TOAST.
             f"alter table {self.quoted} alter column embedding set storage main",
-            # Without fastupdate: its pending list would slow down every filter. PostgreSQL chooses
-            # the name, because a renamed table keeps the names of its indexes.
+            # Without fastupdate, whose pending list would slow down every filter. PostgreSQL
+            # chooses the name, because a renamed table keeps the names of its indexes.
             f"create index on {self.quoted}"
             " using gin (fields jsonb_path_ops) with (fastupdate = off)",
         ]
 
     def is_there(self, db: psycopg.Connection, store: str) -> bool:
-        """
+        """Return whether the table exists.
+
         Raises:
             StoreError: a table of this name has other columns.
         """
-        # Not by `to_regclass`: within a transaction it may remember that there was none.
+        # Not with `to_regclass`, which may cache in a transaction that the table is missing.
         rows = db.execute(
             "select attname from pg_attribute join pg_class as c on c.oid = attrelid"
             " where relname = %s and pg_table_is_visible(c.oid) and attnum > 0",
@@ -69,18 +70,18 @@ class Table:
         found = {name for (name,) in rows}
         if found and (missing := sorted(_COLUMNS.keys() - found)):
             raise StoreError(
-                f"{store}: the table {self.quoted} is not one of Lorebind's, it has no "
+                f"{store}: the table {self.quoted} is not one of Lorebind's, because it has no "
                 f"{', '.join(missing)}; name another table for the vector database"
             )
         return bool(found)
 
     def make(self, db: psycopg.Connection, store: str, *, allowed: bool) -> None:
-        """Make what is missing, extension and table; other processes may do the same.
+        """Create the extension and the table if missing; other processes may do the same.
 
         Args:
             db: a transaction.
-            store: what messages begin with.
-            allowed: whether to make anything; if not, the error has the statements.
+            store: the beginning of messages.
+            allowed: whether it may create anything. If not, the error has the statements.
 
         Raises:
             StoreError: it is not allowed or not possible.
@@ -92,8 +93,8 @@ class Table:
         extension, encoding = row or (None, None)
         if encoding != "UTF8":
             raise StoreError(
-                f"{store}: the database has the encoding {encoding}, which cannot hold every "
-                "text; make one with: create database … encoding 'UTF8' template template0"
+                f"{store}: the database has the encoding {encoding}, which cannot store every "
+                "text; create one with: create database … encoding 'UTF8' template template0"
             )
         statements = ([] if extension else ["create extension vector"]) + self.sql()
         if not allowed:
@@ -110,7 +111,7 @@ class Table:
                 db.execute(statement)
 
     def lock(self, purpose: str) -> int:
-        """The number of an advisory lock that only users of this table take."""
+        """Return the number of an advisory lock that only users of this table take."""
         return int(digest("lorebind pgvector", purpose, self.name)[:15], 16)
 
 
@@ -121,7 +122,7 @@ def _make_extension(db: psycopg.Connection, store: str) -> None:
         db.execute("create extension if not exists vector")
     except errors.InsufficientPrivilege as error:
         raise StoreError(
-            f"{store}: the extension vector is missing, and this role may not make it; let an "
+            f"{store}: the extension vector is missing, and this role may not create it; let an "
             "administrator of the database run: create extension vector"
         ) from error
     except (errors.FeatureNotSupported, errors.UndefinedFile) as error:
@@ -132,10 +133,10 @@ def _make_extension(db: psycopg.Connection, store: str) -> None:
 
 
 def rows_of(space: Space, vectors: Sequence[StoredVector]) -> list[tuple[bytes, ...]]:
-    """Rows of the columns `space`, `number`, `embedding` and `fields`.
+    """Return rows of the columns `space`, `number`, `embedding` and `fields`.
 
     Raises:
-        StoreError: a vector has another dimension, or metadata that JSON cannot hold.
+        StoreError: a vector has another dimension, or metadata that JSON cannot represent.
     """
     packed = _packed(space, vectors)
     birth = bigint(space.birth)
@@ -160,13 +161,13 @@ def _packed(space: Space, vectors: Sequence[StoredVector]) -> NDArray[np.void]:
 
 
 def vectors_of(values: Sequence[bytes], dimension: int) -> Matrix:
-    """Vectors from their binary format."""
+    """Return vectors from their binary format, shape (values, dimension)."""
     matrix: Matrix = np.frombuffer(b"".join(values), _kind(dimension))["values"].astype(np.float32)
     return matrix
 
 
 def vector_text(vector: Vector) -> str:
-    """A vector as pgvector reads it in a statement."""
+    """Return a vector in pgvector's text format."""
     return f"[{','.join(map(repr, vector.tolist()))}]"
 
 

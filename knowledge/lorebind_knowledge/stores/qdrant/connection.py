@@ -1,4 +1,4 @@
-"""How Qdrant is reached: a server or a folder, opened when first asked, its errors in words."""
+"""Connections to Qdrant, on a server or in a folder, opened on first use; and their errors."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ R = TypeVar("R")
 
 
 def collection_is_missing(error: StoreError) -> bool:
-    """Whether a request failed because there is no such collection, as server or local mode say.
+    """Return whether a request failed because its collection is missing, remote or local.
 
-    A 404 that is not in Qdrant's words comes from elsewhere: the address is wrong.
+    A 404 without Qdrant's error message comes from another server: the address is wrong.
     """
     cause = error.__cause__
     if isinstance(cause, ValueError):
@@ -36,7 +36,7 @@ def collection_is_missing(error: StoreError) -> bool:
 
 
 class QdrantConnection:
-    """One server, folder or memory, asked from any thread."""
+    """A connection to a server, a folder or memory, usable from any thread."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class QdrantConnection:
     ) -> None:
         """
         Args:
-            url: the server, as http://host:6333; None for qdrant-client's local mode.
-            address_as_written: how messages name the server; `url` when left out.
-            path: the folder of local mode, for small data and one process; None, without a url,
-                keeps everything in memory.
+            url: the server, for example http://host:6333; None means qdrant-client's local mode.
+            address_as_written: the name of the server in messages; by default `url`.
+            path: the folder of local mode, for small data and one process. Without a path and a
+                url, everything is kept in memory.
             api_key: sent with every request.
-            timeout_seconds: of each request, rounded up to whole seconds.
+            timeout_seconds: limit per request, rounded up to whole seconds.
         """
         self.is_local = url is None
         self.persistent = url is not None or path is not None
@@ -67,15 +67,16 @@ class QdrantConnection:
         self._closed = False
 
     def exists(self) -> bool:
-        """False for a folder that nothing has been written to; asking makes none."""
+        """Return False for a folder that was never written; do not create the folder."""
         self._check_usable()
         return self._folder is None or (self._folder / "meta.json").exists()
 
     def ask(self, request: Callable[[QdrantClient], R]) -> R:
-        """What a request to the client gives.
+        """Return the result of a request to the client.
 
         Raises:
-            StoreError: naming the place, what it said, and what to do.
+            StoreError: the request failed. The message has the location, the error and a suggested
+                fix.
         """
         try:
             if not self.is_local:
@@ -84,7 +85,7 @@ class QdrantConnection:
                 return request(client)
         except LorebindError:
             raise
-        except Exception as error:  # the client's own, httpx's, pydantic's, sqlite3's
+        except Exception as error:  # errors of the client, httpx, pydantic or sqlite3
             raise StoreError(f"{self}: {self._advice(error)}") from error
 
     def close(self) -> None:
@@ -123,7 +124,7 @@ class QdrantConnection:
                     url=self._url,
                     api_key=self._api_key,
                     timeout=math.ceil(self._timeout),
-                    check_compatibility=False,  # it would ask the server for its version now
+                    check_compatibility=False,  # would request the server's version immediately
                 )
                 self._remote = os.getpid(), client
             return self._remote[1]
@@ -131,7 +132,7 @@ class QdrantConnection:
     def _advice(self, error: Exception) -> str:
         said = _server_said(error) or self._said(error)
         if self.is_local:
-            return f"the operation failed: {said}; check the folder and your rights"
+            return f"the operation failed: {said}; check the folder and its permissions"
         exceptions = qdrant("qdrant_client.http.exceptions")
         if isinstance(error, exceptions.ResponseHandlingException):
             return (
@@ -142,7 +143,7 @@ class QdrantConnection:
         if status in (401, 403):
             return f"the server refuses the api key ({status}); check auth.api_key"
         if status == 404 and not _server_said(error):
-            return "what answers there is not Qdrant (404); check the url"
+            return "the server at this url is not Qdrant (404); check the url"
         return f"the server refused a request: {said}"
 
     def _said(self, error: Exception) -> str:
@@ -151,7 +152,7 @@ class QdrantConnection:
 
 
 def _server_said(error: BaseException | None) -> str:
-    """The words of a server in an answer that is an error, nothing for other errors."""
+    """Return the message in a server's error response, or an empty text for other errors."""
     try:
         return str(json.loads(getattr(error, "content", b""))["status"]["error"])
     except (ValueError, TypeError, LookupError):

@@ -48,7 +48,7 @@ class QdrantConfig(Settings):
         None,
         min_length=1,
         validation_alias=AliasChoices("url", "dsn"),
-        description="The server, as http://host:6333.",
+        description="The URL of the server, for example http://host:6333.",
     )
     path: str | None = Field(
         None,
@@ -60,23 +60,23 @@ class QdrantConfig(Settings):
     )
     collection: Id | None = Field(
         None,
-        description="What the names of its collections begin with; the dimension follows. By "
+        description="The prefix of the names of its collections; the dimension follows. By "
         "default the id of the vector database.",
     )
     auth: QdrantAuth = Field(default_factory=QdrantAuth, description="Credentials.")
     metric: Metric = Field(
-        "cosine", description="The distance of its collections. Scores are always cosines."
+        "cosine", description="The distance that its collections use. Scores are always cosines."
     )
     exact: bool = Field(
         True,
-        description="Compare with every vector. If this is false, a search uses the approximate "
-        "index of Qdrant (HNSW).",
+        description="Compare the query with every vector. If this is false, a search uses Qdrant's "
+        "approximate index (HNSW).",
     )
     consistency: Literal["majority", "quorum", "all"] | None = Field(
-        None, description="How many replicas must agree on a read. By default one."
+        None, description="The replicas that must agree on a read. By default one is enough."
     )
     dimension: int | None = Field(None, ge=1, le=65535, description=DIMENSION)
-    timeout_seconds: float = Field(10, gt=0, le=600, description="How long a request may take.")
+    timeout_seconds: float = Field(10, gt=0, le=600, description="Seconds a request may take.")
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
         if self.url is not None:
@@ -88,7 +88,7 @@ class QdrantConfig(Settings):
     def _one_place(self) -> QdrantConfig:
         if (self.url is None) == (self.path is None):
             raise RefusedError(
-                [Fault("the config names no place", "write either 'url' or 'path'")]
+                [Fault("the config has neither url nor path", "write one of them")]
                 if self.url is None
                 else [Fault("url and path are both given", "keep one of them", ("path",))]
             )
@@ -98,8 +98,8 @@ class QdrantConfig(Settings):
 class QdrantVectorDB(VectorDBBase):
     """Vectors in Qdrant."""
 
-    type: Literal["qdrant"] = Field(description="Kept in Qdrant.")
-    config: QdrantConfig = Field(description="Which server and collection.")
+    type: Literal["qdrant"] = Field(description="Store vectors in Qdrant.")
+    config: QdrantConfig = Field(description="The server or folder, and its settings.")
     catalog: CatalogDeclaration | None = Field(None, description=CATALOG)
 
     @model_validator(mode="after")

@@ -1,10 +1,11 @@
-"""What Qdrant can be asked of a metadata filter.
+"""The part of a metadata filter that Qdrant can evaluate.
 
-Qdrant's own conditions do not tell a missing field from an empty list, compare texts only for
-equality, and cannot name every field. A hosted server also refuses to filter by fields that have no
-index. So each point carries `facts`, in one field with an index: a short hash for every field that
-its metadata has, and one for every value that a field equals. Equality, membership and existence
-are then exact, under any name and kind of value. `$gt` and its like only ask for the field.
+Qdrant's own conditions do not distinguish a missing field from an empty list, compare texts only
+for equality, and cannot name every field. A hosted server also refuses to filter by fields without
+an index. Each point therefore has `facts`, in one indexed field: a short hash for every field of
+its metadata, and one for every value that a field equals. Equality, membership and existence are
+then exact, for any name and type of value. `$gt` and similar operators only check that the field
+exists.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _NO_FACT = ""
 
 
 def facts(metadata: Mapping[str, Any]) -> list[str]:
-    """What equality and existence may ask of a point."""
+    """Return the facts of a point, for conditions on equality and existence."""
     known = set()
     for name, value in metadata.items():
         known.add(_existence(name))
@@ -36,12 +37,12 @@ def facts(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def narrow(where: Mapping[str, Any], *, negated: bool = False) -> Any:
-    """A condition that all metadata meets which passes a filter; None where all metadata does.
+    """Return a condition that holds for all metadata that passes a filter; None if for any.
 
     Args:
-        where: a filter that is well-formed.
-        negated: whether to find what does not pass it. Each condition is negated by itself, so
-            that those which only narrow never exclude too much.
+        where: a well-formed filter.
+        negated: whether to negate the filter. Each condition is negated separately, so that
+            conditions that are only necessary never exclude too much.
     """
     parts = [_entry(name, condition, negated) for name, condition in where.items()]
     return _joined(parts, every=not negated)
@@ -71,7 +72,7 @@ def _operator(name: str, key: str, operand: Any, negated: bool) -> Any:
 
 
 def _joined(parts: list[Any], *, every: bool) -> Any:
-    """The condition that every part holds, or that at least one does."""
+    """Return the condition that every part holds, or that at least one does."""
     if every:
         parts = [part for part in parts if part is not None]
     if not parts or any(part is None for part in parts):
@@ -81,7 +82,7 @@ def _joined(parts: list[Any], *, every: bool) -> Any:
 
 
 def has_fact(wanted: Iterable[str], *, negated: bool = False) -> Any:
-    """The condition that a point has at least one of some facts, or none of them."""
+    """Return the condition that a point has at least one of some facts, or none of them."""
     models = qdrant("qdrant_client.models")
     any_of = models.MatchAny(any=sorted(set(wanted)) or [_NO_FACT])
     condition = models.FieldCondition(key=FACTS, match=any_of)
@@ -93,7 +94,7 @@ def _existence(name: str) -> str:
 
 
 def _equality(name: str, value: Any) -> str:
-    # 1 is 1.0, but true is not 1, and 2**53 + 1 is no float.
+    # 1 equals 1.0, but True does not equal 1, and no float equals 2**53 + 1.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return digest("equals", name, json.dumps(value))[:_FACT_LENGTH]

@@ -1,4 +1,4 @@
-"""qdrant-client's local mode: a folder has one client in a process, and one process."""
+"""qdrant-client's local mode: only one process can use a folder, with only one client."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def qdrant(module: str = "qdrant_client") -> Any:
-    """A module of qdrant-client, which takes a second to load."""
+    """Import a module of qdrant-client, which takes a second."""
     return import_extra(module, extra="qdrant", purpose="a vector database of type qdrant")
 
 
 class LocalClient:
     """Local mode in one folder or in memory, shared by the connections of a process.
 
-    It is not made for threads, so each has its turn, and locks its folder against other clients.
+    It is not thread-safe, so threads take turns. It locks its folder against other clients.
     """
 
     def __init__(self, folder: str | None) -> None:
@@ -43,7 +43,7 @@ class LocalClient:
 
     @contextmanager
     def lent(self) -> Iterator[QdrantClient]:
-        """The client, for this thread alone. The folder is made when it is lent first."""
+        """Lend the client to this thread alone. The first call creates the folder."""
         if self.is_of_a_parent:
             raise StoreError(
                 f"{self}: was opened before this process was forked, and serves one process only; "
@@ -53,7 +53,7 @@ class LocalClient:
             if not self.users:
                 raise StoreError(f"{self}: the store is closed")
             if self._client is None:
-                self._process = os.getpid()  # before what may be forked half-way
+                self._process = os.getpid()  # set first, because a fork may happen during opening
                 self._client = self._open()
             yield self._client
 
@@ -68,22 +68,22 @@ class LocalClient:
 
     def _open(self) -> QdrantClient:
         client = qdrant().QdrantClient
-        # Whoever has the turn uses its sqlite3 connections, whatever the thread.
+        # Threads take turns with its sqlite3 connections, so the thread check must be off.
         if self.folder is None:
             in_memory: QdrantClient = client(":memory:", force_disable_check_same_thread=True)
             return in_memory
         try:
             make_data_folder(Path(self.folder))
             opened: QdrantClient = client(path=self.folder, force_disable_check_same_thread=True)
-        except RuntimeError as error:  # what local mode raises for a folder that is locked
+        except RuntimeError as error:  # raised by local mode if the folder is locked
             raise StoreError(
                 f"{self}: another process uses the folder, and local mode serves one at a time; "
-                "let that one end, or use a Qdrant server"
+                "wait for that process to end, or use a Qdrant server"
             ) from error
         except (OSError, ValueError) as error:
             raise StoreError(
-                f"{self}: cannot be opened: {error}; check the folder and your rights, or move it "
-                "away and ingest again"
+                f"{self}: cannot be opened: {error}; check the folder and its permissions, or move "
+                "it away and ingest again"
             ) from error
         return opened
 
@@ -93,7 +93,7 @@ _folders_lock = threading.Lock()
 
 
 def acquire(folder: Path | None) -> LocalClient:
-    """The client of a folder, or one in memory, to be given to `release` once."""
+    """Return the client of a folder, or one in memory; pass it to `release` once."""
     name = "" if folder is None else os.path.realpath(folder)
     with _folders_lock:
         local = _folders.get(name)

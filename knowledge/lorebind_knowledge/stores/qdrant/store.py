@@ -1,8 +1,8 @@
 """Vectors in Qdrant: on a server, or in qdrant-client's local mode.
 
 Vectors of one dimension share a collection, `<collection>_<dimension>`. Several processes may use
-one server. Where it has replicas, a search surely finds what was just added only if they are asked
-with `consistency: majority` or more.
+one server. If it has replicas, a search is guaranteed to find newly added vectors only with
+`consistency: majority` or stronger.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ R = TypeVar("R")
 
 _DISTANCES = {"cosine": "COSINE", "l2": "EUCLID", "ip": "DOT"}
 _VECTORS_AT_ONCE = 1000
-"""Of more nominees the vectors are left out: few of so many pass a filter."""
+"""Larger results omit the vectors, because few of them pass a filter."""
 _READ_AT_ONCE = 256
 _DELETED_AT_ONCE = 10_000
 _SPACE = "space"
 _ZERO = "zero"
-"""The fact that a vector has the length 0."""
+"""The fact of a vector of length 0."""
 
 _REQUEST_BYTES = 16 * 2**20
-"""Half the size of a request that a server accepts by default."""
+"""Half the maximum size of a request that a server accepts by default."""
 _FLOAT_BYTES = 24
 _FACT_BYTES = 28
 
 
 class QdrantStore(VectorStore):
-    """Keeps vectors in Qdrant; compares with every vector unless told otherwise.
+    """Stores vectors in Qdrant; by default, compares a query with every vector.
 
-    A collection that is not there holds nothing. Every write returns when it has been applied.
+    A missing collection counts as empty. Every write returns when it has been applied.
     """
 
     filters = True
@@ -62,14 +62,14 @@ class QdrantStore(VectorStore):
     ) -> None:
         """
         Args:
-            collection: what the names of the collections begin with.
-            connection: where they are, closed with the store; None keeps everything in memory.
-            consistency: how many replicas must agree on a read: `majority`, `quorum` or `all`;
-                None is one.
-            metric: what a new collection is made to order by, `cosine`, `l2` or `ip`; vectors have
-                length 1, so that all three order alike.
-            exact: compare with every vector; False asks the approximate index, HNSW, which may
-                miss some of the nearest.
+            collection: the prefix of the names of the collections.
+            connection: the server or folder, closed with the store; None means in memory.
+            consistency: the replicas that must agree on a read: `majority`, `quorum` or `all`;
+                None means one.
+            metric: the metric of new collections, `cosine`, `l2` or `ip`. Vectors have length 1,
+                so all three give the same order.
+            exact: whether to compare with every vector. If not, the approximate index, HNSW, is
+                used, which may miss some of the nearest.
         """
         self._connection = connection or QdrantConnection()
         self._collection, self._metric, self.is_exact = collection, metric, exact
@@ -139,9 +139,10 @@ class QdrantStore(VectorStore):
     def _nearest_by_distance(
         self, space: Space, vector: Vector, k: int, conditions: list[Any]
     ) -> list[Any]:
-        """The nearest by cosine: by distance a vector of length 0 is as near as one at 60 degrees.
+        """Return the nearest by cosine from a collection that measures distance.
 
-        Those of length 0 belong before the first that is further than 90 degrees away.
+        By distance, a vector of length 0 is as near as one at 60 degrees. By cosine it belongs
+        before the first vector at more than 90 degrees.
         """
         directed = [*conditions, has_fact([_ZERO], negated=True)]
         points = self._query(space, vector, k, directed)
@@ -152,7 +153,7 @@ class QdrantStore(VectorStore):
         return [*points[:acute], *zeros, *points[acute:]][:k]
 
     def _query(self, space: Space, vector: Vector, k: int, conditions: list[Any]) -> list[Any]:
-        # Local mode is always exact, and warns that it knows no parameters.
+        # Local mode is always exact, and warns about search parameters.
         remote = not self._connection.is_local
         search = qdrant("qdrant_client.models").SearchParams(exact=self.is_exact)
         return self._ask(
@@ -185,7 +186,7 @@ class QdrantStore(VectorStore):
         self._ask(space, lambda client, name: client.delete(name, which, wait=True), nothing=None)
 
     def _ask(self, space: Space, request: Callable[[QdrantClient, str], R], *, nothing: R) -> R:
-        """What a request gives that names the collection of a space; `nothing` if it is missing."""
+        """Return the result of a request to the space's collection; `nothing` if it is missing."""
         if not self._connection.exists():
             return nothing
         name = self._name(space)
@@ -197,10 +198,10 @@ class QdrantStore(VectorStore):
             raise
 
     def _make_collection(self, space: Space) -> None:
-        """Make the collection and its payload indexes; what is there already stays.
+        """Create the collection and its payload indexes if missing.
 
         Raises:
-            StoreError: it is there and orders by another metric.
+            StoreError: the collection exists with another metric.
         """
         models = qdrant("qdrant_client.models")
         ask, name = self._connection.ask, self._name(space)
@@ -214,10 +215,10 @@ class QdrantStore(VectorStore):
         kept: Any = ask(lambda client: client.get_collection(name)).config.params.vectors
         if getattr(kept, "distance", None) != distance:
             raise StoreError(
-                f"{self}: collection {name!r} was made with other settings ({kept}); set the "
+                f"{self}: collection {name!r} was created with other settings ({kept}); set the "
                 "metric that it has, or name another collection"
             )
-        if self._connection.is_local:  # it has no payload indexes, and warns that it has none
+        if self._connection.is_local:  # local mode has no payload indexes, and warns about them
             return
         tenant = models.KeywordIndexParams(type="keyword", is_tenant=True)
         keyword = models.PayloadSchemaType.KEYWORD
@@ -229,7 +230,7 @@ class QdrantStore(VectorStore):
 
 
 def _inside(space: Space, *conditions: Any) -> Any:
-    """The filter that a point is of a space and meets conditions."""
+    """Return the filter for points of a space that meet conditions."""
     models = qdrant("qdrant_client.models")
     own = models.FieldCondition(key=_SPACE, match=models.MatchValue(value=space.name))
     return models.Filter(must=[own, *conditions])
@@ -256,14 +257,14 @@ def _vectors_of(space: Space, points: list[Any]) -> Matrix:
 
 
 def _ids(space: Space, numbers: Collection[int], size: int) -> Iterator[list[str]]:
-    """The ids of points, in parts of this size."""
+    """Yield the ids of points, in parts of this size."""
     every = [_id(space, number) for number in numbers]
     for start in range(0, len(every), size):
         yield every[start : start + size]
 
 
 def requests(points: Iterable[Any]) -> Iterator[list[Any]]:
-    """Points in parts that a server takes in one request."""
+    """Yield points in parts that a server accepts in one request."""
     part: list[Any] = []
     size = 0
     for point in points:
@@ -278,5 +279,5 @@ def requests(points: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def _id(space: Space, number: int) -> str:
-    """Qdrant takes no text but a UUID: one half is the space, the other the number."""
+    """Return a UUID, the only text id in Qdrant: one half is the space, the other the number."""
     return str(uuid.UUID(int=space.birth << 64 | number))
