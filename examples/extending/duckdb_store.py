@@ -1,4 +1,4 @@
-"""A vector database of one's own, whole: vectors in a DuckDB file."""
+"""A vector database over DuckDB: vectors in a DuckDB file, and the plugin that offers it."""
 
 import threading
 from contextlib import contextmanager
@@ -74,7 +74,7 @@ class DuckDBStore(VectorStore):
         return f"duckdb store {self._file}"
 
     def _rows(self, space, statement, values):
-        """What a statement gives; nothing where nothing was added to the space."""
+        """The rows of a statement, or none if nothing was added to the space yet."""
         with self._connected() as db:
             try:
                 return db.execute(statement.format(table_of(space)), values).fetchall()

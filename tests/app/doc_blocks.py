@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 _RUN_IN = re.compile(r"^<!-- run in (an empty folder|\S+?)(?:, after (\S+))? -->$", re.MULTILINE)
+_WITH_POSTGRES = re.compile(r"^<!-- with PostgreSQL: (\w+) -->$", re.MULTILINE)
 _NOT_RUN = (
     *("examples/quickstart/docs/", "tests/knowledge/pages/"),
     "docs/index.md",  # the README again
@@ -83,6 +84,12 @@ def folder_of(page: Path, clone: Path) -> Path:
     folder = clone / "empty" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def dsn_variable_of(page: Path) -> str | None:
+    """Return the variable that a page expects to hold the DSN of a PostgreSQL database."""
+    found = _WITH_POSTGRES.search(page.read_text(encoding="utf-8"))
+    return found[1] if found else None
 
 
 def commands(block: Block) -> list[Command]:

@@ -4,6 +4,7 @@ A page names the folder that it runs in: `<!-- run in examples/langchain -->` or
 `<!-- run in an empty folder -->`; without that line it is the root of the clone.
 `<!-- run in examples/workflows, after how-to/workflows.md -->` names a page that has to run first.
 A block with a title is written to the file of that name.
+`<!-- with PostgreSQL: DATABASE_URL -->` writes the DSN of a new database into `.env`.
 
 `UPDATE_DOCS=1 pytest tests/app/test_docs.py` writes what was printed into the pages.
 
@@ -31,6 +32,7 @@ from tests.app.doc_blocks import (
     Block,
     blocks,
     commands,
+    dsn_variable_of,
     folder_of,
     in_background,
     pages,
@@ -110,10 +112,16 @@ def test_all_of_the_quickstart_is_counted(empty_cli: Cli, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_blocks_of_a_page(
-    page: str, clone: Path, shell_python: ForkedPython, strict_python: ForkedPython
+    page: str,
+    clone: Path,
+    shell_python: ForkedPython,
+    strict_python: ForkedPython,
+    request: pytest.FixtureRequest,
 ) -> None:
     """Each block runs, in order; each command prints what stands below it."""
     folder = folder_of(ROOT / page, clone)
+    if variable := dsn_variable_of(ROOT / page):
+        (folder / ".env").write_text(f"{variable}={request.getfixturevalue('dsn')}\n")
     with ExitStack() as stack:
         _check_blocks(page, folder, shell_python, strict_python, stack)
 
