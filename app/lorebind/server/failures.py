@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+_WITH_SLASHES = "{thread_id}", "{thread_id:path}"
+"""OpenAPI cannot say that a parameter may hold slashes."""
 _BY_STATUS = {400: "invalid_json", 404: "not_found", 415: "unsupported_media_type"}
 
 
@@ -97,7 +99,7 @@ def _methods(app: FastAPI, request: Request) -> set[str]:
     found = {
         method.upper()
         for path, operations in app.openapi()["paths"].items()
-        if compile_path(path)[0].match(request.url.path)
+        if compile_path(path.replace(*_WITH_SLASHES))[0].match(request.url.path)
         for method in operations
     }
     return found | {"HEAD"} if "GET" in found else found

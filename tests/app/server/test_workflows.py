@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -78,7 +79,6 @@ def test_a_run_that_completes_gives_its_result(api: httpx.Client) -> None:
         ("answer", {"input": {"question": "a", "a/b": 1}}, "/input/a~1b"),
         ("answer", {"input": {"question": "\0"}}, ""),
         ("answer", {**QUESTION, "interrupt_before": ["say", "sya"]}, "/interrupt_before/1"),
-        ("answer", {**QUESTION, "thread_id": "a/b"}, "/thread_id"),
         ("answer", {**QUESTION, "thread_id": " "}, "/thread_id"),
         ("answer", {**QUESTION, "inputs": {}}, "/inputs"),
         ("answer", {"input": []}, "/input"),
@@ -123,6 +123,26 @@ def test_a_question_is_asked_and_answered(api: httpx.Client) -> None:
     assert answered.status_code == 200
     assert answered.json()["output"] == {"answers": None, "paid": {"ok": True}}
     assert problem(api.post(f"{place}/resume")) == (409, "thread_refused")
+
+
+@pytest.mark.parametrize("thread", ["customer/42", "/a//b/", "c/resume", "a/threads/b", "50%2F"])
+@pytest.mark.parametrize("safe", ["", "/"])
+def test_a_thread_id_may_hold_slashes(api: httpx.Client, thread: str, safe: str) -> None:
+    """A path may contain them as they are or percent-encoded."""
+    tenant = {"X-Tenant-ID": f"slashes-{len(safe)}"}
+    body = {**REFUND, "thread_id": thread}
+    asked = api.post("/workflows/triage/runs", json=body, headers=tenant)
+    place = f"/workflows/triage/threads/{quote(thread, safe='')}"
+    assert (asked.status_code, asked.headers["location"]) == (202, f"/api/v0{place}")
+    place = f"/workflows/triage/threads/{quote(thread, safe=safe)}"
+    assert api.get(place, headers=tenant).json()["thread_id"] == thread
+    again = api.post(f"{place}/replay", json={"step": 0}, headers=tenant)
+    assert again.status_code == 202
+    answers = {"answers": {"approve": {"ok": True}}}
+    assert api.post(f"{place}/resume", json=answers, headers=tenant).status_code == 200
+    refused = api.put(place, headers=tenant)
+    assert problem(refused) == (405, "method_not_allowed")
+    assert "GET" in refused.headers["allow"]
 
 
 def test_a_run_is_paused_before_a_task_and_waits_after_it(api: httpx.Client) -> None:

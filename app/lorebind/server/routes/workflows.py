@@ -51,7 +51,6 @@ ThreadId = Annotated[
     Field(
         min_length=1,
         max_length=200,
-        pattern="^[^/]+$",
         description="Any text, by which the run can be resumed; one is made up if it is left out.",
     ),
 ]
@@ -142,7 +141,7 @@ async def list_threads(
     return page_of(found, at, limit, _turn).response(request, _shown)
 
 
-@router.get("/{workflow_id}/threads/{thread_id}")
+@router.get("/{workflow_id}/threads/{thread_id:path}")
 async def get_thread(
     request: Request, server: TheServer, _: Reader, workflow_id: str, thread_id: str
 ) -> Any:
@@ -161,7 +160,7 @@ async def get_thread(
     return conditional(request, shown)
 
 
-@router.post("/{workflow_id}/threads/{thread_id}/resume", responses=RUN)
+@router.post("/{workflow_id}/threads/{thread_id:path}/resume", responses=RUN)
 async def resume_thread(
     request: Request,
     server: TheServer,
@@ -184,7 +183,7 @@ async def resume_thread(
     return await _answer(request, server, workflow_id, thread_id, work)
 
 
-@router.post("/{workflow_id}/threads/{thread_id}/replay", responses=RUN_JSON)
+@router.post("/{workflow_id}/threads/{thread_id:path}/replay", responses=RUN_JSON)
 async def replay_thread(
     request: Request,
     server: TheServer,
