@@ -73,14 +73,17 @@ class Ingests:
             IngestRunningError: another process ingests the knowledge base. Nothing is kept.
             UsageError, NotFoundError: what is asked for cannot be. Nothing is kept.
         """
-        run, is_new = await call(self.runs.request, namespace, request, key, digest)
-        if is_new:
-            under_way = self._start(run)
-            await under_way.begun(_BEGIN_SECONDS)
-            if isinstance(under_way.error, _REFUSED) and not under_way.events.last:
-                await call(self.runs.forget, run)
-                raise under_way.error
-        return run
+        while True:
+            run, is_new = await call(self.runs.request, namespace, request, key, digest)
+            under_way = self._start(run) if is_new else self._under_way.get(run.run_id)
+            if under_way is not None:
+                await under_way.begun(_BEGIN_SECONDS)
+                if under_way.is_refused and under_way.error is not None:
+                    raise under_way.error
+                return run
+            if await call(partial(self.runs.find, namespace, run.run_id)) is not None:
+                return run
+            # The first request with the key was refused in the meantime; this one tries again.
 
     async def ended(self, run: RequestedRun, seconds: float) -> RequestedRun:
         """The run as it is after some time at most, or as soon as it has ended."""
@@ -169,6 +172,8 @@ class Ingests:
             with suppress(LorebindError):
                 if status == "interrupted":
                     await call(self.runs.interrupt, run)
+                elif under_way.is_refused:
+                    await call(self.runs.forget, run)
                 else:
                     await call(self.runs.finish, run, status, outcome)
             under_way.end()
@@ -188,6 +193,11 @@ class _UnderWay:
         self.interrupted = False
         """Whether it is cancelled because the server stops."""
         self.error: LorebindError | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the run could not begin, so that its request is refused and nothing is stored."""
+        return isinstance(self.error, _REFUSED) and not (self.goes_on or self.events.last)
 
     async def begun(self, seconds: float) -> None:
         """Wait until the run has begun to write, or has ended."""

@@ -103,6 +103,8 @@ def test_a_reindex_and_its_preference(api: httpx.Client) -> None:
 
 
 def test_one_key_is_one_run(api: httpx.Client) -> None:
+    """A request whose first one is still in flight gets the same run, and is never refused."""
+
     def ask(_: int) -> httpx.Response:
         return api.post("/knowledge-bases/handbook/ingest", headers={"Idempotency-Key": "once"})
 
@@ -212,6 +214,7 @@ def test_one_that_nobody_works_on_is_cancelled(slow: Slow) -> None:
 
 
 def test_another_process_ingests(slow: Slow) -> None:
+    """All requests with one key are refused, and the key can be used again afterwards."""
     import subprocess
     import sys
 
@@ -223,8 +226,13 @@ def test_another_process_ingests(slow: Slow) -> None:
             stderr=subprocess.DEVNULL,
         )
         slow.wait_for(BATCH)
-        busy = api.post("/knowledge-bases/texts/ingest", headers={"Idempotency-Key": "k"})
-        assert problem(busy) == (409, "ingest_running")
+
+        def ask(_: int) -> httpx.Response:
+            return api.post("/knowledge-bases/texts/ingest", headers={"Idempotency-Key": "k"})
+
+        with ThreadPoolExecutor(8) as threads:
+            answers = [problem(one) for one in threads.map(ask, range(8))]
+        assert answers == [(409, "ingest_running")] * 8
         slow.let_through(100)
         assert other.wait(60) == 0
         again = api.post(
