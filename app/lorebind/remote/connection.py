@@ -99,7 +99,19 @@ class Connection:
         Raises:
             LorebindError: as for `get`.
         """
-        with self.events("POST", path, json=body) as events:
+        return self._awaited("POST", path, json=body)
+
+    def delete_patiently(self, path: str, **parameters: Any) -> None:
+        """Delete what is at a path, however long that takes; parameters that are None are left out.
+
+        Raises:
+            LorebindError: as for `get`.
+        """
+        self._awaited("DELETE", path, params=_given(parameters))
+
+    def _awaited(self, method: str, path: str, **options: Any) -> Any:
+        """The data of the only event that answers a request."""
+        with self.events(method, path, **options) as events:
             for event in events:
                 if event.name == "error":
                     raise error_of(event.data)

@@ -65,14 +65,12 @@ class RemoteDocuments:
         self, kb_id: str, document: str, *, workflow: str | None = None
     ) -> DocumentInfo:
         path = f"{_documents(kb_id)}/{self._id(kb_id, document, workflow)}"
-        parameters = {} if workflow is None else {"workflow": workflow}
         found = self._server.get(path, workflow=workflow)
-        self._server.send("DELETE", path, params=parameters)
+        self._server.delete_patiently(path, workflow=workflow)
         return read(DocumentInfo, found)
 
     def delete(self, kb_id: str, *, workflow: str | None = None) -> None:
-        parameters = {} if workflow is None else {"workflow": workflow}
-        self._server.send("DELETE", _documents(kb_id), params=parameters)
+        self._server.delete_patiently(_documents(kb_id), workflow=workflow)
 
     def stats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
         path = f"/knowledge-bases/{segment(kb_id)}/stats"

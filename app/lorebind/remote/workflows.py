@@ -104,7 +104,7 @@ class RemoteWorkflows:
 
         path = f"{_path(workflow)}/threads/{segment(thread_id)}/replay"
         with self._rewording(workflow, thread_id):
-            found = self._server.post(path, {"step": step})
+            found = self._server.post_patiently(path, {"step": step})
         return read(RunResult, found)
 
     def _stream(

@@ -13,6 +13,7 @@ from lorebind.plain_data import as_data
 from lorebind.server.answers import Additions, Chunk, PageOf
 from lorebind.server.bodies import read_json, validated
 from lorebind.server.etags import conditional, json_response
+from lorebind.server.event_streams import prefers_events
 from lorebind.server.failures import invalid_request
 from lorebind.server.new_documents import (
     REQUEST_BODY,
@@ -22,6 +23,7 @@ from lorebind.server.new_documents import (
     given_as_json,
 )
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, Page, page_of
+from lorebind.server.patient_answers import PATIENT_DELETE, patient_answer
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import Reader, SeenProject, TheServer, Writer, check_filled_by_us
 from lorebind_knowledge.documents.changing import of_source
@@ -92,17 +94,21 @@ async def add_documents(
     return await _add_one(request, server, project, kb_id, workflow, given)
 
 
-@router.delete("", status_code=204)
+@router.delete("", status_code=204, responses=PATIENT_DELETE)
 async def delete_documents(
-    project: SeenProject, _: Writer, kb_id: str, workflow: str | None = None
+    request: Request,
+    server: TheServer,
+    project: SeenProject,
+    _: Writer,
+    kb_id: str,
+    workflow: str | None = None,
 ) -> Response:
     """Delete the whole index: every document, those that were added among them, and its runs.
 
     The knowledge base itself stays; the next ingest begins anew.
     """
     check_filled_by_us(project, kb_id, workflow)
-    await project.adelete(kb_id, workflow=workflow)
-    return Response(status_code=204)
+    return await patient_answer(request, server, project.adelete(kb_id, workflow=workflow))
 
 
 @router.get("/{doc_id}", response_model=DocumentInfo)
@@ -121,9 +127,13 @@ async def get_document(
 @router.delete(
     "/{doc_id}",
     status_code=204,
-    responses={202: {"description": "An ingest is under way", "model": DocumentInfo}},
+    responses={
+        **PATIENT_DELETE,
+        202: {"description": "An ingest is under way", "model": DocumentInfo},
+    },
 )
 async def delete_document(
+    request: Request,
     server: TheServer,
     project: SeenProject,
     _: Writer,
@@ -137,6 +147,8 @@ async def delete_document(
     if found.origin == "source":
         raise ProblemError("document_of_source", of_source(found.uri, kb_id))
     deleting = project.adelete_document(kb_id, found.uri, workflow=workflow)
+    if prefers_events(request):
+        return await patient_answer(request, server, deleting, lambda _: None)
     if await server.changes.in_time(deleting) is None:
         return json_response(as_data(found), 202)
     return Response(status_code=204)

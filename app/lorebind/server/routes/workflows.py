@@ -26,8 +26,9 @@ from lorebind.server.paging import (
     page_of,
     slice_of,
 )
+from lorebind.server.patient_answers import patient_events
 from lorebind.server.problems import ProblemError
-from lorebind.server.routes.run_responses import RUN, RUN_JSON
+from lorebind.server.routes.run_responses import REPLAY, RUN
 from lorebind.server.server import PREFIX, Reader, Server, TheServer, Writer
 from lorebind_bindings import RunResult, ThreadInfo
 from lorebind_bindings.workflow.how_to_resume import served_at
@@ -183,7 +184,7 @@ async def resume_thread(
     return await _answer(request, server, workflow_id, thread_id, work)
 
 
-@router.post("/{workflow_id}/threads/{thread_id:path}/replay", responses=RUN_JSON)
+@router.post("/{workflow_id}/threads/{thread_id:path}/replay", responses=REPLAY)
 async def replay_thread(
     request: Request,
     server: TheServer,
@@ -192,9 +193,14 @@ async def replay_thread(
     thread_id: str,
     body: ReplayRequest,
 ) -> Any:
-    """Run the last turn of a thread again from after a step, as a new thread."""
+    """Run the last turn of a thread again from after a step, as a new thread.
+
+    The run is cancelled when you go away; the new thread can be resumed.
+    """
     new_id = _new_id(body.thread_id)
     work = server.project.areplay(workflow_id, thread_id, body.step, new_id=new_id)
+    if prefers_events(request):
+        return patient_events(request, server, work, stopped=stopped(new_id))
     return await _answer(request, server, workflow_id, new_id, work)
 
 
