@@ -42,13 +42,11 @@ def workflow() -> None:
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """List the workflows of a project, with the inputs that they take."""
+    from lorebind.cli.given import given_declarations
     from lorebind.cli.printing import print_data, print_line, print_table
-    from lorebind_bindings.workflow.outline import summary
-    from lorebind_knowledge.configuration import load_project
 
-    # Nothing of the project is made for it: none of its code runs.
-    declared = load_project(project, need_variables=False).workflows.values()
-    found = [summary(one) for one in declared]
+    with given_declarations(project) as loaded:
+        found = loaded.workflows()
     if output is not Output.table:
         print_data({"workflows": found}, output)
         return
@@ -74,14 +72,14 @@ def show(
     output: OutputOption = Output.table,
 ) -> None:
     """Show the graph of a workflow: its tasks, and what follows what."""
+    from lorebind.cli.given import given_declarations
     from lorebind.cli.printing import print_data, print_line
     from lorebind_bindings.workflow.drawing import as_mermaid, as_text
-    from lorebind_bindings.workflow.outline import outline
-    from lorebind_knowledge.configuration import load_project
 
     if form is Format.mermaid and output is not Output.table:
         raise UsageError(f"--format mermaid is no {output}; leave out --format or --output")
-    drawn = outline(load_project(project, need_variables=False), workflow)
+    with given_declarations(project) as loaded:
+        drawn = loaded.workflow_outline(workflow)
     if form is Format.json or output is not Output.table:
         print_data(drawn, Output.yaml if output is Output.yaml else Output.json)
     elif form is Format.mermaid:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lorebind.remote.run_stream import RemoteRunStream
     from lorebind_bindings import RunResult, ThreadInfo
     from lorebind_bindings.workflow.events.sinks import SinkLike
+    from lorebind_bindings.workflow.outline import WorkflowOutline
 
 
 class RemoteWorkflows:
@@ -25,8 +26,16 @@ class RemoteWorkflows:
     options: str
     _server: Connection
 
+    def workflows(self) -> list[dict[str, Any]]:
+        return self._server.all("/workflows")
+
+    def workflow_outline(self, workflow: str) -> WorkflowOutline:
+        from lorebind_bindings.workflow.outline import WorkflowOutline
+
+        return read(WorkflowOutline, self._server.get(_path(workflow)))
+
     def workflow_inputs(self, workflow: str) -> dict[str, dict[str, Any]]:
-        known = {one["id"]: one for one in self._server.all("/workflows")}
+        known = {one["id"]: one for one in self.workflows()}
         if workflow not in known:
             hint = did_you_mean(workflow, known)
             raise NotFoundError(f"there is no workflow {workflow!r}; {hint}")

@@ -159,6 +159,13 @@ STEPS: list[str | list[str] | dict[str, str]] = [
     "knowledge purge --yes",
     "ingest docs --allow-mass-delete",
     # Workflows.
+    "workflow list",
+    "workflow list -o json",
+    "workflow show triage",
+    "workflow show triage -o json",
+    "workflow show triage --format mermaid",
+    "workflow show triage --format mermaid -o json",
+    "workflow show triag",
     "run reply -i question=keys",
     "run reply -i question=keys -i limit=7 -o json --thread t0",
     "run reply -i question=keys -i limit=x",

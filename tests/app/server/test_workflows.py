@@ -71,6 +71,15 @@ def test_a_run_that_completes_gives_its_result(api: httpx.Client) -> None:
     assert len(api.get("/workflows/answer/threads/done").json()["history"]) == 2
 
 
+def test_a_workflow_is_shown_with_its_graph(api: httpx.Client) -> None:
+    shown = api.get("/workflows/triage")
+    assert (shown.json()["id"], shown.json()["inputs"]) == ("triage", ["ticket"])
+    flow = shown.json()["flow"]
+    assert flow["tasks"][0]["id"] == flow["entry"]
+    tag = {"If-None-Match": shown.headers["etag"]}
+    assert api.get("/workflows/triage", headers=tag).status_code == 304
+
+
 @pytest.mark.parametrize(
     ("workflow", "body", "pointer"),
     [
@@ -234,7 +243,7 @@ def test_what_is_not_there_is_not_found(api: httpx.Client) -> None:
         assert problem(api.post("/workflows/no/runs", headers=headers)) == (404, "not_found")
         resumed = api.post("/workflows/triage/threads/no/resume", headers=headers)
         assert problem(resumed) == (404, "not_found")
-    for path in ("no/threads", "triage/threads/no", "no/threads/no"):
+    for path in ("no", "no/threads", "triage/threads/no", "no/threads/no"):
         assert problem(api.get(f"/workflows/{path}")) == (404, "not_found")
     assert problem(api.get("/bindings?workflow=no")) == (404, "not_found")
 

@@ -32,7 +32,6 @@ from lorebind.server.routes.run_responses import REPLAY, RUN
 from lorebind.server.server import PREFIX, Reader, Server, TheServer, Writer
 from lorebind_bindings import RunResult, ThreadInfo
 from lorebind_bindings.workflow.how_to_resume import served_at
-from lorebind_bindings.workflow.outline import summary
 from lorebind_knowledge.errors import did_you_mean
 
 _PLACE = f"{PREFIX}/workflows"
@@ -92,10 +91,17 @@ async def list_workflows(
     limit: LimitParameter = LIMIT,
     cursor: CursorParameter = None,
 ) -> Any:
-    """The workflows of the project with the inputs that they take, by id."""
-    declared = server.project.config.workflows.values()
-    found = sorted(map(summary, declared), key=_id)
-    return slice_of(found, Cursor.read(cursor), limit, _id).response(request)
+    """The workflows of the project in their order, with their inputs and tasks."""
+    found = enumerate(await server.project.aworkflows())
+    keyed = [(f"{number:06}", one) for number, one in found]
+    page = slice_of(keyed, Cursor.read(cursor), limit, lambda one: one[0])
+    return page.response(request, lambda one: one[1])
+
+
+@router.get("/{workflow_id}")
+async def get_workflow(request: Request, server: TheServer, _: Reader, workflow_id: str) -> Any:
+    """The graph of a workflow: its tasks, and the tasks that may follow each of them."""
+    return conditional(request, as_data(await server.project.aworkflow_outline(workflow_id)))
 
 
 @router.post("/{workflow_id}/runs", responses=RUN)
@@ -253,10 +259,6 @@ def _check_tasks(server: Server, workflow_id: str, names: list[str]) -> None:
 
 def _new_id(given: str | None) -> str:
     return uuid.uuid4().hex if given is None else given
-
-
-def _id(workflow: dict[str, Any]) -> str:
-    return str(workflow["id"])
 
 
 def _turn(thread: ThreadInfo) -> str:
