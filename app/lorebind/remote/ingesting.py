@@ -71,7 +71,14 @@ class RemoteIngests:
         # Asked for again, as after an answer that was lost, the run is the same.
         key = {"Idempotency-Key": uuid.uuid4().hex}
         asked = self._server.send("POST", f"{path}/{action}", json=body, headers=key).json()
-        run_id = str(asked["run_id"])
+        return self._report(kb_id, str(asked["run_id"]), workflow)
+
+    def _report(self, kb_id: str, run_id: str, workflow: str | None) -> IngestReport:
+        """Wait for a run, and return its report.
+
+        Raises:
+            LorebindError: the run failed or was cancelled, or the server is gone.
+        """
         where = "" if workflow is None else f" --workflow {workflow}"
         look = f"lorebind knowledge stats {kb_id}{where}{self.options}"
         goes_on = f"run {run_id} goes on at the server; see how it does with: {look}"

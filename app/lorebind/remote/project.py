@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 from lorebind.declaration_methods import KnowledgeBaseInfo
 from lorebind.remote.connection import Connection, read, segment
 from lorebind.remote.documents import RemoteDocuments
-from lorebind.remote.ingesting import RemoteIngests
 from lorebind.remote.workflows import RemoteWorkflows
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.ingest.report import IngestPlan
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.events import Extension
 
 
-class RemoteProject(RemoteDocuments, RemoteIngests, RemoteWorkflows):
+class RemoteProject(RemoteDocuments, RemoteWorkflows):
     """The project that a server serves. Its methods are those of `Project`, and block.
 
     They raise what those of `Project` raise, and `ServerError` where the server cannot be reached,

@@ -50,7 +50,7 @@ class Server:
         runs = RequestedRuns(self.database, project.name)
         self.ingests = Ingests(runs, self.seen_by, self.log_failure)
         self.changes = Changes()
-        """Documents that are being added or deleted."""
+        """Documents that are being deleted."""
         self.connected = Connected()
         self.is_draining = False
         """Whether it is about to stop."""

@@ -325,6 +325,28 @@ def test_an_interrupted_command_leaves_the_run(slow: Slow) -> None:
             assert api.get(where).json()["status"] == "completed"
 
 
+def test_add_waits_for_another_ingest(slow: Slow, empty_cli: Cli) -> None:
+    """The command prints the report of its own run, as it does in a folder."""
+    empty_cli.write({"note.md": "# Note\n\nThe shop is closed.\n"})
+    with serving(slow.folder, **slow.environ) as server, server.client() as api:
+        assert api.post("/knowledge-bases/texts/ingest").status_code == 202
+        slow.wait_for(BATCH)
+        later = threading.Timer(1.5, slow.let_through, [100])  # after the answer that it waits
+        later.start()
+        shop = Shop(empty_cli, server, slow.folder)
+        done = shop("knowledge", "add", "texts", "note.md", "-o", "json")
+        later.join()
+        assert (done.code, done.err) == (0, "")
+        report = json.loads(done.out)
+        assert (report["status"], report["documents"]["added"]) == ("completed", 1)
+        assert [one["source"] for one in report["sources"]] == ["added"]
+        again = shop("knowledge", "add", "texts", "note.md")
+        assert (
+            again.out
+            == empty_cli("knowledge", "add", "texts", "note.md", "-p", str(slow.folder)).out
+        )
+
+
 def test_a_run_that_others_cancel(slow: Slow) -> None:
     """Is an error, as there is no report."""
     raised: list[LorebindError] = []
