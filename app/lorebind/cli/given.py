@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from lorebind.cli.server_option import given_server
 from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.namespace import DEFAULT_TENANT, current_tenant
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
@@ -55,6 +57,22 @@ def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> App
     from lorebind_knowledge.configuration import apply_resources
 
     return apply_resources(path, text, shown_as, dry_run=dry_run)
+
+
+def same_project(path: str) -> str:
+    """The options with which another command finds the same project and tenant, for messages.
+
+    Args:
+        path: the value of `--project`.
+    """
+    given = given_server.get()
+    if given is not None:
+        from lorebind.remote.hints import Hints
+
+        return Hints(given.url, given.tenant).options
+    where = "" if path == "." else f" --project {shlex.quote(path)}"
+    tenant = current_tenant()
+    return where + (f" --tenant {shlex.quote(tenant)}" if tenant != DEFAULT_TENANT else "")
 
 
 def refuse_server(why: str) -> None:

@@ -97,7 +97,7 @@ def threads(
     output: OutputOption = Output.table,
 ) -> None:
     """List the threads of a workflow, the newest first, with their status."""
-    from lorebind.cli.given import given_to_read
+    from lorebind.cli.given import given_to_read, same_project
     from lorebind.cli.printing import print_data, print_line, print_table
 
     with given_to_read(project) as loaded:
@@ -110,7 +110,8 @@ def threads(
         print_data({"threads": shown}, output)
         return
     if not found:
-        print_line(f"Workflow {workflow} has no threads yet; begin one: lorebind run {workflow}")
+        begin = f"lorebind run {workflow}{same_project(project)}"
+        print_line(f"Workflow {workflow} has no threads yet; begin one: {begin}")
         return
     print_table(
         ("thread", "status", "last changed", "about"),
@@ -171,12 +172,13 @@ def replay(
 
     The thread stays as it is. The tasks that are kept do not run again.
     """
-    from lorebind.cli.given import given_project
+    from lorebind.cli.given import given_project, same_project
     from lorebind.cli.interrupts import completed_by
     from lorebind.cli.printing import print_line
     from lorebind.cli.run_result import show_result
 
-    completed_by(f"`lorebind workflow threads {workflow}` lists the new thread")
+    listing = f"lorebind workflow threads {workflow}{same_project(project)}"
+    completed_by(f"`{listing}` lists the new thread")
     with given_project(project) as loaded:
         result = loaded.replay(workflow, thread, step)
         if output is Output.table:

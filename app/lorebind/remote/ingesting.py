@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from lorebind.remote.connection import Connection, ConnectionLostError, read, segment
-from lorebind.remote.errors import ServerError, error_of
+from lorebind.remote.errors import ServerError
 from lorebind_knowledge.events import Event, Events, Extension
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
@@ -25,8 +25,6 @@ class RemoteIngests:
     """A part of `RemoteProject`."""
 
     events: Events
-    options: str
-    """By which a command finds the same server."""
     _server: Connection
     _tell_end: Callable[[str], None]
 
@@ -80,14 +78,14 @@ class RemoteIngests:
             LorebindError: the run failed or was cancelled, or the server is gone.
         """
         where = "" if workflow is None else f" --workflow {workflow}"
-        look = f"lorebind knowledge stats {kb_id}{where}{self.options}"
+        look = f"lorebind knowledge stats {kb_id}{where}{self._server.hints.options}"
         goes_on = f"run {run_id} goes on at the server; see how it does with: {look}"
         self._tell_end(goes_on)
         ended = self._ended(kb_id, run_id, workflow, goes_on)
         if ended["report"] is not None:
             return read(IngestReport, ended["report"])
         if ended["error"] is not None:
-            raise error_of(ended["error"])
+            raise self._server.error_of(ended["error"])
         raise ServerError(f"run {run_id} of {kb_id!r} was {ended['status']}")
 
     def _ended(self, kb_id: str, run_id: str, workflow: str | None, goes_on: str) -> Any:

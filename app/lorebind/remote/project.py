@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any, Self
 
 from lorebind.declaration_methods import KnowledgeBaseInfo
@@ -48,9 +47,6 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
             UsageError: it is no address.
         """
         self._server = Connection(url, tenant)
-        self.options = f" --server {shlex.quote(url)}"
-        if tenant is not None:
-            self.options += f" --tenant {shlex.quote(tenant)}"
         self.events = Events(extensions)
         self._tell_end = tell_end
 
@@ -117,7 +113,8 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
         given = {name: value for name, value in settings.items() if value is not None}
         _check(question, given)
         body = {"query": question, "workflow": workflow, **given, **more}
-        return self._server.post(f"/knowledge-bases/{segment(kb_id)}/query", body)
+        found = self._server.post(f"/knowledge-bases/{segment(kb_id)}/query", body)
+        return found | {"notices": list(map(self._server.hints.reword, found.get("notices", [])))}
 
     def close(self) -> None:
         self._server.close()
