@@ -44,6 +44,8 @@ class SentEvent(NamedTuple):
 class ConnectionLostError(ServerError):
     """The server cannot be reached, or it went away."""
 
+    may_pass = True
+
 
 class Connection:
     """A server as its caller sees it."""

@@ -16,6 +16,11 @@ class ServerError(LorebindError):
         self.code = code
         """What the problem document says; empty where there was none."""
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the server may answer again soon, because it is being restarted."""
+        return self.code == "draining"
+
 
 _KINDS: dict[str, type[LorebindError]] = {
     "not_found": errors.NotFoundError,

@@ -13,7 +13,7 @@ from lorebind_knowledge.ingest.report import IngestPlan
 from lorebind_knowledge.records import QueryResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lorebind_bindings import ResolvedBinding
     from lorebind_knowledge.configuration.applying import Applied
@@ -41,7 +41,8 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
                 the variable LOREBIND_TOKEN.
             tenant: whose knowledge; None leaves it to the server.
             extensions: subscribers to the events of ingests that are waited for.
-            tell_end: told what becomes of an ingest that nobody waits for any more.
+            tell_end: told what becomes of an ingest if nobody waits for it; an empty text when it
+                has ended.
 
         Raises:
             UsageError: it is no address.
@@ -49,6 +50,25 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
         self._server = Connection(url, tenant)
         self.events = Events(extensions)
         self._tell_end = tell_end
+
+    @property
+    def url(self) -> str:
+        """The address of the server, as it was given."""
+        return self._server.url
+
+    def changes(self, every: float | None = None) -> Iterator[None]:
+        """Yield immediately, then whenever files of the project change at the server.
+
+        Args:
+            every: seconds after which it yields without a change; None means never.
+
+        Raises:
+            LorebindError: the server cannot be reached, or cannot watch files.
+        """
+        parameters = {} if every is None else {"every": every}
+        with self._server.events("GET", "/changes", params=parameters) as events:
+            for _ in events:
+                yield
 
     def knowledge_bases(self) -> list[KnowledgeBaseInfo]:
         found = self._server.all("/knowledge-bases")
