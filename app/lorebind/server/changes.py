@@ -30,12 +30,15 @@ class Changes:
         task = self._begin(change)
         return task.result() if await self._ended(task) else None
 
-    async def stop(self) -> None:
-        """Cancel what is under way; the next ingest goes on with it."""
+    async def stop(self, seconds: float) -> None:
+        """Cancel what is under way, and wait for its end, at most so long.
+
+        The next ingest goes on with it.
+        """
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
-            await asyncio.wait(list(self._tasks))
+            await asyncio.wait(list(self._tasks), timeout=seconds)
 
     def _begin(self, change: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(change)

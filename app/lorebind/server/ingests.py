@@ -143,8 +143,12 @@ class Ingests:
         """From now on, go on with runs that were interrupted, and say which are worked on."""
         self._watching = asyncio.create_task(self._watch())
 
-    async def stop(self) -> None:
-        """Interrupt what is under way, for another server or the next start to go on with."""
+    async def stop(self, seconds: float) -> None:
+        """Interrupt what is under way, for another server or the next start to go on with.
+
+        Args:
+            seconds: how long to wait for code of others, such as an embedder, that hangs.
+        """
         self._is_stopping = True
         if self._watching is not None:
             self._watching.cancel()
@@ -154,7 +158,11 @@ class Ingests:
             one.interrupted = True
             one.task.cancel()
         if stopping:
-            await asyncio.wait({one.task for one in stopping})
+            await asyncio.wait({one.task for one in stopping}, timeout=seconds)
+        for one in self._under_way.values():
+            with suppress(LorebindError):
+                await call(self.runs.interrupt, one.run)
+            one.end()
 
     async def _watch(self) -> None:
         while True:

@@ -87,4 +87,4 @@ def test_what_is_asked_of_a_server(tmp_path: Path, empty_cli: Cli) -> None:
         assert problem(wrong) == (422, "invalid_request")
         with api.stream("GET", "/changes", params={"every": 1}) as response:
             data = (line for line in response.iter_lines() if line.startswith("data: "))
-            assert [next(data) for _ in range(2)] == ['data: {"files":0}'] * 2
+            assert [next(data) for _ in range(2)] == ['data: {"files": 0}'] * 2
