@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tests.app.helpers import Cli
 
+EVENTS = {"Accept": "text/event-stream"}
 DOCS = {"id": "docs", "sources": [{"type": "markdown_glob", "path": "docs/*.md"}]}
 
 
@@ -72,7 +73,8 @@ def test_a_watch_waits_for_another_ingest(tmp_path: Path) -> None:
 async def test_a_server_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "watchfiles", None)
     async with served(tmp_path) as here, here.client() as api:
-        refused = await api.get("/changes")
+        assert problem(await api.get("/changes")) == (400, "invalid_header")
+        refused = await api.get("/changes", headers=EVENTS)
         assert problem(refused) == (503, "not_installed")
         assert "pip install 'lorebind[watch]'" in refused.json()["detail"]
 
@@ -83,8 +85,8 @@ def test_what_is_asked_of_a_server(tmp_path: Path, empty_cli: Cli) -> None:
         done = empty_cli("knowledge", "watch", "handbok", "--server", f"unix:{server.socket}")
         assert done.code == 2
         assert "'handbook'" in done.err
-        wrong = api.get("/changes", params={"every": 0})
+        wrong = api.get("/changes", params={"every": 0}, headers=EVENTS)
         assert problem(wrong) == (422, "invalid_request")
-        with api.stream("GET", "/changes", params={"every": 1}) as response:
+        with api.stream("GET", "/changes", params={"every": 1}, headers=EVENTS) as response:
             data = (line for line in response.iter_lines() if line.startswith("data: "))
             assert [next(data) for _ in range(2)] == ['data: {"files": 0}'] * 2

@@ -14,7 +14,9 @@ from pydantic import Field
 from lorebind.plain_data import as_data
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional
+from lorebind.server.event_streams import MEDIA_TYPE, prefers_events
 from lorebind.server.patient_answers import PATIENT, patient_answer
+from lorebind.server.problems import ProblemError
 from lorebind.server.server import Admin, Reader, SeenProject, TheServer
 from lorebind_knowledge.extras import import_extra
 
@@ -53,7 +55,9 @@ async def purge(
     return await patient_answer(request, server, work, lambda found: {"items": as_data(found)})
 
 
-async def _watchfiles() -> Any:
+async def _watchfiles(request: Request) -> Any:
+    if not prefers_events(request):  # such a client would read an answer that never ends
+        raise ProblemError("invalid_header", f"changes are events; send Accept: {MEDIA_TYPE}")
     return import_extra("watchfiles", extra="watch", purpose="watching the files of a server")
 
 
