@@ -9,13 +9,7 @@ from lorebind_knowledge.bridge import call, finish, lane
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.run_values import run_references, run_values
-from lorebind_knowledge.documents.changing import (
-    add_documents,
-    delete_all,
-    delete_document,
-    ingest_added,
-    keep_documents,
-)
+from lorebind_knowledge.documents.changing import add_documents, delete_all, delete_document
 from lorebind_knowledge.documents.listing import (
     count_documents,
     find_document,
@@ -40,7 +34,7 @@ from lorebind_knowledge.sources.make import make_source
 from lorebind_knowledge.statistics import KnowledgeStats, knowledge_stats
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.embedding_cache import Embedded
@@ -457,23 +451,6 @@ class KnowledgeService:
     ) -> IngestReport:
         """See `lorebind_knowledge.documents.changing.add_documents`."""
         return await add_documents(self.corpus(kb_id, workflow), documents, run_id)
-
-    async def keep_documents(
-        self, kb_id: str, documents: Sequence[Any], *, workflow: str | None = None
-    ) -> list[str]:
-        """See `lorebind_knowledge.documents.changing.keep_documents`."""
-        return await keep_documents(self.knowledge_base(kb_id, workflow), documents)
-
-    async def ingest_added(
-        self,
-        kb_id: str,
-        uris: Collection[str],
-        *,
-        workflow: str | None = None,
-        run_id: str | None = None,
-    ) -> IngestReport:
-        """See `lorebind_knowledge.documents.changing.ingest_added`."""
-        return await ingest_added(self.corpus(kb_id, workflow), uris, run_id)
 
     async def delete_document(
         self, kb_id: str, document: str, *, workflow: str | None = None

@@ -14,6 +14,7 @@ from lorebind.server.problems import problem_of
 from lorebind.server.run_events import RunEvents
 from lorebind.server.state.runs import BEAT_SECONDS
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.documents.changing import ingest_added
 from lorebind_knowledge.errors import (
     ConfigurationError,
     IngestRunningError,
@@ -256,9 +257,8 @@ async def _ingest(project: Project, under_way: _UnderWay) -> Any:
     project.knowledge.events.subscribe(under_way.events)
     try:
         if action == "add":
-            return await project.knowledge.ingest_added(
-                run.namespace.kb, asked["uris"], workflow=asked["workflow"], run_id=run.run_id
-            )
+            corpus = project.knowledge.corpus(run.namespace.kb, asked["workflow"])
+            return await ingest_added(corpus, asked["uris"], run.run_id)
         method = project.areindex if action == "reindex" else project.aingest
         wait = under_way.waits
         return await method(run.namespace.kb, run_id=run.run_id, wait=wait, **asked)

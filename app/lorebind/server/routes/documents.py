@@ -35,7 +35,7 @@ from lorebind.server.server import (
     check_filled_by_us,
 )
 from lorebind.server.state.runs import RequestedRun
-from lorebind_knowledge.documents.changing import of_source
+from lorebind_knowledge.documents.changing import keep_documents, of_source
 from lorebind_knowledge.documents.listing import DocumentInfo
 from lorebind_knowledge.errors import NotFoundError
 
@@ -220,7 +220,7 @@ async def _add(
         LorebindError, ProblemError: the run failed. The documents are stored nevertheless.
     """
     knowledge = project.knowledge
-    uris = await knowledge.keep_documents(kb_id, given, workflow=workflow)
+    uris = await keep_documents(knowledge.knowledge_base(kb_id, workflow), given)
     asked = {"action": "add", "workflow": workflow, "uris": uris}
     run = await server.ingests.add(knowledge.namespace(kb_id, workflow), asked)
     if failed := run.outcome.get("error"):
