@@ -23,7 +23,7 @@ options for your shell.
 
 All commands take `--tenant NAME`, and `-v` to write logs to standard error. All except `chat` and
 `serve` take `--output json` or `yaml`. All except `ask`, `chat` and `init` take `--project DIR`.
-The commands that work on knowledge bases, bindings and runs take `--server URL` instead, see
+The commands `knowledge`, `bindings`, `workflow` and `run` take `--server URL` instead, see
 [Use the commands against a server](../how-to/server.md#the-same-commands-against-a-server).
 
 | exit code | meaning |

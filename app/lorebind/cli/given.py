@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from lorebind.cli.server_option import given_server
-from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.namespace import DEFAULT_TENANT, current_tenant
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
@@ -21,7 +22,7 @@ def given_project(path: str) -> AnyProject:
         ConfigurationError: with every problem of every file.
         UsageError: the address is none.
     """
-    if (remote := _remote()) is not None:
+    if (remote := given_server_project()) is not None:
         return remote
     from lorebind.cli.opening import open_project
 
@@ -30,7 +31,7 @@ def given_project(path: str) -> AnyProject:
 
 def given_to_read(path: str) -> AnyProject:
     """The same where only catalogs are read: no variable has to be set for it."""
-    if (remote := _remote()) is not None:
+    if (remote := given_server_project()) is not None:
         return remote
     from lorebind.cli.indexes import project_to_read
 
@@ -39,7 +40,7 @@ def given_to_read(path: str) -> AnyProject:
 
 def given_declarations(path: str) -> Declared | RemoteProject:
     """The same where only files are read: nothing of the project is made, none of its code runs."""
-    if (remote := _remote()) is not None:
+    if (remote := given_server_project()) is not None:
         return remote
     from lorebind.declaration_methods import Declared
     from lorebind_knowledge.configuration import load_project
@@ -49,7 +50,7 @@ def given_declarations(path: str) -> Declared | RemoteProject:
 
 def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> Applied:
     """Take resources into the project; see `lorebind_knowledge.configuration.applying`."""
-    if (remote := _remote()) is not None:
+    if (remote := given_server_project()) is not None:
         with remote:
             return remote.apply(text, shown_as, dry_run=dry_run)
     from lorebind_knowledge.configuration import apply_resources
@@ -57,16 +58,28 @@ def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> App
     return apply_resources(path, text, shown_as, dry_run=dry_run)
 
 
-def refuse_server(why: str) -> None:
+def same_project(path: str) -> str:
+    """The options with which another command finds the same project and tenant, for messages.
+
+    Args:
+        path: the value of `--project`.
     """
+    given = given_server.get()
+    if given is not None:
+        from lorebind.remote.hints import Hints
+
+        return Hints(given.url, given.tenant).options
+    where = "" if path == "." else f" --project {shlex.quote(path)}"
+    tenant = current_tenant()
+    return where + (f" --tenant {shlex.quote(tenant)}" if tenant != DEFAULT_TENANT else "")
+
+
+def given_server_project() -> RemoteProject | None:
+    """The project behind the server that `--server` names; None if the command names a folder.
+
     Raises:
-        UsageError: a server is named, and the command is about files of this machine.
+        UsageError: the address is none.
     """
-    if given_server.get() is not None:
-        raise UsageError(f"{why}; leave out --server, or name a folder with --project")
-
-
-def _remote() -> RemoteProject | None:
     given = given_server.get()
     if given is None:
         return None

@@ -22,8 +22,11 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 def completed_by(hint: str) -> None:
-    """Tell from now on how to go on after an interrupt, as in `resume it with: ...`."""
-    _COMPLETED_BY.set(hint)
+    """Tell from now on how to go on after an interrupt, as in `resume it with: ...`.
+
+    If the hint is empty, the next run of the command is what completes the work.
+    """
+    _COMPLETED_BY.set(hint or _NEXT_RUN)
 
 
 def _line() -> str:
@@ -39,7 +42,7 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
-        completed_by(_NEXT_RUN)
+        completed_by("")
         self.came = False
         """Whether a command was interrupted."""
         self._orderly = False

@@ -69,7 +69,7 @@ def run(
 
     given = answer_values(answers)
     resumed = resume or bool(answers)
-    _check_options(workflow, thread, resumed, inputs)
+    _check_options(workflow, thread, resumed, inputs, project)
     if stream and output is Output.yaml:
         raise UsageError("--stream prints text or lines of JSON; use --output json")
     with given_project(project) as loaded:
@@ -94,7 +94,7 @@ def run(
 
 
 def _check_options(
-    workflow: str, thread: str | None, resumed: bool, inputs: list[str] | None
+    workflow: str, thread: str | None, resumed: bool, inputs: list[str] | None, project: str
 ) -> None:
     """
     Raises:
@@ -105,9 +105,12 @@ def _check_options(
     if not resumed:
         return
     if thread is None:
+        from lorebind.cli.given import same_project
+
+        listing = f"lorebind workflow threads {workflow}{same_project(project)}"
         raise UsageError(
             "--resume and --answer need to know which thread; add --thread ID, "
-            f"`lorebind workflow threads {workflow}` lists those there are"
+            f"`{listing}` lists those there are"
         )
     if inputs:
         raise UsageError(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from fnmatch import fnmatch
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -13,14 +11,14 @@ from lorebind.cli.options import Output, OutputOption, ProjectOption
 from lorebind_knowledge.errors import LorebindError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from lorebind.cli.any_project import AnyProject
     from lorebind.project import Project
+    from lorebind.remote import RemoteProject
     from lorebind_knowledge.ingest.report import IngestPlan
 
 _DECLARATIONS = (".yaml", ".yml", ".env")
-_QUIET_MILLISECONDS = 300
-"""Without a change before what was written is ingested: editors write a file in several steps."""
+_PAUSE_SECONDS = 1.5
+"""Seconds until a server that cannot be reached is tried again."""
 
 
 def watch(
@@ -36,43 +34,64 @@ def watch(
 ) -> None:
     """Ingest, and again whenever a file of the project changes, until Ctrl-C.
 
-    A change of lorebind.yaml or .env is taken in too. An ingest that fails is reported, and the
-    next change is waited for.
+    A change of lorebind.yaml or .env is taken in too, but not by a server: that has to be
+    restarted. An ingest that fails is reported, and the next change is waited for.
     """
-    from lorebind.cli.given import refuse_server
+    from lorebind.cli.given import given_server_project
     from lorebind.cli.ingesting import knowledge_bases
     from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_line
     from lorebind_knowledge.extras import import_extra
 
-    refuse_server("`watch` looks at the files of this machine, which a server does not have")
+    if (remote := given_server_project()) is not None:
+        with remote:
+            _watch_server(remote, kb_id, every, output)
     watchfiles = import_extra("watchfiles", extra="watch", purpose="lorebind knowledge watch")
+    from lorebind.watching import WatchedFiles
+
     loaded = open_project(project)
     try:
-        root = Path(loaded.config.root).resolve()
-        print_line(f"Watching {root}; stop with Ctrl-C.", stderr=True)
+        files = WatchedFiles(loaded.config)
+        print_line(f"Watching {files.root}; stop with Ctrl-C.", stderr=True)
         begun = float("-inf")
-        named = _named_hidden(loaded)
         knowledge_bases(loaded, kb_id)  # an id that is wrong is told at once
         # Watched from before the first ingest on, so that no change is missed.
-        for changes in watchfiles.watch(
-            root,
-            watch_filter=_filter(root, named),
-            debounce=10 * _QUIET_MILLISECONDS,
-            step=_QUIET_MILLISECONDS,
-            rust_timeout=500,
-            yield_on_timeout=True,
-        ):
+        for changes in watchfiles.watch(files.root, **files.options):
             due = begun == float("-inf") or (every and time.monotonic() - begun > every * 60)
             if not (changes or due):
                 continue
             begun = time.monotonic()
             if any(path.endswith(_DECLARATIONS) for _, path in changes):
                 loaded = _loaded_again(loaded, project)
-                named[:] = _named_hidden(loaded)
+                files.use(loaded.config)
             _ingest(loaded, kb_id, output)
     finally:
         loaded.close()
+
+
+def _watch_server(
+    project: RemoteProject, kb_id: str | None, every: float | None, output: Output
+) -> NoReturn:
+    """Do the same for the files of a server, also after it was restarted."""
+    from lorebind.cli.ingesting import knowledge_bases
+    from lorebind.cli.printing import print_line
+    from lorebind.remote.errors import ServerError
+
+    print_line(f"Watching the files of {project.url}; stop with Ctrl-C.", stderr=True)
+    knowledge_bases(project, kb_id)  # an id that is wrong is told at once
+    is_lost = False
+    while True:
+        try:
+            for _ in project.changes(every and every * 60):
+                is_lost = False
+                _ingest(project, kb_id, output)
+        except ServerError as error:
+            if not error.may_pass:
+                raise
+            if not is_lost:
+                print_line(f"lorebind: {error}; it is tried again until it answers", stderr=True)
+            is_lost = True
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _loaded_again(loaded: Project, path: str) -> Project:
@@ -94,7 +113,7 @@ def _loaded_again(loaded: Project, path: str) -> Project:
         return opened(loaded.config)
 
 
-def _ingest(loaded: Project, kb_id: str | None, output: Output) -> None:
+def _ingest(loaded: AnyProject, kb_id: str | None, output: Output) -> None:
     from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases
     from lorebind.cli.printing import plan_line, print_data, print_line
 
@@ -118,34 +137,3 @@ def _has_news(plan: IngestPlan) -> bool:
     return (
         changed or bool(plan.notices) or any(source.status == "failed" for source in plan.sources)
     )
-
-
-def _filter(root: Path, named: list[str]) -> Callable[[Any, str], bool]:
-    """Whether a change may concern a document: not if it is a tool's, or hidden and not named."""
-    from watchfiles import DefaultFilter
-
-    from lorebind_knowledge.data_folder import DATA_FOLDER
-
-    others = DefaultFilter()
-
-    def matters(change: Any, path: str) -> bool:
-        parts = Path(path).relative_to(root).parts
-        hidden = [part for part in parts if part.startswith(".") and part != ".gitignore"]
-        is_named = all(any(fnmatch(part, one) for one in named) for part in hidden)
-        if parts != (".env",) and (DATA_FOLDER in hidden or not is_named):
-            return False
-        return others(change, path)
-
-    return matters
-
-
-def _named_hidden(loaded: Project) -> list[str]:
-    """What patterns of sources call hidden files and folders; a template may stand for any."""
-    parts = [
-        part
-        for kb, _ in loaded.config.every_knowledge_base()
-        for source in kb.sources
-        for pattern in getattr(source, "patterns", ())
-        for part in (".*" if "{{" in pattern else pattern).split("/")
-    ]
-    return [part for part in parts if part.startswith(".")]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_STOP_SECONDS = 10
+_STOP_SECONDS = 5
 """How long `stop` waits for work that it has cancelled."""
 
 
@@ -59,11 +59,14 @@ class Connected:
                 task.exception()  # else the event loop logs an error that nobody took
 
     async def stop(self) -> None:
-        """Cancel everything that is under way, and wait for its end."""
-        stopping = set(self._under_way)
+        """Cancel everything that is under way, and wait for its end.
+
+        What was cancelled before is left alone: its last steps are not to be cancelled too, and
+        code of others in which it hangs is not waited for again.
+        """
+        stopping = {task for task in self._under_way if not task.cancelling()}
         for task in stopping:
-            if not task.cancelling():  # its last steps are not to be cancelled too
-                task.cancel()
+            task.cancel()
         if stopping:
             await asyncio.wait(stopping, timeout=_STOP_SECONDS)
 

@@ -44,13 +44,15 @@ class Served:
 
 
 @asynccontextmanager
-async def served(folder: Path, more: Mapping[str, Any] | None = None) -> AsyncIterator[Served]:
-    """The project of the tests, with more declarations."""
+async def served(
+    folder: Path, more: Mapping[str, Any] | None = None, seconds: float = 30
+) -> AsyncIterator[Served]:
+    """The project of the tests, with more declarations; answers begin within some seconds."""
     project = Project.load(write_project(folder, {**PROJECT, **(more or {})}))
     server = Server(project)
     await server.start()
     try:
-        yield Served(server, make_app(server))
+        yield Served(server, make_app(server, seconds=seconds))
     finally:
         await server.stop()
 

@@ -65,3 +65,12 @@ RUN: dict[int | str, dict[str, Any]] = {
         "content": {**RUN_JSON[200]["content"], MEDIA_TYPE: {"itemSchema": _EVENT}},
     },
 }
+
+REPLAY: dict[int | str, dict[str, Any]] = {
+    **RUN_JSON,
+    200: {
+        "description": "It has completed; or, where `Accept` prefers events, an event `result` or "
+        "`error`, for as long as it takes",
+        "content": {**RUN_JSON[200]["content"], MEDIA_TYPE: {"schema": {"type": "string"}}},
+    },
+}
