@@ -193,7 +193,7 @@ def test_another_embedder(ready_cli: Cli) -> None:
     assert status == "failed"
     assert "was built with the embedder hashing/bag-of-words of dimension 256" in detail
     assert found["embedder words"] == ("ok", "hashing/bag-of-words, dimension 64 (measured)")
-    repair = detail.partition("build it anew with: ")[2]
+    repair = detail.partition("rebuild it with: ")[2]
     assert repair == "lorebind knowledge reindex docs"
     assert ready_cli(*repair.split()[1:]).code == 0
     assert findings(ready_cli, code=1)["knowledge base docs"][0] == "ok"
@@ -205,7 +205,7 @@ def test_documents_that_failed_are_a_warning(cli: Cli) -> None:
     assert cli("knowledge", "ingest").code == 1
     status, detail = findings(cli)["knowledge base docs"]
     assert status == "warning"
-    assert "1 failed, docs/broken.md among them" in detail
+    assert "1 failed, such as docs/broken.md" in detail
 
 
 def test_a_variable_that_is_not_set(cli: Cli) -> None:

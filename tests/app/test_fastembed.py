@@ -108,7 +108,7 @@ def test_doctor(hub: HubServer, shop: Cli) -> None:
         "knowledge base docs": ("ok", "2 documents, 2 chunks, dimension 384"),
         "reranker of knowledge base docs": (
             "ok",
-            f"fastembed {RERANKER}: asked for 'ready' it gives 'ready' the figure 0.50",
+            f"fastembed {RERANKER}: queried with 'ready', it scores 'ready' 0.50",
         ),
     }
 

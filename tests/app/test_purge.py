@@ -47,7 +47,7 @@ knowledge_bases:
   - { id: rules, sources: [{ type: markdown_glob, path: "rules/*.md" }] }
 """
 GONE = Undeclared("file", "rules", "default", "project", documents=1, chunks=1)
-NOTHING = "nothing is left of knowledge bases that are not declared any more\n"
+NOTHING = "no data is left of knowledge bases that are no longer declared\n"
 
 KEPT = {"catalog_version", "catalog_leases", "catalog_embeddings", "store_spaces"}
 """What is of no knowledge base, or says nothing of what is in one."""
@@ -370,7 +370,7 @@ def test_what_doctor_finds(gone_cli: Cli) -> None:
     assert finding(gone_cli) == {
         "part": "undeclared knowledge",
         "status": "warning",
-        "detail": "1 chunks belong to knowledge bases that are not declared any more (rules); "
+        "detail": "1 chunks belong to knowledge bases that are no longer declared (rules); "
         "list them with: lorebind knowledge purge, and remove them with: "
         "lorebind knowledge purge --yes",
     }

@@ -212,13 +212,13 @@ def test_where_nothing_can_be_kept(shop: Cli, home: Path, monkeypatch: pytest.Mo
     for arguments in (["trust"], ["trust", "--remove"]):
         done = shop(*arguments)
         assert done.code == 2
-        assert f"{home / 'trusted'}, where trust is kept, cannot be used: " in done.err
+        assert f"{home / 'trusted'}, where trust is stored, cannot be used: " in done.err
     assert shop("ask", ".", QUESTION).code == 2
     assert shop("trust", "--list").out == ""
     monkeypatch.setenv(trust.HOME, "some/where")
     done = shop("trust")
     assert done.err == (
-        "lorebind: some/where is no absolute path; name a folder for trust by LOREBIND_HOME\n"
+        "lorebind: some/where is not an absolute path; set LOREBIND_HOME to an absolute path\n"
     )
 
 
@@ -236,7 +236,7 @@ def test_the_folder_is_the_systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         monkeypatch.setenv("XDG_STATE_HOME", state)
         assert trust._state_folder() == expected / "lorebind" / "trusted"
     monkeypatch.setenv("HOME", "relative")
-    with pytest.raises(UsageError, match="is no absolute path"):
+    with pytest.raises(UsageError, match="is not an absolute path"):
         trust._state_folder()
 
 

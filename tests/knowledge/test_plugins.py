@@ -143,7 +143,7 @@ with Project.load() as project:
     assert (root / "audit.log").read_text().startswith("docs 2\n")
     for group in ("embedders", "vector_dbs", "chunkers", "rerankers", "tokenizers", "extensions"):
         assert [f"plugin acme of lorebind.{group}", "ok", "acme-lore 1.0"] in done["doctor"]
-    assert ["plugins acme of lorebind.loaders", "ok", "all can be used"] in done["doctor"]
+    assert ["plugins acme of lorebind.loaders", "ok", "all are usable"] in done["doctor"]
 
 
 def test_schema_and_reference_describe_the_plugins(site: Path) -> None:
