@@ -449,7 +449,7 @@ def test_init_never_overwrites(empty_cli: Cli, there: str) -> None:
     empty_cli.write({there: "mine: true\n"})
     done = empty_cli("init")
     assert done.code == 2
-    assert f"{there} is there already; nothing was written" in done.err
+    assert f"{there} already exists; nothing was written" in done.err
     assert (empty_cli.root / there).read_text() == "mine: true\n"
     files = [path for path in empty_cli.root.rglob("*") if path.is_file()]
     assert files == [empty_cli.root / there]

@@ -178,8 +178,8 @@ def test_a_filter_that_matches_nothing_exits_1(ready_cli: Cli) -> None:
 
 
 USAGE: list[tuple[list[str], str]] = [
-    ([*QUERY, "  "], "lorebind: the question is empty; give it some words"),
-    (["ask", ".", " "], "lorebind: the question is empty; give it some words"),
+    ([*QUERY, "  "], "lorebind: the question is empty; write a question"),
+    (["ask", ".", " "], "lorebind: the question is empty; write a question"),
     (["knowledge", "query", "dosc", "-q", "x"], "no knowledge base 'dosc'; did you mean 'docs'"),
     (["knowledge", "ingest", "dosc"], "no knowledge base 'dosc'; did you mean 'docs'"),
     (["knowledge", "get", "dosc"], "no knowledge base 'dosc'; did you mean 'docs'"),

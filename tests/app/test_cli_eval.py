@@ -104,7 +104,7 @@ def test_tuning(judged: Cli) -> None:
     done = judged("eval", *FILES, "--tune")
     assert done.code == 0, done
     assert done.out.splitlines()[-1] == (
-        "keep the settings: a weight chosen by other questions has nDCG@10 1.000, the declared "
+        "keep the settings: a weight chosen on other questions has nDCG@10 1.000, the declared "
         "settings have 1.000: +0.000 [+0.000, +0.000], which may be chance"
     )
     data = json.loads(judged("eval", *FILES, "--tune", "-o", "json").out)

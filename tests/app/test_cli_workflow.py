@@ -79,7 +79,7 @@ def test_a_run_is_paused_before_a_task(cli: Cli) -> None:
     """`--interrupt-before` exits with 3 and says how to go on; the task runs then."""
     paused = cli(*REFUND, "--interrupt-before", "kind")
     assert (paused.code, "Paused before kind" in paused.out) == (3, True)
-    assert paused.out.endswith("Go on with: lorebind run triage --thread t1 --resume\n")
+    assert paused.out.endswith("Continue with: lorebind run triage --thread t1 --resume\n")
     assert json.loads(cli(*REFUND[:-1], "t2", "--interrupt-before", "kind", "-o", "json").out)[
         "paused"
     ] == ["kind"]
@@ -122,7 +122,7 @@ def test_the_command_that_resumes_names_project_and_tenant(cli: Cli) -> None:
 
 WRONG: dict[str, tuple[list[str], int, str]] = {
     "answer-without-thread": (["--answer", "approve=1"], 2, "add --thread ID, `lorebind workflow"),
-    "resume-without-thread": (["--resume"], 2, "need to know which thread"),
+    "resume-without-thread": (["--resume"], 2, "need a thread; add"),
     "resume-with-input": (["-t", "t1", "--resume", "-i", "ticket=x"], 2, "leave out --input"),
     "answer-without-value": (["-t", "t1", "-a", "approve"], 2, "is not of the form task=value"),
     "answer-twice": (["-t", "t1", "-a", "x=1", "-a", "x=2"], 2, "'x' is given twice"),
@@ -339,4 +339,4 @@ def test_workflows_are_listed_and_shown_without_secrets(cli: Cli) -> None:
     wrong = cli("workflow", "show", "triag")
     assert (wrong.code, "did you mean 'triage'" in wrong.err) == (2, True)
     both = cli("workflow", "show", "triage", "-f", "mermaid", "-o", "json")
-    assert (both.code, "leave out --format or --output" in both.err) == (2, True)
+    assert (both.code, "omit --format or --output" in both.err) == (2, True)

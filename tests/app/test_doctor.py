@@ -277,7 +277,7 @@ def test_a_model_is_asked_one_word(
         (found,) = [one for one in project.doctor() if one.part == "model default"]
     assert (found.status, Answering.limits) == (status, [16])
     assert f"langchain:{__name__}{said}" in found.detail
-    assert not fails.startswith("401") or found.detail.endswith("the model, and config")
+    assert not fails.startswith("401") or found.detail.endswith("the model and its config")
 
 
 OWN_MODEL = """\

@@ -288,7 +288,7 @@ def test_on_the_command_line(ready_cli: Cli) -> None:
     assert "    Lunch is served" in ready_cli("knowledge", "chunks", "docs", added["id"]).out
     assert "documents ready" in ready_cli("knowledge", "stats", "docs").out
     asked = ready_cli("knowledge", "delete", "docs")
-    assert (asked.code, "1 of them added by hand; to do so, add --yes" in asked.err) == (2, True)
+    assert (asked.code, "1 of them added by hand; to confirm, add --yes" in asked.err) == (2, True)
     gone = ready_cli("knowledge", "delete", "docs", added["id"])
     assert (gone.code, gone.out) == (0, "deleted 1 document of docs\n")
     assert ready_cli("knowledge", "delete", "docs", "--yes").code == 0

@@ -159,9 +159,7 @@ def test_an_interrupted_ingest_is_completed_by_the_next(room: Room) -> None:
     first.send_signal(signal.SIGINT)
     code, out, err = result(first)
     assert (code, "Traceback" in out + err) == (130, False)
-    assert (
-        err == "lorebind: interrupted; what was finished is kept, and the next run completes it\n"
-    )
+    assert err == "lorebind: interrupted; finished work is kept, and the next run completes it\n"
     before = room.embedded()
     total = DOCUMENTS * PARAGRAPHS
     assert sum(map(len, before)) < total

@@ -157,7 +157,9 @@ def test_files_that_cannot_be_written_are_named(empty_cli: Cli, command: list[st
         (empty_cli.root / name).write_text("")
     done = empty_cli(*command)
     assert (done.code, done.out) == (1, "")
-    assert re.fullmatch(r"lorebind: cannot (write|make) .*; (choose a folder|make) .*\n", done.err)
+    assert re.fullmatch(
+        r"lorebind: cannot (write|make) .*; (choose a writable folder|make) .*\n", done.err
+    )
 
 
 def test_closed_input_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

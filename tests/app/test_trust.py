@@ -40,8 +40,8 @@ LINE = (
     "hooks.py\n"
 )
 STOPPED = (
-    "lorebind: this project is not trusted, and asks for what is listed above; read its files, "
-    "then trust it with: lorebind trust {}; or for this once with --trust\n"
+    "lorebind: this project is not trusted, and demands the permissions listed above; read its files, "
+    "then trust it with: lorebind trust {}; or for this run with --trust\n"
 )
 
 
@@ -105,7 +105,7 @@ def test_trust_can_be_listed_and_removed(shop: Cli, tmp_path: Path) -> None:
     for removed in (".", "lorebind.yaml", str(link)):
         shop("trust", str(link))
         assert shop("trust", "--list").out == f"{shop.root.resolve()}\n"
-        assert shop("trust", "--remove", removed).out == f"{removed} is trusted no longer\n"
+        assert shop("trust", "--remove", removed).out == f"{removed} is no longer trusted\n"
         assert shop("ask", ".", QUESTION).code == 2
     assert shop("trust", "--remove", ".").out == ". was not trusted\n"
     assert json.loads(shop("trust", "--list", "-o", "json").out) == {"trusted": []}

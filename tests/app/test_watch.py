@@ -100,7 +100,7 @@ def test_changes_are_ingested(empty_cli: Cli, change: Callable[[str, str], None]
         watch.says("docs: completed")
 
         change("lorebind.yaml", f"{PROJECT}\nnonsense: true\n")
-        assert "what was declared before goes on" in watch.says("nonsense")
+        assert "the previous declarations stay in effect" in watch.says("nonsense")
         change("lorebind.yaml", PROJECT.replace("docs/**/*.md", "docs/*.{md,txt}"))
         change("docs/more.txt", "Lunch is at noon.\n")
         assert "3 documents (1 new, 2 unchanged)" in watch.says("Plan: ")
@@ -119,7 +119,7 @@ def test_changes_are_ingested(empty_cli: Cli, change: Callable[[str, str], None]
         assert "3 documents (1 new, 2 unchanged)" in watch.says("Plan: ")
         watch.says("docs: completed")
         watch.process.send_signal(signal.SIGINT)
-        watch.says("interrupted; what was finished is kept")
+        watch.says("interrupted; finished work is kept")
         assert watch.process.wait(_LONGEST_WAIT) == 130
 
 
@@ -157,7 +157,7 @@ def test_metrics_go_on(empty_cli: Cli, change: Callable[[str, str], None]) -> No
             assert b'knowledge_ingests_total{kb_id="docs"' in answer.read()
         broken = "[{ provider: python, class: nowhere:Nothing }, "
         change("lorebind.yaml", PROJECT + metrics.replace("[", broken))
-        assert "what was declared before goes on" in watch.says("nowhere")
+        assert "the previous declarations stay in effect" in watch.says("nowhere")
         change("docs/more.md", "# More\n")
         watch.says("docs: completed")
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:

@@ -205,7 +205,7 @@ async def test_what_a_plugin_says_is_said_without_secrets(site: Path) -> None:
     ):
         await embedder.embed_documents(["a"])
     loaded = build_project(data, root=site, environ={"ACME_KEY": "unreachable-key"})
-    with pytest.raises(EmbedderError, match=r"'e' cannot be made .* no route to acme with {{"):
+    with pytest.raises(EmbedderError, match=r"'e' cannot be created .* no route to acme with {{"):
         KnowledgeService(loaded).embedder()
 
 

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from lorebind.project import Project
 
 _REMEMBERED = 20
-"""Messages of a conversation that the model is given with a question."""
+"""Number of previous messages that the model gets with each question."""
 
 
 def chat(
     path: Annotated[
-        str, typer.Argument(metavar="PATH_OR_PROJECT", help="A folder, or a project.")
+        str, typer.Argument(metavar="PATH_OR_PROJECT", help="A folder or a project.")
     ] = ".",
     top_k: TopKOption = None,
     trust: TrustOption = False,
 ) -> None:
-    """Answer questions one after the other, each with what was said before it.
+    """Answer questions in turn, each with the previous messages as context.
 
-    The documents are those of `ask`. Ctrl-D ends the conversation.
+    The documents are the same as for `ask`. Ctrl-D ends the conversation.
     """
     from lorebind.cli.opening import ingested, project_at
 
@@ -40,7 +40,7 @@ def chat(
 
 
 def converse(project: Project, history: list[tuple[str, str]], top_k: int | None) -> None:
-    """Answer what the user types, until the input ends. An answer that fails can be asked again."""
+    """Answer the user's questions until the input ends. After a failure, the user can ask again."""
     from lorebind.cli.printing import print_line, print_sources
 
     for question in _questions():
@@ -59,7 +59,7 @@ def converse(project: Project, history: list[tuple[str, str]], top_k: int | None
 
 
 def _questions() -> Iterator[str]:
-    """The lines that the user types, without blank ones."""
+    """Yield the lines that the user types, without blank lines."""
     prompt = ""
     if sys.stdin.isatty():
         prompt = "> "

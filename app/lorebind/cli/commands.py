@@ -1,4 +1,4 @@
-"""The `lorebind` command and its sub-commands."""
+"""The `lorebind` command and its subcommands."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def _print_version(wanted: bool) -> None:
 def main(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it only."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Declare knowledge once, bind it to every agent."""
@@ -71,7 +73,7 @@ _AT_A_SERVER = (
     *(knowledge.ingest, knowledge.query, run.run),
     *(workflow.threads, workflow.history, workflow.replay),
 )
-"""The commands outside of `knowledge` and `bindings` that can ask a server."""
+"""Commands outside of `knowledge` and `bindings` that support `--server`."""
 
 for one in (app, knowledge.app, bindings.app, workflow.app, token.app):
     for command in one.registered_commands:

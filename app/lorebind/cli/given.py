@@ -1,4 +1,4 @@
-"""The project that a command is about: in a folder of this machine, or behind a server."""
+"""Open the project of a command: in a folder of this machine, or on a server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def given_project(path: str) -> AnyProject:
-    """The project that `--project` or `--server` names.
+    """Open the project that `--project` or `--server` names.
 
     Raises:
-        ConfigurationError: with every problem of every file.
-        UsageError: the address is none.
+        ConfigurationError: the files have problems; the error lists all of them.
+        UsageError: the address of the server is not valid.
     """
     if (remote := _remote()) is not None:
         return remote
@@ -29,7 +29,7 @@ def given_project(path: str) -> AnyProject:
 
 
 def given_to_read(path: str) -> AnyProject:
-    """The same where only catalogs are read: no variable has to be set for it."""
+    """Open the project to read catalogs only, which needs no variables."""
     if (remote := _remote()) is not None:
         return remote
     from lorebind.cli.indexes import project_to_read
@@ -38,7 +38,7 @@ def given_to_read(path: str) -> AnyProject:
 
 
 def given_declarations(path: str) -> Declared | RemoteProject:
-    """The same where only files are read: nothing of the project is made, none of its code runs."""
+    """Open the project to read its declarations only, without running any of its code."""
     if (remote := _remote()) is not None:
         return remote
     from lorebind.declaration_methods import Declared
@@ -48,7 +48,7 @@ def given_declarations(path: str) -> Declared | RemoteProject:
 
 
 def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> Applied:
-    """Take resources into the project; see `lorebind_knowledge.configuration.applying`."""
+    """Apply resources to the project; see `lorebind_knowledge.configuration.applying`."""
     if (remote := _remote()) is not None:
         with remote:
             return remote.apply(text, shown_as, dry_run=dry_run)
@@ -58,12 +58,13 @@ def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> App
 
 
 def refuse_server(why: str) -> None:
-    """
+    """Raise an error if a server is named, in commands that work on files of this machine.
+
     Raises:
-        UsageError: a server is named, and the command is about files of this machine.
+        UsageError: a server is named.
     """
     if given_server.get() is not None:
-        raise UsageError(f"{why}; leave out --server, or name a folder with --project")
+        raise UsageError(f"{why}; omit --server, or name a folder with --project")
 
 
 def _remote() -> RemoteProject | None:

@@ -1,4 +1,4 @@
-"""`lorebind knowledge watch`: an ingest whenever a file changes."""
+"""`lorebind knowledge watch`: ingest whenever a file changes."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ if TYPE_CHECKING:
 
 _DECLARATIONS = (".yaml", ".yml", ".env")
 _QUIET_MILLISECONDS = 300
-"""Without a change before what was written is ingested: editors write a file in several steps."""
+"""Time without a change before the ingest: editors write a file in several steps."""
 
 
 def watch(
     kb_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Left out: every knowledge base.")
+        str | None, typer.Argument(metavar="[ID]", help="Default: every knowledge base.")
     ] = None,
     every: Annotated[
         float | None,
-        typer.Option("--every", min=0.1, help="Ingest every so many minutes too, for the web."),
+        typer.Option(
+            "--every", min=0.1, help="Also ingest after this many minutes, for web sources."
+        ),
     ] = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Ingest, and again whenever a file of the project changes, until Ctrl-C.
+    """Ingest now, and again whenever a file of the project changes, until Ctrl-C.
 
-    A change of lorebind.yaml or .env is taken in too. An ingest that fails is reported, and the
-    next change is waited for.
+    Changes to lorebind.yaml or .env also take effect. A failing ingest is reported, and the command
+    waits for the next change.
     """
     from lorebind.cli.given import refuse_server
     from lorebind.cli.ingesting import knowledge_bases
@@ -45,7 +47,7 @@ def watch(
     from lorebind.cli.printing import print_line
     from lorebind_knowledge.extras import import_extra
 
-    refuse_server("`watch` looks at the files of this machine, which a server does not have")
+    refuse_server("`watch` watches the files of this machine, which a server does not have")
     watchfiles = import_extra("watchfiles", extra="watch", purpose="lorebind knowledge watch")
     loaded = open_project(project)
     try:
@@ -53,8 +55,8 @@ def watch(
         print_line(f"Watching {root}; stop with Ctrl-C.", stderr=True)
         begun = float("-inf")
         named = _named_hidden(loaded)
-        knowledge_bases(loaded, kb_id)  # an id that is wrong is told at once
-        # Watched from before the first ingest on, so that no change is missed.
+        knowledge_bases(loaded, kb_id)  # reports a wrong id immediately
+        # Watching starts before the first ingest, so that no change is missed.
         for changes in watchfiles.watch(
             root,
             watch_filter=_filter(root, named),
@@ -76,7 +78,7 @@ def watch(
 
 
 def _loaded_again(loaded: Project, path: str) -> Project:
-    """The project as it is declared now, or as it was where that is wrong."""
+    """Load the project again; if it is not valid, report that and return the current one."""
     from lorebind.cli.opening import opened
     from lorebind.cli.printing import print_line
     from lorebind_knowledge.configuration import load_project
@@ -84,13 +86,13 @@ def _loaded_again(loaded: Project, path: str) -> Project:
     try:
         config = load_project(path)
     except LorebindError as error:
-        print_line(f"lorebind: {error}; what was declared before goes on", stderr=True)
+        print_line(f"lorebind: {error}; the previous declarations stay in effect", stderr=True)
         return loaded
-    loaded.close()  # before the other is opened, which may need the same port
+    loaded.close()  # before opening the other, which may need the same port
     try:
         return opened(config)
     except LorebindError as error:
-        print_line(f"lorebind: {error}; what was declared before goes on", stderr=True)
+        print_line(f"lorebind: {error}; the previous declarations stay in effect", stderr=True)
         return opened(loaded.config)
 
 
@@ -121,7 +123,7 @@ def _has_news(plan: IngestPlan) -> bool:
 
 
 def _filter(root: Path, named: list[str]) -> Callable[[Any, str], bool]:
-    """Whether a change may concern a document: not if it is a tool's, or hidden and not named."""
+    """Return a filter for changes; it drops files of tools, and hidden files that are not named."""
     from watchfiles import DefaultFilter
 
     from lorebind_knowledge.data_folder import DATA_FOLDER
@@ -140,7 +142,7 @@ def _filter(root: Path, named: list[str]) -> Callable[[Any, str], bool]:
 
 
 def _named_hidden(loaded: Project) -> list[str]:
-    """What patterns of sources call hidden files and folders; a template may stand for any."""
+    """Return hidden names in the patterns of sources; a template may stand for any name."""
     parts = [
         part
         for kb, _ in loaded.config.every_knowledge_base()

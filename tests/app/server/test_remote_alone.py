@@ -75,7 +75,7 @@ def test_the_variable_names_the_server(shop: Shop, monkeypatch: pytest.MonkeyPat
     assert shop.cli("knowledge", "get", "handbook", "-p", ".").code == 2
     done = shop("knowledge", "list", "--project", ".")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "lorebind: --server and --project name two projects; leave out one of them\n"
+    assert done.err == "lorebind: --server and --project name two projects; omit one of them\n"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_is_about_files_here_is_refused(shop: Shop) -> None:
     """`watch` says why it cannot be done at a server."""
     done = shop("knowledge", "watch")
     assert (done.code, done.out) == (2, "")
-    assert "looks at the files of this machine" in done.err
+    assert "watches the files of this machine" in done.err
 
 
 def test_apply(shop: Shop) -> None:
@@ -315,7 +315,7 @@ def test_an_interrupted_command_leaves_the_run(slow: Slow) -> None:
             look = f"see how it does with: lorebind knowledge stats texts --server {url}\n"
             assert process.returncode == 130
             assert err == (
-                "lorebind: interrupted; what was finished is kept, and run "
+                "lorebind: interrupted; finished work is kept, and run "
                 f"{run['run_id']} goes on at the server; {look}"
             )
             slow.let_through(100)

@@ -47,7 +47,7 @@ def test_other_machines_need_tokens(shop: Cli, socket_enabled: None) -> None:
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "lorebind: other machines could call the server at 0.0.0.0, and there are no tokens; "
-        "make one with: lorebind token create NAME --rights read\n"
+        "create one with: lorebind token create NAME --rights read\n"
     )
 
 

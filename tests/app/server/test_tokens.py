@@ -76,7 +76,7 @@ def test_a_token_is_told_once(empty_cli: Cli) -> None:
 def test_without_tokens_it_is_said_how_to_make_one(empty_cli: Cli) -> None:
     empty_cli.write({"lorebind.yaml": UNSET})
     listed = empty_cli("token", "list").out
-    assert listed.endswith("make one with: lorebind token create NAME --rights read\n")
+    assert listed.endswith("create one with: lorebind token create NAME --rights read\n")
 
 
 def test_the_variable_of_the_state_is_needed(empty_cli: Cli) -> None:
