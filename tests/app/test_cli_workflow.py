@@ -123,7 +123,7 @@ def test_the_command_that_resumes_names_project_and_tenant(cli: Cli) -> None:
 WRONG: dict[str, tuple[list[str], int, str]] = {
     "answer-without-thread": (["--answer", "approve=1"], 2, "add --thread ID, `lorebind workflow"),
     "resume-without-thread": (["--resume"], 2, "need a thread; add"),
-    "resume-with-input": (["-t", "t1", "--resume", "-i", "ticket=x"], 2, "leave out --input"),
+    "resume-with-input": (["-t", "t1", "--resume", "-i", "ticket=x"], 2, "omit --input"),
     "answer-without-value": (["-t", "t1", "-a", "approve"], 2, "is not of the form task=value"),
     "answer-twice": (["-t", "t1", "-a", "x=1", "-a", "x=2"], 2, "'x' is given twice"),
     "no-such-task": (["-t", "t1", "-a", "aprove=1"], 2, "did you mean 'approve'"),

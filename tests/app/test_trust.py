@@ -40,8 +40,8 @@ LINE = (
     "hooks.py\n"
 )
 STOPPED = (
-    "lorebind: this project is not trusted, and demands the permissions listed above; read its files, "
-    "then trust it with: lorebind trust {}; or for this run with --trust\n"
+    "lorebind: this project is not trusted, and demands the permissions listed above; read its "
+    "files, then trust it with: lorebind trust {}; or for this run with --trust\n"
 )
 
 
