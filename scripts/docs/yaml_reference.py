@@ -19,17 +19,17 @@ Schema: TypeAlias = dict[str, Any]
 PAGE = "docs/reference/yaml.md"
 
 _INTRODUCTION = """\
-# What the YAML may say
+# YAML
 
-Every key, with its type, its default and its limits. A file declares a [project](#project-file), a
-[workflow](#workflow-file) or an [agent](#agent-file). Keys that are not listed here are refused,
-and values are not converted: `"5"` is a text, not an integer. `lorebind validate` reports all that
-is wrong at once; `lorebind schema` prints the same rules as JSON Schema, for editors.
+Every key, with its type, default and limits. A file declares a [project](#project-file), a
+[workflow](#workflow-file) or an [agent](#agent-file). Unknown keys are refused, and values are not
+converted: `"5"` is a string, not an integer. `lorebind validate` reports all mistakes of all files;
+`lorebind schema` prints the same rules as JSON Schema for editors.
 
 - An *id* starts with a letter or digit, followed by letters, digits, `_`, `.` or `-`.
 - A *secret* is one template, `{{ .env.NAME }}` or `{{ .secrets.NAME }}`, and never a literal.
-- A *file pattern* is a path or glob relative to the project folder, and does not leave it. Its
-  braces stand for at most 256 patterns, each with at most four `**`.
+- A *file pattern* is a path or glob relative to the project folder, and cannot leave it.
+  Its braces expand to at most 256 patterns, each with at most four `**`.
 """
 
 _EXAMPLES = {
@@ -70,13 +70,13 @@ agents:
 
 _PATTERNS = {ID_PATTERN: "id", SECRET_PATTERN: "secret", FILE_PATTERN: "file pattern"}
 _TYPES = {
-    "string": "text",
+    "string": "string",
     "boolean": "true or false",
     "object": "mapping",
     "array": "list",
     "null": "null",
 }
-_UNDESCRIBED = "Its plugin does not say."
+_UNDESCRIBED = "Not described by its plugin."
 _TAGS = ("provider", "type", "strategy")
 
 
@@ -131,7 +131,7 @@ class _Page:
         rows = [row for row in definition["properties"].items() if row[0] not in refused]
         rows.sort(key=lambda row: row[0] not in required)
         if rows:
-            lines += ["", "| key | type | default | what it says |", "| --- | --- | --- | --- |"]
+            lines += ["", "| key | type | default | meaning |", "| --- | --- | --- | --- |"]
         for key, value in rows:
             default = "*required*" if key in required else _default(value)
             said = value.get("description", _UNDESCRIBED)
