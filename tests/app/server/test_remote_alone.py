@@ -81,12 +81,12 @@ def test_the_variable_names_the_server(shop: Shop, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("url", "code", "said"),
     [
-        ("ftp://x", 2, "is no URL of a server: it begins with http://, https:// or unix:"),
-        ("http://", 2, "is no URL of a server"),
-        ("http://x:port", 2, "is no URL of a server"),
-        ("http://x/?a=b", 2, "is no URL of a server"),
+        ("ftp://x", 2, "is not a valid server URL: it must begin with http://, https:// or unix:"),
+        ("http://", 2, "is not a valid server URL"),
+        ("http://x:port", 2, "is not a valid server URL"),
+        ("http://x/?a=b", 2, "is not a valid server URL"),
         ("unix:", 2, "the path of the socket is missing"),
-        ("http://me:hidden@x", 2, "a server's URL holds no password"),
+        ("http://me:hidden@x", 2, "a server's URL must not contain a password"),
         ("unix:/none/s", 1, "the server at unix:/none/s cannot be reached: "),
     ],
 )

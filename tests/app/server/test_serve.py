@@ -84,7 +84,7 @@ def test_a_port_in_use(shop: Cli, socket_enabled: None) -> None:
         done = shop("serve", "--port", str(port))
     assert (done.code, done.out) == (2, "")
     assert re.fullmatch(
-        rf"lorebind: cannot listen at 127.0.0.1:{port}: Address already in use; "
+        rf"lorebind: cannot listen on 127.0.0.1:{port}: Address already in use; "
         r"choose another --host or --port\n",
         done.err,
     )
@@ -94,15 +94,15 @@ def test_a_port_in_use(shop: Cli, socket_enabled: None) -> None:
     ("path", "reason"),
     [
         ("missing/s", "No such file or directory"),
-        ("lorebind.yaml", "it is there, and no socket"),
-        (".", "it is there, and no socket"),
+        ("lorebind.yaml", "it exists and is not a socket"),
+        (".", "it exists and is not a socket"),
         ("x" * 120, "AF_UNIX path too long"),
     ],
 )
 def test_a_socket_that_cannot_be(shop: Cli, path: str, reason: str) -> None:
     done = shop("serve", "--uds", path)
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"lorebind: cannot listen at {path}: {reason}; choose another --uds\n"
+    assert done.err == f"lorebind: cannot listen on {path}: {reason}; choose another --uds\n"
     assert (shop.root / "lorebind.yaml").is_file()
 
 
@@ -110,7 +110,7 @@ def test_a_folder_that_cannot_be_written(shop: Cli) -> None:
     """For those who may write everywhere, a folder that is none of the disk."""
     done = shop("serve", "--uds", "/proc/s")
     assert (done.code, done.out) == (2, "")
-    assert re.match(r"lorebind: cannot listen at /proc/s: .*; choose another --uds\n$", done.err)
+    assert re.match(r"lorebind: cannot listen on /proc/s: .*; choose another --uds\n$", done.err)
 
 
 def test_without_the_extra(shop: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

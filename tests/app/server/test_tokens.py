@@ -92,7 +92,7 @@ def test_the_variable_of_the_state_is_needed(empty_cli: Cli) -> None:
     [
         (["a"], "Missing option '--rights'"),
         (["a", "--rights", "all"], "'all' is not one of"),
-        (["taken", "--rights", "read"], "there is a token 'taken'; revoke it"),
+        (["taken", "--rights", "read"], "the token 'taken' already exists; revoke it"),
         (["", "--rights", "read"], "need printable names"),
         (["a\nb", "--rights", "read"], "need printable names"),
         (["x" * 201, "--rights", "read"], "at most 200 characters"),
