@@ -1,14 +1,14 @@
-"""Everything that the documentation shows is run, and prints what it says.
+"""All examples in the documentation are run, and their output is compared.
 
 A page names the folder that it runs in: `<!-- run in examples/langchain -->` or
 `<!-- run in an empty folder -->`; without that line it is the root of the clone.
 `<!-- run in examples/workflows, after how-to/workflows.md -->` names a page that has to run first.
 A block with a title is written to the file of that name.
 
-`UPDATE_DOCS=1 pytest tests/app/test_docs.py` writes what was printed into the pages.
+`UPDATE_DOCS=1 pytest tests/app/test_docs.py` writes the actual output into the pages.
 
-Embedding all pages of the quickstart takes a minute. Where tests are not dense it has only those
-that its questions are about, and what is counted of all of them is compared without the model.
+Embedding all pages of the quickstart takes a minute. Unless the tests are dense, only the pages
+that its questions need are embedded, and counts of all pages are compared without the model.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ QUICKSTART = "examples/quickstart"
 INGEST = f"lorebind knowledge ingest fastapi_docs --project {QUICKSTART}"
 ASK = "lorebind ask "
 PASSAGES = "Passages of "
-"""Where that command has counted all that it counts."""
+"""Start of the passages in an output, which follow the counts."""
 ALL = DENSE or UPDATE
 ASKED_ABOUT = (
     *("cors", "metadata", "path-params", "path-params-numeric-validations", "query-params"),
     *("extra-data-types", "request-files", "request-forms-and-files"),
     *("configure-swagger-ui", "custom-docs-ui-assets", "extending-openapi"),
 )
-"""The pages of the quickstart that are there where not all are."""
+"""The quickstart pages that are present if not all of them are."""
 
 PAGES = pages(ROOT)
-"""Every page with blocks, in the order in which they run."""
+"""All pages with blocks, in the order in which they run."""
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The files of a fresh clone that the pages speak of, with nothing ingested yet."""
+    """Return the files of a fresh clone that the pages use, with nothing ingested yet."""
     folder = tmp_path_factory.mktemp("clone")
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=IGNORED)
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
@@ -82,7 +82,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def shell_python() -> Iterator[ForkedPython]:
-    """What commands run."""
+    """Return the runner for commands."""
     forked = ForkedPython()
     yield forked
     forked.close()
@@ -90,7 +90,7 @@ def shell_python() -> Iterator[ForkedPython]:
 
 @pytest.fixture(scope="module")
 def strict_python() -> Iterator[ForkedPython]:
-    """What blocks of Python run in, where warnings are errors."""
+    """Return the runner for Python blocks, which treats warnings as errors."""
     forked = ForkedPython("-W", "error")
     yield forked
     forked.close()
@@ -98,7 +98,7 @@ def strict_python() -> Iterator[ForkedPython]:
 
 @pytest.mark.skipif(ALL, reason="the README's own commands show it")
 def test_all_of_the_quickstart_is_counted(empty_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all its pages, ingested by a model that says nothing, the README's counts are printed."""
+    """Ingesting all its pages with a dummy model prints the counts of the README."""
     monkeypatch.setattr(
         local, "run_graph", lambda _, rows: np.eye(len(rows), local.DIMENSION, dtype=np.float32)
     )
@@ -116,12 +116,12 @@ def test_all_of_the_quickstart_is_counted(empty_cli: Cli, monkeypatch: pytest.Mo
 
 
 def counts_pages(line: str) -> bool:
-    """Whether a command prints how many pages of the quickstart there are."""
+    """Check whether a command prints the number of quickstart pages."""
     return line == INGEST or line.startswith(ASK + QUICKSTART)
 
 
 def counts(output: str) -> str:
-    """What is printed of an ingest, without the passages that may follow."""
+    """Return the output of an ingest without the passages that may follow."""
     return steady(output).partition(PASSAGES)[0]
 
 
@@ -129,7 +129,7 @@ def counts(output: str) -> str:
 def test_the_blocks_of_a_page(
     page: str, clone: Path, shell_python: ForkedPython, strict_python: ForkedPython
 ) -> None:
-    """Each block runs, in order; each command prints what stands below it."""
+    """Each block runs, in order; each command prints the output on the page."""
     folder = folder_of(ROOT / page, clone)
     with ExitStack() as stack:
         _check_blocks(page, folder, shell_python, strict_python, stack)
@@ -188,12 +188,12 @@ def _check_console(
 
 
 def unmeasured(output: str) -> str:
-    """An output without the length of a prompt, whose last passages are others of fewer pages."""
+    """Remove the size of a prompt, because fewer pages lead to other last passages."""
     return re.sub(r"^Prompt: \d+ tokens", "Prompt: # tokens", steady(output), flags=re.MULTILINE)
 
 
 def uncounted(output: str) -> str:
-    """An output without the numbers that count pages either."""
+    """Also remove the numbers that count pages."""
     counted, *passages = unmeasured(output).partition(PASSAGES)
     return "".join([re.sub(r"\d+( *)", "#", counted), *passages])
 
@@ -211,7 +211,7 @@ def _check_python(block: Block, folder: Path, place: str, python: ForkedPython) 
 
 
 def _check_yaml(block: Block, folder: Path) -> None:
-    """A YAML block is a valid project file, where the variables that it names are set."""
+    """Check that a YAML block is a valid project file if its variables are set."""
     path = folder / "shown" / "lorebind.yaml"
     path.parent.mkdir(exist_ok=True)
     names = re.findall(r"\.(?:env|secrets)\.(\w+)", block.text)
@@ -221,7 +221,7 @@ def _check_yaml(block: Block, folder: Path) -> None:
 
 
 def _check_make(block: Block, place: str) -> None:
-    """A `make` line names a target that the Makefile has."""
+    """Check that a `make` line names a target of the Makefile."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for line in block.text.splitlines():
         found = re.fullmatch(r"make (\w+)(?: +#.*)?", line)
