@@ -111,7 +111,7 @@ AUTOLOAD = "autoload: { include: [workflows/*.yaml] }\n"
 FILES = {
     "lorebind.yaml": NAME + PROJECT + AGENT + AUTOLOAD,
     "workflows/support-assistant.yaml": WORKFLOW + PROMPT + INPUT,
-    "docs/support/refunds.md": "# Refunds\n\nCustomers that ask within 30 days are refunded in full.\n",
+    "docs/support/refunds.md": "# Refunds\n\nCustomers are refunded in full within 30 days.\n",
     "workflows/support/playbooks/anger.md": "# Anger\n\nSay what you do next, and by when.\n",
 }
 ENVIRONMENT = {"OPENAI_API_KEY": "sk-hidden", "PGVECTOR_DSN": "postgresql://hidden@localhost/x"}
