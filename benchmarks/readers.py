@@ -308,9 +308,8 @@ def in_processes(options: Options) -> tuple[Counter[str], int, float, str]:
     end = processes.Event()
     answers = processes.Value("q", 0)
     results = processes.SimpleQueue()
-    publications = processes.RawValue(
-        "q", 0
-    )  # without a lock, because a killed writer could hold it
+    # Without a lock, because a killed writer could hold it.
+    publications = processes.RawValue("q", 0)
 
     def published() -> bool:
         publications.value += 1
