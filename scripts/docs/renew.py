@@ -1,11 +1,11 @@
-"""Write the generated pages again: `make pages`."""
+"""Write the generated pages, and the generated blocks of others, again: `make pages`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.docs import command_reference, event_reference, yaml_reference
+from scripts.docs import blocks, command_reference, event_reference, yaml_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,3 +22,6 @@ PAGES: dict[str, Callable[[], str]] = {
 if __name__ == "__main__":
     for name, text in PAGES.items():
         (ROOT / name).write_text(text(), encoding="utf-8")
+    for name in blocks.PAGES:
+        page = (ROOT / name).read_text(encoding="utf-8")
+        (ROOT / name).write_text(blocks.with_blocks(page), encoding="utf-8")

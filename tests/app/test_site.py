@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from scripts.docs import blocks
 from scripts.docs.public_names import undocumented
 from scripts.docs.renew import PAGES
 from scripts.docs.yaml_reference import anchor
@@ -30,6 +31,14 @@ WRITTEN = [
 def test_a_generated_page_is_current(page: str) -> None:
     """The committed page is the one that its script writes now."""
     assert (ROOT / page).read_text(encoding="utf-8") == PAGES[page](), "renew it: make pages"
+
+
+@pytest.mark.parametrize("page", blocks.PAGES)
+def test_the_generated_blocks_of_a_page_are_current(page: str) -> None:
+    """The layers that a page shows are those that import-linter checks."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert "<!-- generated: " in text
+    assert text == blocks.with_blocks(text), "renew it: make pages"
 
 
 def test_every_public_name_has_a_docstring() -> None:

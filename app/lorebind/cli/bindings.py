@@ -83,6 +83,8 @@ def _shown(value: Any) -> str:
         value = value.model_dump(mode="json")
         if isinstance(value, dict):
             return ", ".join(f"{name}: {_inner(part)}" for name, part in value.items())
+    if value and isinstance(value, dict):
+        return _inner(value)
     return str(value)
 
 

@@ -1,0 +1,30 @@
+"""Blocks of pages that are generated, between `<!-- generated: NAME -->` and `<!-- end -->`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from scripts.docs import layers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "layers": layers.layers_block,
+    "ladder": layers.ladder_block,
+}
+"""The function that returns the text of each block."""
+PAGES = ("CONTRIBUTING.md", "docs/contributing/architecture.md")
+"""The pages that hold such blocks."""
+
+_BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def with_blocks(page: str) -> str:
+    """Return the text of a page with each of its generated blocks as it is now.
+
+    Raises:
+        KeyError: a marker names a block that nothing generates.
+    """
+    return _BLOCK.sub(lambda found: f"{found[1]}\n{BLOCKS[found[2]]()}\n\n{found[3]}", page)

@@ -1,0 +1,123 @@
+"""Generate what pages say of the layers, from import-linter's contracts and the docstrings.
+
+The blocks stand between markers, see `blocks`.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import textwrap
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+ROOT = Path(__file__).parents[2]
+_SOURCE_ROOTS = ("app", "bindings", "prompts", "knowledge")
+_WIDTH = 100
+_ON_A_LINE = 3
+
+
+def layers_block() -> str:
+    """Return the drawing of the layers, and a table of their rooms."""
+    return "\n".join(["```mermaid", *_drawing(), "```", "", *_tables()])
+
+
+def ladder_block() -> str:
+    """Return the layers as lines of text, the highest first."""
+    return "\n".join(["```text", *_ladder(), "```"])
+
+
+def packages() -> list[str]:
+    """Return the packages, each above those that it may import."""
+    (found,) = [one["layers"] for one in _contracts() if "containers" not in one]
+    return list(found)
+
+
+def layers_of(package: str) -> list[list[str]]:
+    """Return the layers within a package, the highest first, each as the list of its rooms."""
+    (found,) = [one["layers"] for one in _contracts() if package in one.get("containers", [])]
+    return [[room.strip() for room in layer.split("|")] for layer in found]
+
+
+def first_sentence(module: Path) -> str:
+    """Return the first sentence of the docstring of a module or a package."""
+    path = module / "__init__.py" if module.is_dir() else module
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    paragraph = " ".join(docstring.split("\n\n")[0].split())
+    return re.split(r"(?<=\.)\s", paragraph)[0].removesuffix(":") if paragraph else ""
+
+
+def _contracts() -> list[dict[str, Any]]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    return [contract for contract in contracts if contract["type"] == "layers"]
+
+
+def _folder(package: str) -> Path:
+    return next(ROOT / root / package for root in _SOURCE_ROOTS if (ROOT / root / package).is_dir())
+
+
+def _module(package: str, room: str) -> Path:
+    folder = _folder(package) / room
+    return folder if folder.is_dir() else folder.with_suffix(".py")
+
+
+def _drawing() -> Iterator[str]:
+    *upper, lowest = packages()
+    yield "flowchart TB"
+    yield from (f'  {name}["{name}"]' for name in upper)
+    yield f'  subgraph {lowest}["{lowest}"]'
+    boxes = list(_boxes(layers_of(lowest)))
+    yield from (f'    box{number}["{box}"]' for number, box in enumerate(boxes))
+    yield "    " + " --> ".join(f"box{number}" for number in range(len(boxes)))
+    yield "  end"
+    yield "  " + " --> ".join([*upper, "box0"])
+
+
+def _boxes(layers: list[list[str]]) -> Iterator[str]:
+    """Return the texts of the boxes: layers of one room each share a box, with a line for each."""
+    for is_single, some in itertools.groupby(layers, key=lambda rooms: len(rooms) == 1):
+        if is_single:
+            yield "<br>".join(room for (room,) in some)
+            continue
+        for rooms in some:
+            lines = (rooms[at : at + _ON_A_LINE] for at in range(0, len(rooms), _ON_A_LINE))
+            yield "<br>".join(", ".join(line) for line in lines)
+
+
+def _tables() -> Iterator[str]:
+    *upper, lowest = packages()
+    yield from _table("package", ((name, _folder(name)) for name in [*upper, lowest]))
+    yield ""
+    for name in upper:
+        folders = sorted(path.parent for path in _folder(name).glob("*/__init__.py"))
+        rooms = [(path.name, path) for path in folders if first_sentence(path)]
+        if rooms:
+            yield from _table(f"folder of `{name}`", rooms)
+            yield ""
+    rooms = [(room, _module(lowest, room)) for layer in layers_of(lowest) for room in layer]
+    yield from _table(f"room of `{lowest}`, the highest layer first", rooms)
+
+
+def _table(head: str, rows: Iterable[tuple[str, Path]]) -> Iterator[str]:
+    yield f"| {head} | what it is about |"
+    yield "| --- | --- |"
+    for name, path in rows:
+        yield f"| `{name}` | {first_sentence(path)} |"
+
+
+def _ladder() -> Iterator[str]:
+    names = packages()
+    width = max(map(len, names)) + 2
+    for name in names:
+        text = name.ljust(width) + first_sentence(_folder(name))
+        yield from textwrap.wrap(text, _WIDTH, subsequent_indent=" " * width)
+    for rooms in layers_of(names[-1]):
+        yield from textwrap.wrap(
+            ", ".join(rooms), _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8
+        )
