@@ -216,8 +216,7 @@ def test_queries_see_whole_documents_while_an_ingest_runs(room: Room) -> None:
 
 
 def test_a_second_ingest_is_refused_by_name(room: Room) -> None:
-    """Of two concurrent ingests of one knowledge base, one runs and the other reports why it does
-    not."""
+    """One of two concurrent ingests of a knowledge base runs; the other reports why it does not."""
     first = room.lorebind("knowledge", "ingest", "docs", gate="calls")
     wait_until(lambda: len(room.embedded()) >= 1, first)
     code, _, err = result(room.lorebind("knowledge", "ingest", "docs"))
