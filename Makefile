@@ -7,7 +7,7 @@ PRODUCT := $(VENV)/.product
 INSTALLED := $(VENV)/.installed
 QUESTION ?= How do I allow cross-origin requests?
 
-.PHONY: help setup demo check format test dense torture docs pages package bench constraints clean
+.PHONY: help setup demo check format test dense torture docs pages picture package bench constraints clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -56,6 +56,9 @@ docs: setup ## Build the documentation site into site/
 
 pages: setup ## Write the generated pages of docs/ again
 	$(BIN)/python -m scripts.docs.renew
+
+picture: setup ## Record the picture of a terminal in the README
+	$(BIN)/python -m scripts.docs.terminal_svg
 
 package: setup ## Build the sdist and the wheel into dist/, and check what PyPI will show
 	$(BIN)/python -m build --no-isolation

@@ -81,7 +81,7 @@ class ChunkerPlugin:
         """Splits before each question."""
 
         strategy: Literal["questions"] = Field(description="For questions with answers.")
-        mark: str = Field("Q:", min_length=1, description="What a question begins with.")
+        mark: str = Field("Q:", min_length=1, description="The beginning of each question.")
 
     @staticmethod
     def make(declaration, environment):

@@ -1,4 +1,4 @@
-"""A vector database of one's own, whole: vectors in a DuckDB file."""
+"""A vector database over DuckDB: vectors in a DuckDB file, and the plugin that offers it."""
 
 import threading
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What the project puts around its searches, and what it wants to be told of."""
+"""A wrapper around searches, and an extension that writes an audit log."""
 
 import dataclasses
 from pathlib import Path

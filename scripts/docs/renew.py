@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.docs import blocks, command_reference, event_reference, yaml_reference
+from scripts.docs import blocks, command_reference, event_reference, home_page, yaml_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 PAGES: dict[str, Callable[[], str]] = {
+    home_page.PAGE: home_page.home_page,
     yaml_reference.PAGE: yaml_reference.reference_page,
     command_reference.PAGE: command_reference.command_reference,
     event_reference.PAGE: event_reference.event_reference,

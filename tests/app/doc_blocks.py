@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 _RUN_IN = re.compile(r"^<!-- run in (an empty folder|\S+?)(?:, after (\S+))? -->$", re.MULTILINE)
-_NOT_OURS = ("examples/quickstart/docs/", "tests/knowledge/pages/")
+_WITH_POSTGRES = re.compile(r"^<!-- with PostgreSQL: (\w+) -->$", re.MULTILINE)
+_NOT_RUN = (
+    *("examples/quickstart/docs/", "tests/knowledge/pages/"),
+    "docs/index.md",  # the README again
+)
 # Values that differ between runs and machines: times, rates, and the last digits of scores, which
 # depend on the processor's arithmetic.
 _VOLATILE = (
@@ -58,7 +62,7 @@ def pages(root: Path) -> list[str]:
     """Find the pages that have blocks, each behind the page that has to run before it."""
     found = (path.relative_to(root) for path in sorted(root.rglob("*.md")))
     visible = (path for path in found if not any(part.startswith(".") for part in path.parts))
-    ours = [name for name in map(str, visible) if not name.startswith(_NOT_OURS)]
+    ours = [name for name in map(str, visible) if not name.startswith(_NOT_RUN)]
     ordered = [name for name in ours if blocks(root / name)]
     for name in list(ordered):
         run_in = _RUN_IN.search((root / name).read_text(encoding="utf-8"))
@@ -75,9 +79,16 @@ def folder_of(page: Path, clone: Path) -> Path:
         return clone
     if run_in[1] != "an empty folder":
         return clone / run_in[1]
-    folder = clone / "empty" / page.stem
+    name = page.parent.name if page.stem == "index" else page.stem
+    folder = clone / "empty" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def dsn_variable_of(page: Path) -> str | None:
+    """Return the variable that a page expects to hold the DSN of a PostgreSQL database."""
+    found = _WITH_POSTGRES.search(page.read_text(encoding="utf-8"))
+    return found[1] if found else None
 
 
 def commands(block: Block) -> list[Command]:

@@ -14,7 +14,7 @@ QUESTION = "How do I rotate the keys?"
 
 KEYS = "Rotate the keys with the rotate command every ninety days."
 OLD = "Old keys are to be rotated at once when they leak."
-RULES = "The rules of access define who may rotate the keys, in writing."
+RULES = "The access rules list who may rotate the keys."
 
 FILES = {
     "guide/keys.md": f"{KEYS}\n",

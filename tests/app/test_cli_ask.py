@@ -33,7 +33,8 @@ def test_a_folder_answers(empty_cli: Cli, forked: ForkedPython) -> None:
     again = empty_cli("ask", ".", QUESTION)
     assert "4 unchanged" in again.out
     assert "0 to embed" in again.out
-    assert "0 embedded" in again.out
+    assert "0 embedded" not in again.out, "the plan has said that nothing changed"
+    assert "\nskipped: .bin 1; " in again.out
 
     data = json.loads(empty_cli("ask", ".", QUESTION, "--output", "json", "--top-k", "2").out)
     assert data["ingests"][0]["texts_embedded"] == 0
@@ -44,6 +45,16 @@ def test_a_folder_answers(empty_cli: Cli, forked: ForkedPython) -> None:
     assert "1 changed" in changed.out
     assert "1 to embed" in changed.out
     assert "Lunch is at one." in changed.out
+
+
+def test_the_passage_is_shown_around_the_words_that_matter(empty_cli: Cli) -> None:
+    """A long word of the question, in any form, counts more for the snippet than short ones."""
+    lines = ("# Costs", "Hotels may cost 140 euros.", "", "a", "b", "c", "You can claim how much.")
+    empty_cli.write({"costs.md": "\n".join(lines)})
+    done = empty_cli("ask", ".", "How much can I pay for a hotel?")
+    snippet, _, _ = done.out.partition("Answer ")
+    assert "    Hotels may cost 140 euros.\n" in snippet
+    assert "You can claim" not in snippet
 
 
 def test_a_question_that_is_not_answered_exits_1(empty_cli: Cli) -> None:

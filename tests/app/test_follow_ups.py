@@ -255,6 +255,17 @@ def test_a_conversation_in_the_terminal(
     assert empty_cli("ask", "docs", FIRST, "--chat", "--output", "json").code == 2
 
 
+@pytest.mark.parametrize("word", ["exit", "quit", "/exit", "QUIT"])
+def test_a_word_ends_the_conversation(
+    empty_cli: Cli, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    """`exit` and `quit` are not questions; nothing after them is read."""
+    empty_cli.write(FILES)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{word}\n{FIRST}\n"))
+    done = empty_cli("chat", "docs")
+    assert (done.code, "Quoted from" in done.out) == (0, False)
+
+
 def test_a_conversation_goes_on_after_a_failure(
     empty_cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
 import pytest
-from scripts.docs import blocks
+from scripts.docs import blocks, terminal_svg
 from scripts.docs.public_names import undocumented
 from scripts.docs.renew import PAGES
 from scripts.docs.yaml_reference import anchor
@@ -71,3 +72,11 @@ def test_every_error_has_a_cause_and_a_cure() -> None:
     }
     for code, status in STATUS.items():
         assert f"| {status} |" in rows[code]
+
+
+def test_the_picture_shows_the_current_commands() -> None:
+    """The recorded terminal shows the commands that its script runs, and no path of a machine."""
+    picture = html.unescape(terminal_svg.PICTURE.read_text(encoding="utf-8")).replace("\xa0", " ")
+    assert not re.search(r"/(?:tmp|home|root|Users)/", picture)
+    for command in terminal_svg.COMMANDS:
+        assert command in picture, "record it again: make picture"

@@ -160,6 +160,12 @@ def _problems(tmp_path, text):
             "2:47: top_k is set twice: here and next to 'retrieval'; keep one of them",
         ),
         (
+            "knowledge: [{id: a, filters: {n: {$above: 1}}}]\n"
+            f"knowledge_bases: [{{id: a, {SOURCES}}}]",
+            "2:21: the filter on 'n': unknown operator '$above'; known: $and, $eq, $exists, $gt, "
+            "$gte, $in, $lt, $lte, $ne, $nin, $not, $or",
+        ),
+        (
             "knowledge: [{id_ref: 3}]",
             '2:14: id_ref: expected text, got the number 3; quote it: "3"',
         ),

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 20
 """Number of previous messages that the model gets with each question."""
+_ENDING = ("exit", "quit")
+"""Words that end the conversation, as in other shells."""
 
 
 def chat(
@@ -30,7 +32,7 @@ def chat(
 ) -> None:
     """Answer questions in turn, each with the previous messages as context.
 
-    The documents are the same as for `ask`. Ctrl-D ends the conversation.
+    The documents are the same as for `ask`. Ctrl-D, `exit` or `quit` ends the conversation.
     """
     from lorebind.cli.opening import ingested, project_at
 
@@ -59,14 +61,17 @@ def converse(project: Project, history: list[tuple[str, str]], top_k: int | None
 
 
 def _questions() -> Iterator[str]:
-    """Yield the lines that the user types, without blank lines."""
+    """Yield the lines that the user types, except blank ones, until one ends the conversation."""
     prompt = ""
     if sys.stdin.isatty():
         prompt = "> "
-        print("Ask a question. Ctrl-D ends the conversation.")
+        print("Ask a question. Type exit, or press Ctrl-D, to end the conversation.")
         with suppress(ImportError):
             import readline  # noqa: F401  # `input` then knows arrow keys
     with suppress(EOFError):
         while True:
-            if line := input(prompt).strip():
+            line = input(prompt).strip()
+            if line.lower().removeprefix("/") in _ENDING:
+                return
+            if line:
                 yield line

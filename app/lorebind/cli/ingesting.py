@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind.cli.inputs import input_values
 from lorebind.cli.options import Output
-from lorebind.cli.printing import plan_line, print_line, print_report, tokens_line
+from lorebind.cli.printing import (
+    plan_line,
+    print_line,
+    print_report,
+    print_source_reports,
+    tokens_line,
+)
 from lorebind.cli.progress import progress_bars
 from lorebind_knowledge.errors import IngestRunningError, UsageError
 
@@ -83,8 +89,12 @@ def ingest_with_bars(
     only_failed: bool = False,
     allow_mass_delete: bool = False,
     wait: bool = False,
+    brief: bool = False,
 ) -> IngestReport:
-    """Ingest with progress bars, and print the summary if the output is `table`."""
+    """Ingest with progress bars, and print the summary if the output is `table`.
+
+    With `brief`, an ingest without changes prints only skipped documents and failures.
+    """
     ingest = partial(
         project.ingest,
         kb_id,
@@ -103,9 +113,17 @@ def ingest_with_bars(
             raise
         print_line(f"Waiting for another ingest of {kb_id} to end.", stderr=True)
         report = ingest(wait=True)
-    if output is Output.table:
+    if output is Output.table and brief and _changed_nothing(report):
+        print_source_reports(report.sources)
+    elif output is Output.table:
         print_report(report)
     return report
+
+
+def _changed_nothing(report: IngestReport) -> bool:
+    changes = sum(count for name, count in report.documents.items() if name != "unchanged")
+    chunks = report.chunks["added"] + report.chunks["removed"]
+    return report.status == "completed" and not (changes or chunks or report.notices)
 
 
 def reindex_with_bars(

@@ -78,7 +78,7 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None
         raise SourceError(f"there is nothing to search in {kb_id!r}: {nothing}")
     try:
         return ingest_with_bars(
-            project, kb_id, plan, output, allow_mass_delete=from_folder, wait=True
+            project, kb_id, plan, output, allow_mass_delete=from_folder, wait=True, brief=True
         )
     except ReadOnlyError:
         return None

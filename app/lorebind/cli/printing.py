@@ -184,7 +184,7 @@ def print_matches(result: QueryResult, question: str, *, explain: bool = False) 
     from rich.text import Text
 
     out = console()
-    words = {word.lower() for word in re.findall(r"\w{3,}", question)}
+    words = _words_to_mark(question)
     for rank, match in enumerate(result.matches, start=1):
         header = Text(f"{rank:>2}  {match.score:.3f}  ", style="bold")
         # The cosine decides min_score and the verdict; passages added by a wrapper may have none.
@@ -255,14 +255,22 @@ def print_sources(answer: Answer) -> None:
         print_line(f"warning: {marker} in the answer belongs to no passage")
 
 
+def _words_to_mark(question: str) -> set[str]:
+    from lorebind_knowledge.bm25.languages import detect_language, stop_words
+
+    words = {word.lower() for word in re.findall(r"\w{3,}", question)}
+    return words - stop_words(detect_language(question)) or words
+
+
 def _snippet(text: str, words: set[str]) -> list[str]:
     """Return the lines around the one that has most of the question's words."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if not lines:
         return []
 
-    def matching(line: str) -> int:
-        return len(words & set(re.findall(r"\w+", line.lower())))
+    def matching(line: str) -> int:  # a long word says more than a short one
+        found = set(re.findall(r"\w+", line.lower()))
+        return sum(len(word) for word in words if any(one.startswith(word) for one in found))
 
     best = max(range(len(lines)), key=lambda index: (matching(lines[index]), -index))
     first = max(0, min(best - 1, len(lines) - SNIPPET_LINES))

@@ -18,6 +18,8 @@ from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedErro
 from lorebind_knowledge.declarations.places import Place
 from lorebind_knowledge.declarations.rendering import Render
 from lorebind_knowledge.declarations.values import JsonMap
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.filters import compile_filter
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -41,6 +43,17 @@ InjectAs = Annotated[
 ]
 """The name of a block of passages: a label or a variable."""
 
+
+def _well_formed(where: dict[str, Any]) -> dict[str, Any]:
+    try:
+        compile_filter(where)
+    except UsageError as error:
+        raise RefusedError([Fault(str(error))]) from None
+    return where
+
+
+Filters = Annotated[JsonMap, AfterValidator(_well_formed)]
+"""A filter on the metadata of passages, see `lorebind_knowledge.filters`."""
 
 NOTHING_FOUND = "Nothing was found for this question. Say so, and do not answer from memory."
 """The default of `fallback`: the text that replaces passages in a prompt."""
@@ -166,7 +179,7 @@ class StageDeclaration(Declaration):
     min_score_on: ScoredOn | None = Field(
         None, description="The score that `min_score` is compared with."
     )
-    filters: JsonMap = Field(
+    filters: Filters = Field(
         default_factory=dict, description="The filters of this search; {} means none."
     )
 
@@ -261,7 +274,7 @@ class RetrievalDeclaration(Declaration):
         "knowledge bases without a limit share 4096 tokens. Raise it if good passages are missing "
         "from prompts.",
     )
-    filters: JsonMap = Field(
+    filters: Filters = Field(
         default_factory=dict, description="Conditions that the metadata of the passages must meet."
     )
     fusion: FusionDeclaration = Field(

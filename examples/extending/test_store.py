@@ -1,24 +1,9 @@
-"""The plugins pass the tests that Lorebind's own embedders and vector stores pass."""
+"""The vector database passes the tests that Lorebind's own vector databases pass."""
 
 import pytest
-from acme_lore import AcmeEmbedder
 from duckdb_store import DuckDBStore
 
-from lorebind_knowledge.testing import (
-    EmbedderConformance,
-    IndexConformance,
-    VectorStoreConformance,
-)
-
-
-class TestEmbedder(EmbedderConformance):
-    @pytest.fixture
-    def make_embedder(self):
-        return lambda: AcmeEmbedder(256, "a key")
-
-    @pytest.fixture
-    def secrets(self):
-        return ["a key"]
+from lorebind_knowledge.testing import IndexConformance, VectorStoreConformance
 
 
 class InDuckDB:
