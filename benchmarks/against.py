@@ -1,21 +1,21 @@
-"""What this checkout costs beside another one, in the same run.
+"""Compare the speed of this checkout with another one, in the same run.
 
     python benchmarks/against.py --against PATH [--sizes N,N] [--rounds N] [--parts ingest,queries]
 
 `PATH` is another checkout with the same `Project`. Each side runs in its own process and its own
-project folder, with the same documents. They never run at once, and take turns in being first. A
-ratio below 1 says that this side takes less. It is the median over the rounds, once by the clock
-and once by processor time of all threads; on a busy machine, go by the latter.
+project folder, with the same documents. The sides never run at the same time, and take turns in
+being first. A ratio below 1 means that this side takes less time. It is the median over the rounds,
+once by wall clock and once by processor time of all threads; on a busy machine, use the latter.
 
-`ingest`: into a new SQLite file, then again with nothing changed, in batches of 64 as is the
-default. `queries`: `project.query` of the last of these files, by every strategy, and by similarity
-with a filter that lets a tenth of the passages through; medians of a round, and how many questions
-got the same ids and scores on both sides. `cold`: a fresh process that opens the project and asks.
-`pgvector`: a first ingest into PostgreSQL, in a server of its own, whose processor time counts too.
+`ingest`: into a new SQLite file, then again with nothing changed, in the default batches of 64.
+`queries`: `project.query` of the last of these files, by every strategy, and by similarity with a
+filter that a tenth of the passages match; medians of a round, and the number of questions with the
+same ids and scores on both sides. `cold`: a fresh process that opens the project and asks.
+`pgvector`: a first ingest into PostgreSQL, in a separate server whose processor time counts too.
 
-Texts have 20,000 words whose frequencies fall off as 1 / rank (Zipf's law), and a question has
-seven words of one passage, the fifty most frequent ones excepted, as stop words are: the share of
-passages that hold any of them is printed. A vector is looked up rather than computed, see
+Texts have 20,000 words whose frequencies follow 1 / rank (Zipf's law), and a question has seven
+words of one passage, without the fifty most frequent ones, which stand for stop words. The share of
+passages that contain any of them is printed. Vectors are looked up rather than computed, see
 `nearest.py`.
 """
 
@@ -63,16 +63,16 @@ def main() -> None:
     parser.add_argument("--against", type=Path, metavar="PATH", help="another checkout")
     parser.add_argument("--sizes", default="10000,100000", help="in passages")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--questions", type=int, default=40, help="of each kind in each round")
+    parser.add_argument("--questions", type=int, default=40, help="per kind and round")
     parser.add_argument("--parts", default=PARTS)
-    parser.add_argument("--dsn", help="of a database with pgvector, instead of a server started")
+    parser.add_argument("--dsn", help="a database with pgvector; default: start a server")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
         serve()
         return
     if arguments.against is None or not (arguments.against / PACKAGES[0]).is_dir():
-        parser.error("--against needs the folder of a checkout of Lorebind")
+        parser.error("--against must be the folder of a checkout of Lorebind")
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a run takes minutes
     parts = arguments.parts.split(",")
     for size in map(int, arguments.sizes.split(",")):
@@ -88,17 +88,17 @@ def main() -> None:
 
 
 class Times(NamedTuple):
-    """Seconds on the wall, and seconds of processors."""
+    """Wall clock seconds and processor seconds."""
 
     wall: float
     cpu: float
 
 
-# What both sides are given.
+# The input of both sides.
 
 
 class Texts:
-    """Passages of words by rank, the most frequent one being 0."""
+    """Passages of words by rank, where 0 is the most frequent one."""
 
     def __init__(self, size: int) -> None:
         drawn = np.random.default_rng(1)
@@ -118,7 +118,7 @@ class Texts:
             (folder / f"{number // PER_FILE}.md").write_text(text, encoding="utf-8")
 
     def questions(self, count: int) -> tuple[list[str], float]:
-        """Questions, and the share of passages that hold a word of one: the median."""
+        """Return questions, and the median share of passages that contain a word of one."""
         drawn, some = np.random.default_rng(count), self.ranks[:2000]
         questions, shares = [], []
         for passage in drawn.choice(self.ranks, count):
@@ -129,7 +129,7 @@ class Texts:
         return questions, statistics.median(shares)
 
 
-# One side: its process, which is told what to do and says what that took.
+# One side: its process, which gets commands and returns their durations.
 
 
 class Side:
@@ -151,7 +151,7 @@ class Side:
         return _told(self._process, verb, folder=str(self.folder), **given)
 
     def cold(self, **given: Any) -> Times:
-        """What a process of its own takes to its first answer, its start included."""
+        """Return the time of a new process to its first answer, including its start."""
         began = time.perf_counter()
         process = self._started()
         cpu = _told(process, "first", folder=str(self.folder), **given)
@@ -175,7 +175,7 @@ def _told(process: subprocess.Popen[str], verb: str, **given: Any) -> Any:
 
 
 def serve() -> None:
-    """Do what standard input says, line by line."""
+    """Execute the commands on standard input, line by line."""
     verbs: dict[str, Callable[..., Any]] = {"ingest": ingest, "ask": ask, "first": first}
     for line in sys.stdin:
         verb, given = json.loads(line)
@@ -183,7 +183,7 @@ def serve() -> None:
 
 
 def ingest(folder: str, stored: dict[str, Any], size: int) -> list[Times]:
-    """A first ingest and one with nothing changed."""
+    """Time a first ingest and one with nothing changed."""
     times = []
     with _project(folder, stored) as project:
         for changed in (size, 0):
@@ -201,7 +201,7 @@ _opened: dict[str, Any] = {}
 def ask(
     folder: str, stored: dict[str, Any], settings: dict[str, Any], questions: list[str]
 ) -> tuple[list[Times], list[Any]]:
-    """What each question takes, and what is found."""
+    """Return the time of each question, and the passages found."""
     project = _opened.setdefault(json.dumps(stored), None) or _project(folder, stored)
     _opened[json.dumps(stored)] = project
     times, found = [], []
@@ -214,13 +214,13 @@ def ask(
 
 
 def first(folder: str, stored: dict[str, Any], question: str) -> float:
-    """Seconds of processors until the first answer, from the start of the process."""
+    """Return processor seconds from the start of the process to the first answer."""
     _project(folder, stored).query("docs", question, top_k=TOP_K)
     return time.process_time()
 
 
 def _project(folder: str, stored: dict[str, Any]) -> Any:
-    from lorebind import Project  # only in the process of a side, which has its own
+    from lorebind import Project  # imported in the process of a side, which has its own version
 
     sources = [{"type": "markdown_glob", "path": "docs/*.md"}]
     environ = {}
@@ -273,7 +273,7 @@ class Comparison:
             self._pgvector()
 
     def _each(self, number: int, measure: Callable[[Side], Any]) -> dict[str, Any]:
-        """What both sides give; in every other round the other one begins."""
+        """Return the results of both sides; the order changes every round."""
         names = [HERE, THERE] if number % 2 else [THERE, HERE]
         return {name: measure(self._sides[name]) for name in names}
 
@@ -294,7 +294,7 @@ class Comparison:
                     name: Times(*(statistics.median(clock) for clock in zip(*times, strict=True)))
                     for name, (times, _) in given.items()
                 }
-                if number:  # before the first, each has searched once
+                if number:  # skip the first, which loads data
                     rounds.append(middle)
             self._line(kind, rounds, f"   {same} of {len(questions)} the same")
 

@@ -1,8 +1,8 @@
-"""What subscribers that sleep cost the producer of a run's events.
+"""The cost of sleeping subscribers for the producer of a run's events.
 
     python benchmarks/events.py [--rounds N] [--events N]
 
-The baseline is the same producer while nobody listens. `in a graph` is a node of a LangGraph
+The baseline is the same producer without subscribers. `in a graph` is a node of a LangGraph
 `StateGraph` that encodes small records and emits them; the reader of its `RunStream` takes one
 event and then sleeps, which may cost 10 % more. Times are processor times, and ratios medians over
 the rounds.
@@ -68,7 +68,7 @@ def report(label: str, rounds: Sequence[Mapping[str, float]], events: int) -> No
 
 
 async def alone(name: str, readers: int, callbacks: int, events: int) -> dict[str, float]:
-    """The seconds of two loops that only emit, one of them to sleepers."""
+    """Return the seconds of two loops that only emit, one of them to sleeping subscribers."""
     buses = {NOBODY: EventBus("bench"), name: EventBus("bench")}
     wake = threading.Event()
     for _ in range(readers):
@@ -76,7 +76,7 @@ async def alone(name: str, readers: int, callbacks: int, events: int) -> dict[st
     for _ in range(callbacks):
         buses[name].attach(CallbackSink(lambda event: wake.wait()))
     buses[name].emit("custom")
-    await asyncio.sleep(0.01)  # a callback takes this one and sleeps
+    await asyncio.sleep(0.01)  # a callback takes this event and sleeps
     taken = dict.fromkeys(buses, 0.0)
     for turn in range(events // TURN):
         for bus in list(buses)[:: 1 if turn % 2 else -1]:
@@ -98,14 +98,14 @@ class State(TypedDict):
 
 
 def hosted(events: int, *, first: int) -> dict[str, float]:
-    """The seconds of whole runs whose only task emits all the events."""
+    """Return the seconds of whole runs whose only task emits all the events."""
     taken = dict.fromkeys([NOBODY, "1 subscriber"], 0.0)
     for name in list(taken)[:: 1 if first else -1]:
         over = threading.Event()
 
         async def start(bus: EventBus, over: threading.Event = over) -> RunResult:
             bus.emit("run_start")
-            await asyncio.sleep(0.01)  # the reader takes this one and sleeps
+            await asyncio.sleep(0.01)  # the reader takes this event and sleeps
             seconds = await run(bus, events)
             over.set()
             return RunResult(seconds, {}, [], bus.thread_id, {})

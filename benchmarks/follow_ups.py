@@ -1,11 +1,11 @@
-"""How to search for a question that follows another one, without a language model.
+"""Compare search texts for follow-up questions, without a language model.
 
 `follow_ups.jsonl` holds conversations of two turns about the FastAPI pages of the quickstart and
-about the pages of this repository. It names phrases that only right passages hold. The second turn
-is `elliptic` ("And express?"), has a `pronoun` ("Can I change it?"), or is a `switch` to something
-else. The columns: MRR@10 by kind and of all; how often a right passage is first, and within 3 and
-5; the difference in MRR from the question alone, with its 95 % interval (paired bootstrap); and the
-MRR of the switches after every third of the first turns, related or not.
+about the pages of this repository. It names phrases that only right passages contain. The second
+turn is `elliptic` ("And express?"), has a `pronoun` ("Can I change it?"), or is a `switch` to
+another subject. The columns: MRR@10 by kind and in total; how often a right passage is first, and
+within 3 and 5; the difference in MRR from the question alone, with its 95 % interval (paired
+bootstrap); and the MRR of the switches after every third of the first turns, related or not.
 
     python benchmarks/follow_ups.py
 """
@@ -42,7 +42,7 @@ POINTING = r"(?i)\b(its?|itself|this|that|these|those|they|them|their|there|here
 
 
 class Conversation(NamedTuple):
-    """What a user has said; the question comes after the turn `last`."""
+    """The messages of a user; the question follows the turn `last`."""
 
     corpus: str
     kind: str
@@ -50,7 +50,7 @@ class Conversation(NamedTuple):
     question: str
     last: str
     before: str
-    """The turn before that one, about something else."""
+    """The turn before `last`, about another subject."""
 
 
 def main() -> None:
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def read() -> list[Conversation]:
-    """The conversations. Ends the program if a page no longer holds a phrase of theirs."""
+    """Read the conversations. Exits if a page no longer contains one of their phrases."""
     file = ROOT / "benchmarks" / "follow_ups.jsonl"
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     found = []
@@ -132,7 +132,7 @@ def compare(conversations: list[Conversation], search: Search) -> None:
 
 
 def gain(one: Conversation, texts: list[str], search: Search) -> float:
-    """One by the rank of the first right passage, of several searches by their ranks fused."""
+    """Return one by the rank of the first right passage; several searches are fused by rank."""
     scores: dict[str, float] = {}
     found = [search(one.corpus, text.format(**one._asdict())) for text in texts]
     for matches in found:

@@ -1,7 +1,7 @@
-"""Questions whose answers are known without a judge: what a default of the search must not break.
+"""Questions with known answers, which a default of the search must still find.
 
-Each guards against a mistake that the figures of test collections do not show. The same questions
-come with every run.
+Each guards against a mistake that the figures of test collections do not show. The questions are
+the same in every run.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _LOOKED_AT = 10
 
 
 def rare_words(texts: Mapping[str, str], most: int = 200) -> Dataset:
-    """Three of the twelve rarest words of a document, which asks for that document.
+    """Return questions of three of the twelve rarest words of a document, which is the answer.
 
-    Each of the words is in another document too. Words alone nearly always find the right one, so
-    vectors must not outvote them.
+    Each of the words also occurs in another document. Searching by words nearly always finds the
+    right document, so vectors must not outvote them.
 
     Args:
         texts: whole documents by their names.
-        most: for how many of them.
+        most: the maximum number of documents.
     """
     words = {name: set(re.findall(r"[a-z]{3,}", text.lower())) for name, text in texts.items()}
     documents = Counter(word for found in words.values() for word in found)
@@ -53,9 +53,9 @@ def rare_words(texts: Mapping[str, str], most: int = 200) -> Dataset:
 
 
 def thinned(judged: Dataset) -> tuple[Dataset, frozenset[str]]:
-    """The same questions with one relevant document each, and the documents to take away.
+    """Return the same questions with one relevant document each, and the documents to remove.
 
-    A way to search that only does well where relevant documents lie in groups shows here.
+    This exposes strategies that only work if relevant documents are similar to each other.
     """
     chance = random.Random(_SEED)
     kept = {name: chance.choice(sorted(found)) for name, found in judged.relevant.items()}
@@ -64,12 +64,12 @@ def thinned(judged: Dataset) -> tuple[Dataset, frozenset[str]]:
 
 
 class Found(NamedTuple):
-    """What headings found."""
+    """The results of searches for headings."""
 
     reciprocal_ranks: Sequence[float]
-    """Of each heading, for the first passage of its section among ten."""
+    """The reciprocal rank of each heading, for the first passage of its section among ten."""
     documents: tuple[float, float]
-    """How many documents the first five and the first ten passages are of, on average."""
+    """The average number of documents among the first five and the first ten passages."""
 
     @property
     def mrr(self) -> float:
@@ -77,11 +77,11 @@ class Found(NamedTuple):
 
 
 def headings(paths: Iterable[str], most: int = 250) -> list[str]:
-    """Headings of three words or more.
+    """Return headings of three words or more.
 
     Args:
         paths: the metadata `heading` of passages.
-        most: how many of them.
+        most: the maximum number of headings.
     """
     found = {heading for path in paths for heading in path.split(" > ")}
     long = sorted(heading for heading in found if len(heading.split()) >= 3)
@@ -104,20 +104,21 @@ async def ask_headings(
 
 
 def _is_of(text: str, path: str | None, heading: str) -> bool:
-    """Whether a passage is under a heading, or holds it."""
+    """Check whether a passage is under a heading, or contains it."""
     if heading in (path or "").split(" > "):
         return True
     return any(line.lstrip("#* ").startswith(heading) for line in text.splitlines())
 
 
 async def best_cosines(kb: KnowledgeBase, questions: Iterable[str]) -> list[float]:
-    """Of each question the cosine of the nearest passage."""
+    """Return the cosine of the nearest passage for each question."""
     nearest = kb.retrieval.model_copy(update={"strategy": "similarity", "top_k": 1})
     found = [await search(kb, question, nearest) for question in questions]
     return [one.matches[0].scores["dense"] for one in found]
 
 
 def separation(own: Sequence[float], foreign: Sequence[float]) -> float:
-    """How surely a figure of an own question is above one of a foreign one: the area under ROC."""
+    """Return the probability that an own question scores above a foreign one: the area under
+    ROC."""
     pairs = np.subtract.outer(own, foreign)
     return float((pairs > 0).mean() + (pairs == 0).mean() / 2)

@@ -1,18 +1,19 @@
-"""What ingestion costs, each figure as a ratio to something else in the same run.
+"""The cost of ingestion, each figure as a ratio to another one of the same run.
 
     make bench
     python benchmarks/ingest.py [FOLDER] [--rounds N] [--parts model,changes,stores,peers]
 
 `model`: first ingest against a bare embedding loop, same chunks, same ONNX session. Rounds
-alternate between the two, so that a change in the machine's speed meets both alike. The bare loop
-does what any program must: tokenise, sort by length, run the graph, pool. Everything that Lorebind
+alternate between the two, so that a change in the machine's speed affects both alike. The bare loop
+does what any program must: tokenize, sort by length, run the graph, pool. All work that Lorebind
 adds (reading, chunking, comparing, the embedding cache, the store, the ledger) is in the other
 figure.
 
-The other parts embed for next to nothing, so that what Lorebind adds is all there is. `changes`:
-10,000 chunks in 1,000 files, unchanged, and with one file edited. `stores`: many small and few
-large files into each embedded store, against the plan, which reads, chunks and compares them.
-`peers`: what other libraries take for the same chunks; they are given them, we read and cut them.
+The other parts embed at almost no cost, so that they measure only the work that Lorebind adds.
+`changes`: 10,000 chunks in 1,000 files, unchanged, and with one file edited. `stores`: many small
+and few large files into each embedded store, against the plan, which reads, chunks and compares
+them. `peers`: the time of other libraries for the same chunks, which they get ready-made, while
+Lorebind reads and splits the files.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def main() -> None:
 
 
 class Times(NamedTuple):
-    """Seconds on the wall, and seconds of processors (of all threads; steadier under load)."""
+    """Wall clock seconds, and processor seconds of all threads, which vary less under load."""
 
     wall: float
     cpu: float
@@ -81,7 +82,7 @@ def timed(work: Callable[..., object], *arguments: Any) -> Times:
 
 
 def ratio(ours: list[Times], theirs: list[Times]) -> str:
-    """The median over the rounds, by both clocks."""
+    """Return the median ratio over the rounds, by both clocks."""
     medians = (
         statistics.median(
             getattr(mine, clock) / getattr(other, clock)
@@ -92,7 +93,7 @@ def ratio(ours: list[Times], theirs: list[Times]) -> str:
     return "wall {:.3f}, cpu {:.3f}".format(*medians)
 
 
-# Against the model alone.
+# Comparison with the model alone.
 
 
 def against_the_model(folder: Path, rounds: int) -> None:
@@ -117,7 +118,7 @@ def against_the_model(folder: Path, rounds: int) -> None:
 
 
 def embedded_texts(folder: Path) -> list[str]:
-    """The texts that an ingest of the folder gives to the embedder."""
+    """Return the texts that an ingest of the folder sends to the embedder."""
     Cheap.given.clear()
     with project(folder, None, embedder=CHEAP) as declared:
         declared.ingest("docs")
@@ -125,7 +126,7 @@ def embedded_texts(folder: Path) -> list[str]:
 
 
 def bare_loop(session: Any, tokenizer: Any, texts: list[str]) -> None:
-    """The model alone, with the batches of a first ingest."""
+    """Run the model alone, with the batches of a first ingest."""
     size = LocalEmbedder().batch_size
     for start in range(0, len(texts), size):
         encodings = tokenizer.encode_batch(texts[start : start + size])
@@ -137,7 +138,7 @@ def bare_loop(session: Any, tokenizer: Any, texts: list[str]) -> None:
         np.concatenate(vectors)
 
 
-# What changes cost, and what the stores do.
+# Changes and stores.
 
 
 def changes(rounds: int) -> None:
@@ -179,11 +180,11 @@ def stores(rounds: int) -> None:
             )
 
 
-# What others take.
+# Other libraries.
 
 
 def edit(folder: Path) -> None:
-    """One paragraph of one file is rewritten."""
+    """Rewrite one paragraph of one file."""
     path = folder / "3.md"
     first, *others = path.read_text().split("\n\n")
     path.write_text("\n\n".join([" ".join(reversed(first.split())), *others]))
@@ -195,7 +196,7 @@ STEPS: dict[str, Callable[[Path], object]] = {
     "one edited": edit,
     "one file gone": lambda folder: (folder / "7.md").unlink(),
 }
-"""What is done to the folder before each ingest."""
+"""The change of the folder before each ingest."""
 
 
 def peers(rounds: int) -> None:
@@ -232,16 +233,17 @@ def ours_in_memory(scratch: Path) -> Peer:
 
 
 def ours(scratch: Path, database: Path | None) -> Peer:
-    """Lorebind, which reads the folder instead of being given what is in it."""
+    """Ingest with Lorebind, which reads the folder instead of getting its content."""
     declared = project(scratch / "docs", database, embedder=CHEAP)
     return Peer(lambda passages: declared.ingest("docs"), lambda: declared.stats("docs").chunks)
 
 
-# Parts of the above.
+# Helpers.
 
 
 def corpus(folder: Path, files: int, paragraphs: int) -> list[Passage]:
-    """Markdown files whose paragraphs, of some 400 characters, are a chunk each, and all new."""
+    """Write Markdown files with paragraphs of some 400 characters, all different; each is a
+    chunk."""
     chance = random.Random(files)
     words = [f"{chance.randrange(16**5):x}" for _ in range(5000)]
     folder.mkdir()
@@ -252,7 +254,7 @@ def corpus(folder: Path, files: int, paragraphs: int) -> list[Passage]:
 
 
 def contents(folder: Path) -> list[Passage]:
-    """The paragraphs of all files."""
+    """Return the paragraphs of all files."""
     return [
         Passage(path.name, text)
         for path in sorted(folder.iterdir())
@@ -261,7 +263,7 @@ def contents(folder: Path) -> list[Passage]:
 
 
 def read_and_hash(folder: Path) -> None:
-    """The least that notices whether a file changed, whatever its times say."""
+    """Do the minimum that detects a changed file, whatever its modification time."""
     for path in sorted(folder.iterdir()):
         hashlib.sha256(path.read_bytes()).digest()
 
@@ -272,19 +274,19 @@ def ingest(declared: Project, expected: int) -> None:
 
 
 def warm(declared: Project) -> None:
-    """Load the model before the clock starts, as the bare loop's was."""
+    """Load the model before the clock starts, as for the bare loop."""
     run(embed_query(declared.knowledge.knowledge_base("docs").embedder, "warm"))
 
 
 def project(
     folder: Path, database: Path | None, *, embedder: dict[str, Any] | None = None
 ) -> Project:
-    """One knowledge base over a folder.
+    """Build a project with one knowledge base over a folder.
 
     Args:
-        folder: of Markdown files.
+        folder: a folder of Markdown files.
         database: the SQLite file; None keeps everything in memory.
-        embedder: as a project declares it; the local one when left out.
+        embedder: an embedder declaration; None uses the local one.
     """
     stored = {"type": "sqlite", "config": {"path": str(database)}}
     return Project.build(

@@ -1,18 +1,18 @@
-"""What a question costs, layer by layer, beside other ways to the nearest vectors.
+"""The latency of a question, layer by layer, compared with other libraries for nearest vectors.
 
     make bench
     python benchmarks/latency.py [--sizes N,N] [--rounds N] [--parts vectors,searches,askers,cold]
 
-Every figure stands beside others of the same run: rounds alternate among the rows of a table, and
-the ratio to the first row is the median over the rounds. A question's vector is looked up rather
-than computed, so that no model is in any figure; vectors have 384 dimensions and lie in clusters.
+All figures of a table are from the same run: rounds alternate among its rows, and the ratio to the
+first row is the median over the rounds. A question's vector is looked up rather than computed, so
+that no figure includes a model; vectors have 384 dimensions and lie in clusters.
 
-`vectors`: the ten nearest passages, through each layer of Lorebind: the store as it is called in
-a thread, awaited as every search awaits it, the project awaited, and the project called. `found`
-is the share of what was found that is as near as the exact answer. `searches`: the other ways to
-search, of the whole project; a filter is new when its value never came before. `askers`: eight
-threads at a time. `cold`: a fresh process opens the project and asks; the file is in the system's
-cache, as after an ingest.
+`vectors`: the ten nearest passages, through each layer of Lorebind: the store called in a thread,
+awaited as every search awaits it, the project's async version, and its sync version. `found` is the
+share of results that are as near as those of the exact answer. `searches`: the other retrieval
+strategies, in the whole project; a filter is new if its value was never used before. `askers`:
+eight threads at a time. `cold`: a fresh process opens the project and asks; the file is in the
+system's cache, as after an ingest.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ EMBEDDER = {"provider": "langchain", "class": "nearest:Clustered", "batch_size":
 PER_FILE = 50
 ASKERS = 8
 MOST_FOR_LANGCHAIN = 10_000
-"""It takes seconds for a question among ten times as many."""
+"""With ten times as many passages, it takes seconds per question."""
 SAME = 2e-6
 """Cosines that differ by less count as equal: scores have six decimals."""
 SLOW = {LANGCHAIN: 2}
-"""How many questions of a round are enough for a row that takes long."""
+"""Number of questions per round for slow rows."""
 
 
 class Question(NamedTuple):
@@ -73,7 +73,7 @@ class Held(NamedTuple):
 
 
 Ask: TypeAlias = "Callable[[Question], Any]"
-"""Finds passages; what it returns is awaited where it can be."""
+"""Finds passages; an awaitable result is awaited."""
 
 
 def main() -> None:
@@ -82,7 +82,7 @@ def main() -> None:
     )
     parser.add_argument("--sizes", default="10000,100000")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--questions", type=int, default=40, help="of each row in each round")
+    parser.add_argument("--questions", type=int, default=40, help="per row and round")
     parser.add_argument("--parts", default="vectors,searches,askers,cold")
     parser.add_argument("--first-answer", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -114,7 +114,7 @@ def main() -> None:
                 cold(Path(scratch), held, arguments.rounds)
 
 
-# What is measured.
+# The rows.
 
 
 def layers(held: Held) -> dict[str, Ask]:
@@ -141,7 +141,8 @@ def ways(held: Held, asked: Asked) -> dict[str, Ask]:
     found: dict[str, Ask] = {}
     limits = itertools.count(1)
     for name, declared in (("memory", held.memory), ("sqlite", held.sqlite)):
-        # About a tenth of the passages; `uri` tells new filters apart without changing which.
+        # About a tenth of the passages; `uri` distinguishes new filters without changing the
+        # results.
         known = {"line_start": {"$lt": PER_FILE // 5}}
         found |= {
             f"{name}: similarity": lambda q, d=declared: d.aquery("docs", q.text, **NEAREST),
@@ -162,7 +163,7 @@ def ways(held: Held, asked: Asked) -> dict[str, Ask]:
 
 
 def searching(declared: Project) -> Callable[[Vector], list[str]]:
-    """The search of a project's store for vectors in its one index, which knows no texts."""
+    """Return a function that searches the vectors of a project's one index, without texts."""
     kb = declared.knowledge.knowledge_base("docs")
     index = kb.catalog.ledger.index(kb.namespace, "active")
     assert index is not None
@@ -177,11 +178,11 @@ def searching(declared: Project) -> Callable[[Vector], list[str]]:
     return search
 
 
-# How it is measured.
+# Timing.
 
 
 class Asked:
-    """Questions, the same to every row of a table, in rounds."""
+    """Questions, the same for every row of a table, in rounds."""
 
     def __init__(self, texts: Sequence[str], number: int, rounds: int) -> None:
         chance = random.Random(number)
@@ -200,7 +201,7 @@ class Asked:
             for number in range(self.rounds + 1):
                 for name, ask in rows.items():
                     times, found[name] = await asked(ask, self.questions[: SLOW.get(name)])
-                    if number:  # before the first, each has searched once
+                    if number:  # skip the first, which loads data
                         taken[name].append(times)
 
         asyncio.run(measure())
@@ -212,7 +213,7 @@ class Asked:
             print(f"{name:34} {figures(rounds)}   {ratio(rounds, base):8.2f}{share}")
 
     def together(self, title: str, rows: Mapping[str, Ask]) -> None:
-        """Every question asked by one thread after another, then by several at a time."""
+        """Let one thread ask all questions in sequence, then several threads in parallel."""
         alone: dict[str, list[float]] = {name: [] for name in rows}
         at_once: dict[str, list[float]] = {name: [] for name in rows}
         taken: dict[str, list[list[float]]] = {name: [] for name in rows}
@@ -236,7 +237,7 @@ class Asked:
             )
 
     def _share(self, found: list[list[str]], exact: Held) -> float:
-        """How much of what was found is as near as the exact answer's last."""
+        """Return the share of results that are as near as the last one of the exact answer."""
         hits = 0
         for texts, question in zip(found, self.questions, strict=False):
             least = exact.matrix[bare(exact.matrix, question.vector)[-1]] @ question.vector
@@ -245,7 +246,7 @@ class Asked:
 
 
 async def asked(ask: Ask, questions: Sequence[Question]) -> tuple[list[float], list[list[str]]]:
-    """What each question took, in seconds, and the texts that were found."""
+    """Return the seconds of each question, and the texts that were found."""
     times, found = [], []
     for question in questions:
         began = time.perf_counter()
@@ -258,7 +259,7 @@ async def asked(ask: Ask, questions: Sequence[Question]) -> tuple[list[float], l
 
 
 def in_threads(ask: Ask, questions: Sequence[Question], threads: int) -> tuple[list[float], float]:
-    """What each question took, and how many were answered in a second."""
+    """Return the time of each question, and the number of answers per second."""
     waiting, times = iter(questions), list[float]()
     turn = threading.Lock()
 
@@ -282,13 +283,13 @@ def in_threads(ask: Ask, questions: Sequence[Question], threads: int) -> tuple[l
 
 
 def figures(rounds: Sequence[Sequence[float]]) -> str:
-    """p50 and p95 over all rounds, in milliseconds."""
+    """Return p50 and p95 over all rounds, in milliseconds."""
     times = [seconds * 1000 for one in rounds for seconds in one]
     return f"{np.percentile(times, 50):8.2f} {np.percentile(times, 95):8.2f}"
 
 
 def ratio(rounds: Sequence[Sequence[float]], base: Sequence[Sequence[float]]) -> float:
-    """The median over the rounds of how the medians compare."""
+    """Return the median over the rounds of the ratio of medians."""
     return statistics.median(
         statistics.median(ours) / statistics.median(theirs)
         for ours, theirs in zip(rounds, base, strict=True)
@@ -318,7 +319,8 @@ def cold(scratch: Path, held: Held, rounds: int) -> None:
 
 
 def first_answer(path: Path) -> tuple[float, float, float, float]:
-    """Milliseconds: of processor for the imports, of the first answer, of the second; MB read."""
+    """Return the processor ms of the imports, the ms of the first and second answer, and the MB
+    read."""
     text = "what is near"
     vector = vectors_of([text])[0]
     imported, before = time.process_time(), bytes_read()
@@ -340,7 +342,7 @@ def first_answer(path: Path) -> tuple[float, float, float, float]:
 
 
 def bytes_read() -> int:
-    """What this process has read so far, from the system's cache too; 0 where none counts it."""
+    """Return the bytes this process has read, including from the system's cache; 0 if unknown."""
     try:
         return int(Path("/proc/self/io").read_text().split()[1])
     except FileNotFoundError:
@@ -349,7 +351,7 @@ def bytes_read() -> int:
 
 @contextlib.contextmanager
 def filled(scratch: Path, size: int) -> Iterator[Held]:
-    """Both stores, with as many passages."""
+    """Fill both stores with this many passages."""
     passages = corpus(scratch / "docs", size // PER_FILE, PER_FILE)
     texts = [passage.text for passage in passages]
     with (

@@ -1,11 +1,11 @@
-"""What reading documents in processes of their own costs, and what it gains.
+"""The cost and the gain of reading documents in separate processes.
 
     python benchmarks/loading.py [--rounds N] [--pages N]
 
-Documents are enumerated, read and chunked as an ingest does it, without embedding, in alternating
-rounds, each time in a new process, as a command is one. The baseline of each row is the same work
+Documents are enumerated, read and chunked as in an ingest, without embedding, in alternating
+rounds, each time in a new process, as a command would be. The baseline of each row is the same work
 with `loading: {processes: 0}`, where one process reads everything itself. PDF files of 25 pages
-each are made; the Markdown pages are the quickstart's, which no other process reads.
+each are generated; the Markdown pages are the quickstart's, which no other process reads.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def compare(name: str, folder: Path, pattern: str, rounds: int, processes: tuple
 
 
 def read(folder: Path, pattern: str, processes: int) -> tuple[int, float]:
-    """How many documents there are, and the seconds that reading and chunking them takes."""
+    """Return the number of documents, and the seconds to read and chunk them."""
     loading = Loading(LoadingDeclaration(processes=processes))
     corpus = replace(corpus_of(folder, pattern), loading=loading)
     begun = time.perf_counter()
@@ -106,7 +106,7 @@ def corpus_of(folder: Path, pattern: str) -> Corpus:
 
 
 def make_pages(folder: Path, pages: int) -> None:
-    """PDF files of text in the fonts of the library that makes them."""
+    """Write PDF files with text in the fonts of the PDF library."""
     drawn = random.Random(1)
     words = " ".join(path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md")))
     known = [word for word in words.split() if word.isalnum()]

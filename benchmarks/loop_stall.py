@@ -1,12 +1,12 @@
-"""How late an event loop wakes, and how long a short read waits, beside ingests and searches.
+"""How late an event loop wakes, and how long a short read waits, during ingests and searches.
 
     python benchmarks/loop_stall.py [--rounds N] [--askers N]
 
-All on one asyncio loop, which has a task that sleeps a millisecond and notes how much later it
-wakes. Rounds alternate among the rows; each ratio is the median over the rounds. `to the first`
-compares the 99th percentiles: threads of Python delay a loop by waiting for the interpreter's
-lock, so the delay says how many of them run at a time. Embedding costs next to nothing, as in the
-other benchmarks. A read is `stats`, asked just after `--askers` questions.
+Everything runs on one asyncio loop, with a task that sleeps a millisecond and records how much
+later it wakes. Rounds alternate among the rows; each ratio is the median over the rounds. `to the
+first` compares the 99th percentiles: Python threads delay a loop by waiting for the interpreter
+lock, so the delay shows how many of them run at a time. Embedding costs almost nothing, as in the
+other benchmarks. A read is `stats`, called just after `--askers` questions.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ NEW_FILES = 40
 
 class Round(NamedTuple):
     p50: float
-    """Of what the loop wakes late, in milliseconds."""
+    """The median delay of the loop, in milliseconds."""
     p99: float
     seconds: float
-    """What the ingest took."""
+    """The duration of the ingest."""
     answers: float
-    """In a second."""
+    """The number of answers per second."""
 
 
 def main() -> None:
@@ -126,7 +126,7 @@ class Bench:
         return Round(p50, p99, seconds, answered / seconds)
 
     def _write(self) -> None:
-        """As many new passages in place of those of the round before."""
+        """Replace the passages of the previous round by as many new ones."""
         for number in range(NEW_FILES):
             texts = [" ".join(self._words(68)) for _ in range(PARAGRAPHS)]
             (self._folder / f"new {number}.md").write_text("\n\n".join(texts))
@@ -148,7 +148,7 @@ class Bench:
 
 @asynccontextmanager
 async def noticing() -> AsyncIterator[list[float]]:
-    """How many seconds late the loop woke, each time in the block."""
+    """Record how many seconds late the loop woke, each time within the block."""
     late: list[float] = []
 
     async def beat() -> None:

@@ -1,11 +1,11 @@
-"""Peak memory of ingesting a small and a large corpus: what a ten times larger one costs.
+"""Peak memory of ingesting a small corpus and one that is ten times larger.
 
     python benchmarks/memory.py [SMALL] [LARGE] [--file-size BYTES] [--store sqlite|memory]
 
-Sizes are in megabytes, 50 and 500 if left out. Each corpus is made on disk, ingested twice with
-the hashing embedder, so that vectors are small, and removed. Each ingest is a process of its own;
-the second one finds everything unchanged. It ends with 1 if the large corpus takes more than 200
-MB beyond the small one, which a store that keeps everything in memory cannot help.
+Sizes are in megabytes, by default 50 and 500. Each corpus is written to disk, ingested twice with
+the hashing embedder, so that vectors are small, and removed. Each ingest is a separate process; the
+second one finds everything unchanged. The exit code is 1 if the large corpus takes more than 200 MB
+beyond the small one, which is unavoidable for a store that keeps everything in memory.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             files = fill(Path(folder), megabytes * 1_000_000, arguments.file_size)
             print(f"{megabytes} MB in {files} files of {arguments.file_size / 1000:g} kB")
-            # What is in memory alone is gone with its process.
+            # A store in memory ends with its process.
             runs = ("first", "second") if arguments.store == "sqlite" else ("first",)
             done = [measured(folder, arguments.store) for _ in runs]
         peaks.append(max(peak for _, _, peak, _ in done))
@@ -65,14 +65,15 @@ def in_mib(size: float) -> str:
 
 
 def measured(folder: str, store: str) -> tuple[float, ...]:
-    """Chunks, bytes before the ingest, bytes at the peak, seconds."""
+    """Return chunks, bytes before the ingest, bytes at the peak, and seconds."""
     command = [sys.executable, __file__, "--ingest", folder, "--store", store]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return tuple(map(float, done.stdout.split()))
 
 
 def fill(folder: Path, size: int, file_size: int) -> int:
-    """Markdown files of nearly `file_size` bytes, no two with a paragraph in common; how many."""
+    """Write Markdown files of nearly `file_size` bytes without common paragraphs; return their
+    number."""
     chance = random.Random(size)
     words = [f"{chance.randrange(16**6):x}" for _ in range(20_000)]
     files = size // file_size
@@ -81,14 +82,14 @@ def fill(folder: Path, size: int, file_size: int) -> int:
         while left > 0:
             paragraphs.append(" ".join(chance.choices(words, k=90)))
             left -= len(paragraphs[-1]) + 2
-        place = folder / f"{number % 100}"  # not too many in one folder
+        place = folder / f"{number % 100}"  # limits the number of files per folder
         place.mkdir(exist_ok=True)
         (place / f"{number}.md").write_text("\n\n".join(paragraphs)[:file_size])
     return files
 
 
 def ingest(folder: Path, store: str) -> tuple[float, ...]:
-    from lorebind import Project  # not in the process that starts others, whose size they inherit
+    from lorebind import Project  # not at the top: child processes inherit the size of this one
 
     declared = {
         "name": "memory",
@@ -110,7 +111,7 @@ def ingest(folder: Path, store: str) -> tuple[float, ...]:
 
 
 def peak() -> float:
-    """The most memory that this process ever had, in bytes."""
+    """Return the peak memory of this process, in bytes."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most * (1 if sys.platform == "darwin" else 1024)
 

@@ -1,12 +1,12 @@
-"""Other ways to the nearest vectors, given the same vectors; and the vectors.
+"""Other libraries that find the nearest vectors, given the same vectors; and the vectors.
 
-`numpy` is the least that an exact search does: one product, `argpartition`, and the ten best put
-in order. It knows positions and nothing else; FAISS the same. Chroma and LangChain's store give
-texts and metadata back, as Lorebind does. Each is set up as its documentation shows it, in memory.
-One that is not installed is named and left out; all of them come with the extra `bench`.
+`numpy` is the minimum of an exact search: one product, `argpartition`, and sorting the ten best. It
+returns positions only, as FAISS does. Chroma and LangChain's store also return texts and metadata,
+as Lorebind does. Each is set up as in its documentation, in memory. A library that is not installed
+is skipped with a message; all of them come with the extra `bench`.
 
-The vectors lie in clusters, as those of real texts do: a search then has close rivals, and an
-approximate index something to go by.
+The vectors lie in clusters, as those of real texts do, so a search has close rivals, and an
+approximate index can use their structure.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
     Vector: TypeAlias = NDArray[np.float32]
     Search: TypeAlias = Callable[[Vector], Sequence[str]]
-    """From the vector of a question to the texts of the nearest passages, best first."""
+    """Maps the vector of a question to the texts of the nearest passages, best first."""
 
 DIMENSION = 384
 TOP_K = 10
 CLUSTERS = 500
 _SPREAD = 0.8
-"""The length of what a vector has of its own, where its centre's is 1."""
+"""The length of a vector's individual part, where its center has length 1."""
 
 
 def _unit(rows: int, seed: int) -> Vector:
@@ -45,7 +45,7 @@ _CENTRES, _OWN = _unit(CLUSTERS, 1), _unit(4099, 2)
 
 
 class Clustered(Embeddings):
-    """Makes a text's vector from its last line, so that a title before it changes nothing."""
+    """Derives a text's vector from its last line, so that a title before it changes nothing."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         vectors: list[list[float]] = vectors_of(texts).tolist()
@@ -55,12 +55,12 @@ class Clustered(Embeddings):
         return self.embed_documents([text])[0]
 
     async def aembed_query(self, text: str) -> list[float]:
-        """Without a thread, which a vector that is there already does not need."""
+        """Return the vector without a thread, which a lookup does not need."""
         return self.embed_query(text)
 
 
 def vectors_of(texts: Sequence[str]) -> Vector:
-    """Unit vectors, shape (texts, DIMENSION)."""
+    """Return unit vectors, shape (texts, DIMENSION)."""
     numbers = np.array([zlib.crc32(text.rpartition("\n")[2].encode()) for text in texts], np.int64)
     mixed = _CENTRES[numbers % CLUSTERS] + _SPREAD * _OWN[numbers % len(_OWN)]
     lengths: Vector = np.linalg.norm(mixed, axis=1, keepdims=True)
@@ -68,7 +68,7 @@ def vectors_of(texts: Sequence[str]) -> Vector:
 
 
 def bare(matrix: Vector, vector: Vector) -> NDArray[np.intp]:
-    """The positions of the nearest rows, best first."""
+    """Return the positions of the nearest rows, best first."""
     cosines = matrix @ vector
     best = np.argpartition(cosines, -TOP_K)[-TOP_K:]
     return best[np.argsort(-cosines[best])]
@@ -79,7 +79,7 @@ def numpy_product(texts: Sequence[str], matrix: Vector) -> Search:
 
 
 def faiss_flat(texts: Sequence[str], matrix: Vector) -> Search:
-    """`IndexFlatIP`, exact."""
+    """Search with `IndexFlatIP`, which is exact."""
     import faiss
 
     index = faiss.IndexFlatIP(DIMENSION)
@@ -88,7 +88,7 @@ def faiss_flat(texts: Sequence[str], matrix: Vector) -> Search:
 
 
 def chroma(texts: Sequence[str], matrix: Vector) -> Search:
-    """A collection in memory with cosine distance, whose index is approximate (HNSW)."""
+    """Search a collection in memory with cosine distance, whose index is approximate (HNSW)."""
     import chromadb
     from chromadb.config import Settings
 
@@ -114,7 +114,7 @@ def chroma(texts: Sequence[str], matrix: Vector) -> Search:
 
 
 def langchain_memory(texts: Sequence[str], matrix: Vector) -> Search:
-    """`InMemoryVectorStore`, searched by vector."""
+    """Search `InMemoryVectorStore` by vector."""
     from langchain_core.vectorstores import InMemoryVectorStore
 
     store = InMemoryVectorStore(Clustered())
@@ -133,15 +133,15 @@ OTHERS: Mapping[str, tuple[str, Callable[[Sequence[str], Vector], Search]]] = {
     "Chroma": ("chromadb", chroma),
     LANGCHAIN: ("langchain_core", langchain_memory),
 }
-"""By name: the module that must be there, and what makes a search of texts and their vectors."""
+"""By name: the required module, and a function that makes a search of texts and their vectors."""
 
 
 def installed() -> dict[str, Callable[[Sequence[str], Vector], Search]]:
-    """Those that are there; the others are named."""
+    """Return the installed libraries, and print the names of the others."""
     there = {}
     for name, (module, make) in OTHERS.items():
         if importlib.util.find_spec(module) is None:
-            print(f"{name}: not installed, left out (pip install lorebind[bench])")
+            print(f"{name}: not installed, skipped (pip install lorebind[bench])")
         else:
             there[name] = make
     return there

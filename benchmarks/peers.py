@@ -1,8 +1,8 @@
-"""Other libraries' ways of keeping an index up to date, given the same chunks and embedder.
+"""How other libraries keep an index up to date, given the same chunks and embedder.
 
-Each is set up as its documentation shows it, with what it needs to notice changes, and everything
-kept in memory where it offers that. A peer that is not installed is named and left out; all of
-them come with the extra `bench`.
+Each is set up as in its documentation, with all it needs to detect changes, and in memory where
+possible. A library that is not installed is skipped with a message; all of them come with the extra
+`bench`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _VECTORS: list[list[float]] = (
 
 
 class Passage(NamedTuple):
-    """A chunk as peers are given it."""
+    """A chunk as other libraries get it."""
 
     uri: str
     text: str
@@ -37,14 +37,14 @@ class Peer(NamedTuple):
 
     ingest: Callable[[list[Passage]], Any]
     held: Callable[[], int]
-    """How many passages are in its store."""
+    """Returns the number of passages in its store."""
 
 
 class Cheap(Embeddings):
-    """Picks one of the vectors made beforehand, so that what is measured is all the rest."""
+    """Returns a vector made in advance, so that only the other work is measured."""
 
     given: ClassVar[list[str]] = []
-    """Every text that was embedded."""
+    """All texts that were embedded."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         self.given.extend(texts)
@@ -55,7 +55,7 @@ class Cheap(Embeddings):
 
 
 def langchain_index(scratch: Path) -> Peer:
-    """`index()` with a record manager in SQLite and the in-memory store."""
+    """Set up `index()` with a record manager in SQLite and the in-memory store."""
     from langchain_classic.indexes import SQLRecordManager
     from langchain_core.documents import Document
     from langchain_core.indexing import index
@@ -83,7 +83,7 @@ def langchain_index(scratch: Path) -> Peer:
 
 
 def llama_pipeline(scratch: Path) -> Peer:
-    """`IngestionPipeline` with its document store, cache and the simple vector store."""
+    """Set up `IngestionPipeline` with its document store, cache and the simple vector store."""
     from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
     from llama_index.core.node_parser.node_utils import build_nodes_from_splits
@@ -106,7 +106,7 @@ def llama_pipeline(scratch: Path) -> Peer:
 
     class Cut(TransformComponent):  # type: ignore[misc]  # as above
         def __call__(self, nodes: Any, **kwargs: Any) -> Any:
-            """Its deletions go by the document that a node was cut from."""
+            """Split nodes, which keep the source document that deletions need."""
             cut = (build_nodes_from_splits(node.text.split("\n\n"), node) for node in nodes)
             return [node for some in cut for node in some]
 
@@ -130,7 +130,7 @@ def llama_pipeline(scratch: Path) -> Peer:
 
 
 def haystack_writer(scratch: Path) -> Peer:
-    """A pipeline of an embedder and a `DocumentWriter` that overwrites."""
+    """Set up a pipeline of an embedder and a `DocumentWriter` that overwrites."""
     from haystack import Document, Pipeline, component
     from haystack.components.writers import DocumentWriter
     from haystack.document_stores.in_memory import InMemoryDocumentStore
@@ -161,7 +161,7 @@ def haystack_writer(scratch: Path) -> Peer:
 
 
 def placed(passages: list[Passage]) -> Iterator[tuple[Passage, int]]:
-    """Each passage with its place in its document: what peers that need ids are given as such."""
+    """Yield each passage with its position in its document, for libraries that need ids."""
     last, place = "", 0
     for passage in passages:
         place = place + 1 if passage.uri == last else 0
@@ -174,15 +174,15 @@ PEERS: Mapping[str, tuple[str, Callable[[Path], Peer]]] = {
     "LlamaIndex IngestionPipeline": ("llama_index", llama_pipeline),
     "Haystack DocumentWriter": ("haystack", haystack_writer),
 }
-"""By name: the module that must be there, and what makes an ingest of passages."""
+"""By name: the required module, and a function that sets up the library."""
 
 
 def installed() -> dict[str, Callable[[Path], Peer]]:
-    """The peers that are there; the others are named."""
+    """Return the installed libraries, and print the names of the others."""
     there = {}
     for name, (module, make) in PEERS.items():
         if importlib.util.find_spec(module) is None:
-            print(f"{name}: not installed, left out (pip install lorebind[bench])")
+            print(f"{name}: not installed, skipped (pip install lorebind[bench])")
         else:
             there[name] = make
     return there

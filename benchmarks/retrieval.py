@@ -1,15 +1,15 @@
-"""How well each way to search finds, and what a default must not break.
+"""The quality of each retrieval strategy, and guards for the defaults.
 
 A folder with `corpus.jsonl` ({id, title, text}), `queries.jsonl` ({id, text}) and `qrels.tsv` is a
 test collection. Documents score by their best passage; nDCG@10 with binary relevance. Any other
-folder holds documentation. Behind each figure is its difference from the first row, with the
-interval of a paired bootstrap (95 %).
+folder contains documentation. Each figure is followed by its difference from the first row, with
+the interval of a paired bootstrap (95 %).
 
     python benchmarks/retrieval.py [--kept FOLDER] FOLDER...
 
-Guards follow, see `guards.py`. Of collections: `rare words`; `thinned`; and `misses`, how surely
-the best cosine tells a collection's own questions from those of the others. Of documentation:
-`headings`. `--kept` keeps the indexes for the next run: most of the time goes into vectors.
+Guards follow, see `guards.py`. For collections: `rare words`; `thinned`; and `misses`, how reliably
+the best cosine separates a collection's own questions from those of the others. For documentation:
+`headings`. `--kept` keeps the indexes for the next run, because most of the time is embedding.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ WAYS: dict[str, dict[str, Any]] = {
 SPREAD: dict[str, dict[str, Any]] = {
     f"{most} per document": {"max_per_document": most} for most in (1, 2, 3)
 }
-"""It moves passages behind those of other documents, and no document."""
+"""Moves passages behind those of other documents, without changing the order of documents."""
 _NOT_DOCUMENTATION = ("_*", ".*", "*.py", "release-notes.md")
 
 
@@ -98,7 +98,7 @@ def read_documents(folder: Path) -> list[dict[str, str]]:
 
 
 def write_documents(documents: Iterable[Mapping[str, str]], root: Path) -> Path:
-    """Each document as a file with its title; in the root of a project."""
+    """Write each document as a file with its title, into the root of a project."""
     root.mkdir(parents=True, exist_ok=True)
     for document in documents:
         title = json.dumps(document.get("title") or "")
@@ -141,7 +141,7 @@ async def show(
     ways: Mapping[str, Mapping[str, Any]],
     away: Collection[str] = (),
 ) -> None:
-    """Print how each way does; documents that are `away` are left out of the search."""
+    """Print the figures of each strategy; documents in `away` are excluded from the search."""
     filters = {"uri": {"$nin": [f"{name}.md" for name in sorted(away)]}} if away else {}
     settings = {name: RetrievalDeclaration(**way, filters=filters) for name, way in ways.items()}
     print(f"\n{title}: {len(judged.relevant)} questions")

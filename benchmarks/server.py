@@ -1,10 +1,10 @@
-"""What `lorebind serve` answers while it ingests, beside the same questions in one process.
+"""The latency of `lorebind serve` during an ingest, compared with a single process.
 
     python benchmarks/server.py [--clients N] [--seconds N] [--documents N]
 
-A server at a Unix socket ingests one knowledge base while clients ask another one, each as soon as
-it has its answer, and somebody asks for `/healthz` fifty times a second. Then the same number of
-tasks ask `Project.aquery` in a process that ingests the same. The baseline is that process.
+A server on a Unix socket ingests one knowledge base while clients query another one without pause,
+and `/healthz` is requested fifty times a second. Then the same number of tasks call
+`Project.aquery` in a process that runs the same ingest. The baseline is that process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=15)
-    parser.add_argument("--documents", type=int, default=3000, help="those that are ingested")
+    parser.add_argument("--documents", type=int, default=3000, help="the documents to ingest")
     given = parser.parse_args()
     for served in (True, False):
         with tempfile.TemporaryDirectory(prefix="lb") as folder:
@@ -124,7 +124,7 @@ async def load(
     is_running: Callable[[], Awaitable[bool]],
     health: Callable[[], Awaitable[None]],
 ) -> None:
-    """Ask for some seconds, or until the ingest has ended, and print what it took."""
+    """Query for some seconds, or until the ingest has ended, and print the latencies."""
     until = time.monotonic() + given.seconds
     seconds: list[float] = []
     healthy: list[float] = []

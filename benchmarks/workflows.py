@@ -1,10 +1,10 @@
-"""Workflows beside the same graphs written by hand with LangGraph, in one process.
+"""Compare workflows with the same graphs written by hand with LangGraph, in one process.
 
     python benchmarks/workflows.py [--rounds 5]
 
-Both use a checkpointer of the same kind, a new SQLite file each, with `durability="sync"`. Printed
-are seconds and ratios (below 1: Lorebind is faster), the sizes of the files, and how long branches
-of unequal length take beside the longest of them.
+Both use a checkpointer of the same kind, a new SQLite file each, with `durability="sync"`. It
+prints seconds and ratios (below 1: Lorebind is faster), the sizes of the files, and the duration of
+parallel branches compared with the longest of them.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def folder_of(path: Path) -> Path:
 
 
 async def ours(folder: Path, workflow: str, given: dict[str, Any]) -> tuple[float, int]:
-    """Seconds, and the bytes of the threads' file afterwards."""
+    """Return the seconds, and the size of the threads' file afterwards."""
     async with Project.build(declarations(), root=folder) as project:
         await project.arun("branches", interrupt_before=["both"])  # opens the file, imports
         seconds = await timed(project.arun(workflow, given))

@@ -126,8 +126,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Nothing is imported before it is asked for: Python imports this before the command line, which
-    # is to be there early to say what Ctrl-C ended.
+    # Names are imported on first use: Python imports this module before the command line, which
+    # must be installed early to report an interrupt by Ctrl-C.
     from importlib import import_module
 
     if name not in __all__:

@@ -1,4 +1,4 @@
-"""What the files of a project declare: its knowledge bases, workflows and bindings."""
+"""The declarations in a project's files: its knowledge bases, workflows and bindings."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeBaseInfo:
-    """A knowledge base as it is declared."""
+    """A knowledge base as the project's files declare it."""
 
     id: str
     workflow: str | None
-    """The workflow that declares it; None is the project."""
+    """The workflow that declares it; None if the project does."""
     description: str
     vector_db: str
     """The id of the vector database that holds its index."""
     filled_by_others: bool
-    """Whether it can be searched and nothing else."""
+    """Whether others fill it, so that Lorebind only searches it."""
     knowledge_base: dict[str, Any]
-    """What is declared, with the keys of the YAML."""
+    """The declared settings, with the keys of the YAML."""
     with_defaults: dict[str, Any]
-    """The same with every default."""
+    """The same settings, together with the default of every omitted one."""
 
 
 class DeclarationMethods:
-    """The methods of a project that need nothing but its files: no part of it is made for them."""
+    """The methods of `Project` that read its files only: they open no database and no model."""
 
     config: LoadedProject
 
     async def aknowledge_bases(self) -> list[KnowledgeBaseInfo]:
-        """All knowledge bases that are declared: the project's, then those of its workflows."""
+        """Return all knowledge bases: those of the project, then those of its workflows."""
         every = self.config.every_knowledge_base()
         return [described(self.config, kb, workflow) for kb, workflow in every]
 
     async def aknowledge_base(
         self, kb_id: str, *, workflow: str | None = None
     ) -> KnowledgeBaseInfo:
-        """One of them.
+        """Return one declared knowledge base.
 
         Args:
-            kb_id: its id.
-            workflow: the workflow that sees it, for one that a workflow declares.
+            kb_id: the id of the knowledge base.
+            workflow: the workflow that can use it, if a workflow declares it.
 
         Raises:
             NotFoundError: no such knowledge base or workflow.
@@ -75,7 +75,7 @@ class DeclarationMethods:
         return outline(self.config, workflow)
 
     async def aworkflow_inputs(self, workflow: str) -> dict[str, dict[str, Any]]:
-        """The inputs that a workflow takes, by name: the `type` of each, and if it is `required`.
+        """Return the inputs of a workflow by name, each with its `type` and whether `required`.
 
         Raises:
             NotFoundError: no such workflow.
@@ -88,11 +88,12 @@ class DeclarationMethods:
     async def aexport(
         self, kb_id: str | None = None, *, workflow: str | None = None
     ) -> dict[str, Any]:
-        """Embedders, vector databases and knowledge bases as data, with templates as written.
+        """Return embedders, vector databases and knowledge bases as data, templates not filled in.
 
         Args:
-            kb_id: only this knowledge base and what it names; None means all.
-            workflow: the workflow that sees it; without an id, all that the workflow declares.
+            kb_id: export only this knowledge base and the resources it uses; None exports all.
+            workflow: the workflow that can use it; without `kb_id`, export all that the workflow
+                declares.
 
         Raises:
             NotFoundError: no such knowledge base or workflow.
@@ -104,10 +105,14 @@ class DeclarationMethods:
     async def aexplain(
         self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
     ) -> list[ResolvedBinding]:
-        """What is bound at a place: every setting, and the scope, file and line that set it.
+        """Return the bindings in effect: every setting with the scope, file and line that set it.
+
+        Without arguments, these are the bindings of the project itself.
 
         Args:
-            workflow, task, agent: the place; none of them means the project itself.
+            workflow: the id of a workflow.
+            task: the id of one of its tasks; requires `workflow`.
+            agent: the id of an agent.
 
         Raises:
             NotFoundError: no such workflow, task or agent.
@@ -127,7 +132,7 @@ class DeclarationMethods:
 
 
 class Declared(DeclarationMethods):
-    """Those methods for a project that nothing else is wanted of."""
+    """A project of which only the declarations are needed."""
 
     def __init__(self, loaded: LoadedProject) -> None:
         self.config = loaded
@@ -142,12 +147,12 @@ class Declared(DeclarationMethods):
 def described(
     loaded: LoadedProject, declared: KnowledgeBaseDeclaration, workflow: str | None
 ) -> KnowledgeBaseInfo:
-    """A declaration as callers see it.
+    """Describe a declared knowledge base for callers.
 
     Args:
         loaded: the project.
         declared: the knowledge base.
-        workflow: the workflow that declares it; None is the project.
+        workflow: the workflow that declares it; None if the project does.
     """
     return KnowledgeBaseInfo(
         declared.id,

@@ -1,4 +1,4 @@
-"""`doctor`: each part of a project tried for real, and what to do about those that fail."""
+"""`doctor`: try each part of a project, and suggest a fix for each part that fails."""
 
 from __future__ import annotations
 
@@ -35,48 +35,48 @@ if TYPE_CHECKING:
     from lorebind_knowledge.service import KnowledgeService
 
 SECONDS = 30
-"""After which a part that does not answer counts as failed."""
+"""Seconds after which a part that does not answer counts as failed."""
 
 _ANSWER_TOKENS = 16
 _LIMITS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
-"""What the clients of LangChain call the most tokens of an answer."""
+"""The names that LangChain's model classes use for the maximum number of output tokens."""
 _LIMIT_REACHED = re.compile("max_[a-z]*_?tokens|output limit")
-"""In the words of services that refuse so short an answer: the model was reached all the same."""
+"""Errors of services that refuse such a short answer; they prove that the model was reached."""
 
-_NOBODY = "lorebind doctor"  # no knowledge base can be called so: ids hold no blanks
+_NOBODY = "lorebind doctor"  # no knowledge base can have this id, because ids contain no spaces
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of one part."""
+    """The result of trying one part of a project."""
 
     part: str
-    """As `embedder local`."""
+    """The kind and the id of the part, such as `embedder local`."""
     status: Literal["ok", "warning", "failed"]
     detail: str
-    """What was measured, or what went wrong and the repair."""
+    """The measured values, or the problem and a suggested fix."""
 
 
 async def examine(
     loaded: LoadedProject, service: KnowledgeService, models: ModelPool, *, deep: bool = False
 ) -> AsyncIterator[Finding]:
-    """Every part that the project declares, one after the other; none stops the others.
+    """Try every declared part in turn, and yield a finding for each; a failure stops no other.
 
-    Embedders embed one word, rerankers judge one, vector databases are asked for nothing, chat
+    Embedders embed one word, rerankers score one word, vector databases count no vectors, and chat
     models answer with one word. Nothing is written or downloaded.
 
     Args:
         loaded: the project.
-        service: its knowledge.
-        models: its chat models.
-        deep: look for every single vector, instead of their number and some of them.
+        service: the project's knowledge service.
+        models: the project's chat models.
+        deep: check every single vector, instead of their number and a sample.
     """
     project = loaded.project
     for embedder in defaults.embedders(project):
         yield await _tried(f"embedder {embedder.id}", _embedder(service, embedder))
     for vector_db in defaults.vector_dbs(project):
         if vector_db.is_existing:
-            continue  # it is tried with its knowledge bases, which have embedders
+            continue  # tried together with its knowledge bases, which name the embedders
         yield await _tried(f"vector database {vector_db.id}", _store(service, vector_db.id))
     for kb, workflow in loaded.every_knowledge_base():
         owner = f" of workflow {workflow}" if workflow else ""
@@ -124,8 +124,8 @@ async def _reranker(service: KnowledgeService, declared: AnyReranker) -> str:
     reranker = await call(service.reranker, declared)
     (figure,) = await rerank_texts(reranker, "ready", ["ready"])
     model = getattr(declared, "model", None) or getattr(declared, "class_path", "")
-    found = "leaves 'ready' out" if figure is None else f"gives 'ready' the figure {figure:.2f}"
-    return f"{getattr(declared, 'provider', '')} {model}: asked for 'ready' it {found}"
+    found = "omits 'ready'" if figure is None else f"scores 'ready' {figure:.2f}"
+    return f"{getattr(declared, 'provider', '')} {model}: queried with 'ready', it {found}"
 
 
 async def _store(service: KnowledgeService, db_id: str) -> str:
@@ -133,7 +133,7 @@ async def _store(service: KnowledgeService, db_id: str) -> str:
     nobody = Namespace(current_tenant(), _NOBODY, PROJECT_SCOPE, _NOBODY)
     await call(index.catalog.ledger.index, nobody, "active")
     await call(index.store.count, Space(IndexKey(nobody), 1, 1))
-    return "answers, and so does its catalog"
+    return "the database and its catalog answer"
 
 
 async def _index(
@@ -144,7 +144,7 @@ async def _index(
     *,
     deep: bool,
 ) -> Finding | str:
-    corpus = await call(service.corpus, declared.id, workflow)  # fails if it has no chunker
+    corpus = await call(service.corpus, declared.id, workflow)  # fails without a valid chunker
     kb = corpus.kb
     part = f"knowledge base {kb.id}" + (f" of workflow {workflow}" if workflow else "")
     index = await call(kb.catalog.ledger.index, kb.namespace, "active")
@@ -154,14 +154,14 @@ async def _index(
         detail = (
             f"its index was built with the embedder {index.manifest.embedder} of dimension "
             f"{index.manifest.dimension}, and the project now declares {kb.embedder.fingerprint}; "
-            f"build it anew with: {kb.reindex_command}"
+            f"rebuild it with: {kb.reindex_command}"
         )
         return Finding(part, "failed", detail)
     documents = (await call(kb.catalog.ledger.documents, index.key)).values()
     chunks = sum(entry.chunk_count for entry in documents)
     agreement, repair = await call(kb.index.compare, index), kb.ingest_command
     if deep and not agreement.lost:
-        # An ingest would not notice either.
+        # An ingest does not detect replaced vectors, so only a reindex restores them.
         agreement = await call(partial(kb.index.compare, index, deep=True))
         repair = kb.reindex_command
     if agreement.lost:
@@ -173,7 +173,7 @@ async def _index(
     failed = [entry.uri for entry in documents if entry.state == "failed"]
     detail = f"{len(documents)} documents, {chunks} chunks, dimension {index.manifest.dimension}"
     if failed:
-        detail += f"; {len(failed)} failed, {failed[0]} among them; see: {kb.ingest_command}"
+        detail += f"; {len(failed)} failed, such as {failed[0]}; see: {kb.ingest_command}"
         return Finding(part, "warning", detail)
     languages = await call(count_languages, kb.catalog, index)
     foreign = {name: count for name, count in languages.items() if name != "en"}
@@ -194,12 +194,12 @@ async def _undeclared(loaded: LoadedProject, service: KnowledgeService) -> Async
     try:
         found = await service.undeclared(partial(made_over_api, loaded))
     except LorebindError:
-        return  # the vector database itself has failed above
+        return  # the finding of the vector database itself already reports this failure
     if found:
         names = ", ".join(sorted({one.kb_id for one in found}))
         detail = (
-            f"{sum(one.chunks for one in found)} chunks belong to knowledge bases that are not "
-            f"declared any more ({names}); list them with: lorebind knowledge purge, and remove "
+            f"{sum(one.chunks for one in found)} chunks belong to knowledge bases that are no "
+            f"longer declared ({names}); list them with: lorebind knowledge purge, and remove "
             "them with: lorebind knowledge purge --yes"
         )
         yield Finding("undeclared knowledge", "warning", detail)
@@ -210,31 +210,31 @@ async def _model(models: ModelPool, declared: ModelDeclaration) -> Finding | str
     exactness = "exact" if counter.exact else "an estimate"
     counted = f"tokens are counted by {counter.name}, {exactness}"
     if declared.provider == EXTRACTIVE:
-        return f"can be made; {counted}"
+        return f"can be created; {counted}"
     called = declared.called
     try:
         await _ask_one_word(model)
     except ModelError as error:
         if not _LIMIT_REACHED.search(str(error)):
-            repair = "check its key, the name of the model, and config"
+            repair = "check its API key, the name of the model and its config"
             return Finding(f"model {declared.id}", "failed", f"{called}: {error}; {repair}")
     return f"{called} answers; {counted}"
 
 
 async def _ask_one_word(model: BaseChatModel) -> None:
-    """Call a chat model for as little as its client lets one.
+    """Call a chat model with the lowest output limit that its class supports.
 
     Raises:
-        ModelError: it failed.
+        ModelError: the call failed.
     """
     limits = {name: _ANSWER_TOKENS for name in _LIMITS if name in type(model).model_fields}
     limited = model.model_copy(update=limits)
-    with naming_failures(model):  # it knows what the model was told; of the copy nothing is known
+    with naming_failures(model):  # names the original: the copy is not known as a declared model
         await call_client(limited.invoke, limited.ainvoke, "Answer with one word: ready")
 
 
 def _plugins() -> Iterator[Finding]:
-    """What other distributions plug in, whether the project uses it or not."""
+    """Check the plugins of all installed distributions, whether the project uses them or not."""
     from lorebind_knowledge import plugins
     from lorebind_knowledge.declarations.places import PLACES
     from lorebind_knowledge.loaders.plugins import claims
@@ -252,11 +252,11 @@ def _plugins() -> Iterator[Finding]:
     if loaders := plugins.offers("loaders"):
         wrong = claims(BUILT_IN)
         part = f"plugins {', '.join(loaders)} of lorebind.loaders"
-        yield Finding(part, "failed" if wrong else "ok", "; ".join(wrong) or "all can be used")
+        yield Finding(part, "failed" if wrong else "ok", "; ".join(wrong) or "all are usable")
 
 
 def _extras() -> Finding:
-    """Which optional parts are installed; those a project needs and lacks have failed above."""
+    """List the installed and missing extras; missing ones that are needed already failed above."""
     from packaging.requirements import Requirement
 
     wanted: dict[str, bool] = {}

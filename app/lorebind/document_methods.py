@@ -1,4 +1,4 @@
-"""What is in the knowledge bases of a project: to be listed, added to and deleted."""
+"""The documents in a project's knowledge bases: list, add and delete them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class DocumentMethods:
-    """The methods of a project for documents and indexes. Its sources are `ingest`'s."""
+    """The methods of `Project` for documents and indexes."""
 
     config: LoadedProject
     knowledge: KnowledgeService
@@ -37,19 +37,19 @@ class DocumentMethods:
         before: str | None = None,
         workflow: str | None = None,
     ) -> list[DocumentInfo]:
-        """The documents of a knowledge base by uri, those that failed among them.
+        """Return the documents of a knowledge base, sorted by uri, including those that failed.
 
-        Read page by page, each document is listed once while others are added and removed: give
-        the uri of the last one as `after` for the next page, that of the first one as `before` for
-        the page before.
+        For paging, pass the uri of the last document as `after` to get the next page, or the uri of
+        the first one as `before` to get the previous page. Each document is then listed once, even
+        if documents are added and removed at the same time.
 
         Args:
-            kb_id: the knowledge base.
-            state: only those that are `ready`, `pending` or `failed`.
-            limit: the most; None is all.
-            after: a uri; only those after it.
-            before: a uri; the last ones before it.
-            workflow: the workflow that declares it, where one does.
+            kb_id: the id of the knowledge base.
+            state: return only documents that are `ready`, `pending` or `failed`.
+            limit: the maximum number of documents; None returns all.
+            after: a uri; return only the documents after it.
+            before: a uri; return only the last documents before it.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
 
         Raises:
             NotFoundError: no such knowledge base.
@@ -62,11 +62,12 @@ class DocumentMethods:
     async def adocument(
         self, kb_id: str, document: str, *, workflow: str | None = None
     ) -> DocumentInfo:
-        """One document of a knowledge base.
+        """Return one document of a knowledge base.
 
         Args:
-            kb_id, workflow: as for `adocuments`.
-            document: its id or its uri.
+            kb_id: the id of the knowledge base.
+            document: the id or the uri of the document.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
 
         Raises:
             NotFoundError: no such knowledge base or document.
@@ -74,10 +75,11 @@ class DocumentMethods:
         return await self.knowledge.document(kb_id, document, workflow=workflow)
 
     async def acount_documents(self, kb_id: str, *, workflow: str | None = None) -> dict[str, int]:
-        """How many documents `adocuments` lists: `ready`, `pending` and `failed`.
+        """Return the number of documents per state: `ready`, `pending` and `failed`.
 
         Args:
-            kb_id, workflow: as for `adocuments`.
+            kb_id: the id of the knowledge base.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
 
         Raises:
             NotFoundError: no such knowledge base.
@@ -93,13 +95,14 @@ class DocumentMethods:
         after: int = 0,
         workflow: str | None = None,
     ) -> list[ChunkInfo]:
-        """The chunks of a document, in its order.
+        """Return the chunks of a document, in the order of its text.
 
         Args:
-            kb_id, workflow: as for `adocuments`.
-            document: its id or its uri, as `adocuments` gives them.
-            limit: the most; None is all.
-            after: how many of the first ones are left out.
+            kb_id: the id of the knowledge base.
+            document: the id or the uri of the document, as returned by `adocuments`.
+            limit: the maximum number of chunks; None returns all.
+            after: the number of chunks to skip at the start.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
 
         Raises:
             NotFoundError: no such knowledge base or document.
@@ -117,12 +120,13 @@ class DocumentMethods:
         before: str | None = None,
         workflow: str | None = None,
     ) -> Sequence[RunInfo]:
-        """The ingests that a knowledge base has had, the latest first.
+        """Return the ingest runs of a knowledge base, newest first.
 
         Args:
-            kb_id, workflow: as for `adocuments`.
-            limit: the most; None is all.
-            before: the id of a run; only those that began before it.
+            kb_id: the id of the knowledge base.
+            limit: the maximum number of runs; None returns all.
+            before: the id of a run; return only the runs that started before it.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
 
         Raises:
             NotFoundError: no such knowledge base or run.
@@ -131,11 +135,12 @@ class DocumentMethods:
         return await self.knowledge.runs(kb_id, limit=limit, before=before, workflow=workflow)
 
     async def arun_of(self, kb_id: str, run_id: str, *, workflow: str | None = None) -> RunInfo:
-        """One of them.
+        """Return one ingest run of a knowledge base.
 
         Args:
-            kb_id, workflow: as for `adocuments`.
-            run_id: its id, as `aruns` and `IngestReport` give it.
+            kb_id: the id of the knowledge base.
+            run_id: the id of the run, as returned by `aruns` and in `IngestReport`.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
 
         Raises:
             NotFoundError: no such knowledge base or run.
@@ -150,21 +155,24 @@ class DocumentMethods:
         workflow: str | None = None,
         run_id: str | None = None,
     ) -> IngestReport:
-        """Add documents to a knowledge base beside those of its sources, and ingest them.
+        """Add documents to a knowledge base, next to those of its sources, and ingest them.
 
-        They are kept by every ingest, `replace` and reindex, until they are deleted. One with the
-        `id` of another that was added takes its place. Waits for an ingest that is under way.
+        Added documents stay until you delete them: every ingest, `replace` and reindex keeps them.
+        A document replaces the added document that has the same `id`. If another ingest is running,
+        the call waits for it.
 
         Args:
-            kb_id, workflow: as for `adocuments`.
-            documents: of LangChain, each known by its id or `source`; or mappings with `text` or
-                `data` (bytes), and perhaps `id`, `media_type`, `title` and `metadata`. Without an
-                id, a document is known by what it says.
-            run_id: as for `aingest`.
+            kb_id: the id of the knowledge base.
+            documents: LangChain documents, identified by their id or their `source`; or mappings
+                with `text` or `data` (bytes), and optionally `id`, `media_type`, `title` and
+                `metadata`. A document without an id is identified by its content.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
+            run_id: the id of the ingest run, as for `aingest`.
 
         Raises:
-            UsageError: what is given is no document; nothing is added.
-            LorebindError: as for `aingest`. What was given is kept, and the next ingest goes on.
+            UsageError: one of `documents` is not a document; nothing is added.
+            LorebindError: as for `aingest`. The added documents are stored, and the next ingest
+                completes the run.
         """
         return await self.knowledge.add_documents(
             kb_id, documents, workflow=workflow, run_id=run_id
@@ -173,48 +181,50 @@ class DocumentMethods:
     async def adelete_document(
         self, kb_id: str, document: str, *, workflow: str | None = None
     ) -> DocumentInfo:
-        """Delete a document that was added, by its id or uri.
+        """Delete a document that was added with `aadd_documents`.
 
         Args:
-            kb_id, document, workflow: as for `achunks`.
+            kb_id: the id of the knowledge base.
+            document: the id or the uri of the document, as returned by `adocuments`.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
 
         Raises:
             NotFoundError: no such knowledge base or document.
-            UsageError: it is a source's, and would come back with the next ingest.
+            UsageError: the document comes from a source, so the next ingest would add it again.
         """
         return await self.knowledge.delete_document(kb_id, document, workflow=workflow)
 
     async def adelete(self, kb_id: str, *, workflow: str | None = None) -> None:
-        """Delete the whole index of a knowledge base, its runs, and the documents added by hand.
+        """Delete the index of a knowledge base, its runs, and the documents that were added to it.
 
-        Its declaration stays. The next ingest begins anew, with the cached vectors.
+        The declaration stays. The next ingest builds a new index and reuses cached embeddings.
 
         Raises:
             NotFoundError: no such knowledge base.
-            IngestRunningError: it is being ingested.
+            IngestRunningError: an ingest of it is running.
         """
         await self.knowledge.delete(kb_id, workflow=workflow)
 
     async def astats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
-        """What is in a knowledge base's index. Touches nothing."""
+        """Return statistics about the index of a knowledge base, without changing anything."""
         return await self.knowledge.stats(kb_id, workflow=workflow)
 
     async def apurge(self, *, dry_run: bool = True) -> list[Undeclared]:
-        """Remove what is left of knowledge bases that the project does not declare any more.
+        """Remove the data of knowledge bases that the project no longer declares.
 
-        Vectors, texts, words and runs go, of all tenants. What tenants made over the API of a
-        server is left alone. So are collections, other projects in the same database, and the
-        embedding cache.
+        This removes the vectors, texts, full-text entries and runs of all tenants. It keeps
+        knowledge bases that tenants created over the API of a server, collections, other projects
+        in the same database, and the embedding cache.
 
         Args:
-            dry_run: only list what would be removed.
+            dry_run: only list the data that would be removed.
 
         Returns:
-            what was removed, or what would be.
+            The removed data, or with `dry_run` the data that would be removed.
 
         Raises:
-            IngestRunningError: one of them is being ingested.
-            StoreError: an outage; what is left is removed by another purge.
+            IngestRunningError: one of these knowledge bases is being ingested.
+            StoreError: an outage; call the method again to remove the rest.
         """
         from lorebind.made_over_api import made_over_api
 

@@ -1,4 +1,4 @@
-"""How well a project's knowledge bases are searched, and which settings do better."""
+"""Measure the search quality of a project's knowledge bases, and find better settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMPARED = ("hybrid", "similarity", "lexical", "mmr")
 
 
 class EvaluationMethods:
-    """A part of `Project`."""
+    """The methods of `Project` for evaluation and tuning."""
 
     config: LoadedProject
     knowledge: KnowledgeService
@@ -34,18 +34,18 @@ class EvaluationMethods:
         strategies: Sequence[str] | None = None,
         workflow: str | None = None,
     ) -> list[StrategyScores]:
-        """How well a knowledge base is searched, by judgements that people made.
+        """Measure the search quality of a knowledge base against human relevance judgments.
 
         Args:
-            kb_id: the knowledge base.
-            queries: JSON Lines, `{"id": …, "text": …}`.
-            qrels: query, document and relevance, separated by tabs.
-            strategies: those to compare; None means the declared one, then all others that need
-                nothing more. The declared one is always first.
-            workflow: the workflow that declares it, where one does.
+            kb_id: the id of the knowledge base.
+            queries: a JSON Lines file, `{"id": …, "text": …}` per line.
+            qrels: a file with query, document and relevance, separated by tabs.
+            strategies: the retrieval strategies to compare; None compares the declared one with all
+                others that need no further settings. The declared one is always first.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
 
         Raises:
-            UsageError: a file that cannot be read, or judgements of other documents.
+            UsageError: a file cannot be read, or it judges other documents.
             LorebindError: as for `aquery`.
         """
         from lorebind_knowledge.evaluation.dataset import read_dataset
@@ -60,7 +60,7 @@ class EvaluationMethods:
     async def atune(
         self, kb_id: str, queries: str | Path, qrels: str | Path, *, workflow: str | None = None
     ) -> Tuning:
-        """The fusion weight that does best, and whether choosing it is better than chance.
+        """Find the best fusion weight, and test whether its gain is better than chance.
 
         The arguments are those of `aevaluate`.
         """

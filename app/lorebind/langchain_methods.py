@@ -1,4 +1,4 @@
-"""The knowledge of a project wherever LangChain is used: retriever, prompt, tool, agent, answer."""
+"""A project's knowledge for LangChain: retriever, prompt, tool, middleware and answers."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ _ASKED = {field.name for field in fields(Request)} - {"prompt"}
 
 
 class Faces:
-    """What of a project is handed to LangChain.
+    """The methods of `Project` for LangChain.
 
-    All are asked for at a place: knowledge bases by name, or else what is bound where `workflow`,
-    `task` and `agent` name it, which without any of them is the project itself. All count tokens as
-    the model does that answers there, unless `model` names another: a declared id, a provider's
-    model as `openai:gpt-4o-mini`, or any LangChain chat model.
+    Each method searches the knowledge bases that you name, or else the bindings in effect for the
+    given `workflow`, `task` and `agent`. Without any of these, it uses the project's bindings.
 
-    All raise NotFoundError for a knowledge base, workflow, task, agent or model that is not there,
-    and UsageError where nothing is bound.
+    Tokens are counted for the model that answers there. `model` overrides that model: pass a
+    declared id, a provider's model such as `openai:gpt-4o-mini`, or any LangChain chat model.
+
+    All methods raise NotFoundError for an unknown knowledge base, workflow, task, agent or model,
+    and UsageError if nothing is bound.
     """
 
     config: LoadedProject
@@ -61,11 +62,19 @@ class Faces:
         task: str | None = None,
         agent: str | None = None,
     ) -> AtPlace:
-        """A place said once: an object with the methods below, which take all but the place.
+        """Return an object with the methods below, for these knowledge bases or bindings.
+
+        Its methods take the same arguments, without the location.
+
+        Args:
+            kb_ids: the knowledge bases; without them, the bindings of the location are used.
+            workflow: the id of a workflow.
+            task: the id of one of its tasks.
+            agent: the id of an agent.
 
         Raises:
             NotFoundError: no such knowledge base, workflow, task or agent.
-            UsageError: nothing is bound there, and no agent with tools or a schema is there.
+            UsageError: nothing is bound there, and no agent there has tools or a schema.
         """
         place = Place(self.config, kb_ids, workflow, task, agent)
         answers = place.answers()
@@ -81,14 +90,17 @@ class Faces:
         agent: str | None = None,
         **settings: Unpack[RetrieverSettings],
     ) -> LorebindRetriever:
-        """A LangChain `BaseRetriever`.
+        """Return a LangChain `BaseRetriever`.
 
         Args:
-            kb_ids, workflow, task, agent: see the class.
-            settings: fields of `retrieval` that are to differ here, such as `top_k`, and fields of
-                the retriever, such as `k`, `tags` or `metadata`.
+            kb_ids: the knowledge bases; without them, the bindings of the location are used.
+            workflow: the id of a workflow.
+            task: the id of one of its tasks.
+            agent: the id of an agent.
+            settings: fields of `retrieval` to override, such as `top_k`, and fields of the
+                retriever, such as `k`, `tags` or `metadata`.
         """
-        from lorebind_bindings import LorebindRetriever  # half a second of LangChain
+        from lorebind_bindings import LorebindRetriever  # importing LangChain takes half a second
 
         known = LorebindRetriever.model_fields.keys() - {"service", "bindings"}
         fields = {name: value for name, value in settings.items() if name in known}
@@ -107,14 +119,18 @@ class Faces:
         instructions: str | None = None,
         **settings: Unpack[RetrievalSettings],
     ) -> KnowledgePrompt:
-        """A Runnable to put before any chat model, as in `project.prompt("docs") | model`.
+        """Return a Runnable to put before a chat model, as in `project.prompt("docs") | model`.
 
         Args:
-            kb_ids, workflow, task, agent, model: see the class.
-            template: the user's message, which names `{{ .question }}`.
-            instructions: the system message; None means the agent's.
-            settings: fields of `retrieval` that are to differ here, such as `top_k`; but
-                `max_tokens` is the budget of all passages together.
+            kb_ids: the knowledge bases; without them, the bindings of the location are used.
+            workflow: the id of a workflow.
+            task: the id of one of its tasks.
+            agent: the id of an agent.
+            model: the model to count tokens for, see the class.
+            template: the user's message, which contains `{{ .question }}`.
+            instructions: the system message; None uses the instructions of the agent.
+            settings: fields of `retrieval` to override, such as `top_k`. Here, `max_tokens` is the
+                budget of all passages together.
         """
         from lorebind_bindings import KnowledgePrompt
 
@@ -134,9 +150,9 @@ class Faces:
         )
 
     def citations(self) -> CitationParser:
-        """A Runnable to end a chain: `project.prompt("docs") | model | project.citations()`.
+        """Return a Runnable to end a chain: `project.prompt("docs") | model | project.citations()`.
 
-        It turns the model's message into an `Answer`, as `generate` gives it.
+        It turns the model's message into an `Answer`, as returned by `generate`.
         """
         from lorebind_bindings import CitationParser
 
@@ -153,14 +169,18 @@ class Faces:
         description: str | None = None,
         **settings: Unpack[RetrievalSettings],
     ) -> BaseTool:
-        """A LangChain tool by which an agent searches with words of its own.
+        """Return a LangChain tool with which an agent searches by its own queries.
 
         Args:
-            kb_ids, workflow, task, agent, model: see the class.
-            name: what the model calls it; None means `search_` and the ids.
-            description: what is in there, for the model; None means what the declarations say.
-            settings: fields of `retrieval` that are to differ here, such as `top_k`; but
-                `max_tokens` is the budget of all passages of a call together.
+            kb_ids: the knowledge bases; without them, the bindings of the location are used.
+            workflow: the id of a workflow.
+            task: the id of one of its tasks.
+            agent: the id of an agent.
+            model: the model to count tokens for, see the class.
+            name: the tool's name for the model; None combines `search_` and the ids.
+            description: the tool's description for the model; None uses the declared descriptions.
+            settings: fields of `retrieval` to override, such as `top_k`. Here, `max_tokens` is the
+                budget of all passages of a call together.
         """
         from lorebind_bindings import knowledge_tool
 
@@ -184,12 +204,16 @@ class Faces:
         model: str | BaseChatModel | None = None,
         **settings: Unpack[RetrievalSettings],
     ) -> KnowledgeMiddleware:
-        """Middleware for `langchain.agents.create_agent`: passages at each call of the model.
+        """Return middleware for `langchain.agents.create_agent` that adds passages to model calls.
 
         Args:
-            kb_ids, workflow, task, agent, model: see the class.
-            settings: fields of `retrieval` that are to differ here, such as `top_k`; but
-                `max_tokens` is the budget of all passages together.
+            kb_ids: the knowledge bases; without them, the bindings of the location are used.
+            workflow: the id of a workflow.
+            task: the id of one of its tasks.
+            agent: the id of an agent.
+            model: the model to count tokens for, see the class.
+            settings: fields of `retrieval` to override, such as `top_k`. Here, `max_tokens` is the
+                budget of all passages together.
         """
         import_extra("langchain.agents", extra="workflow", purpose="the middleware of an agent")
         from lorebind_bindings import KnowledgeMiddleware
@@ -214,18 +238,22 @@ class Faces:
         model: str | BaseChatModel | None = None,
         **request: Unpack[GenerateSettings],
     ) -> Answer:
-        """Ask a chat model, with the knowledge of a place before the question.
+        """Search, put the passages before the question, and let a chat model answer.
 
         Args:
-            question: what is asked, and what is searched for unless `query` says otherwise.
-            kb_ids, workflow, task, agent, model: see the class.
+            question: the question, which is also the search query unless `query` overrides it.
+            kb_ids: the knowledge bases; without them, the bindings of the location are used.
+            workflow: the id of a workflow.
+            task: the id of one of its tasks.
+            agent: the id of an agent.
+            model: the model that answers, see the class.
             request: fields of `lorebind_bindings.Request` (`query`, `instructions`, `history`,
                 `attachments`, `retrieved_contexts`, `max_tokens`, `config`, `tools`,
-                `max_iterations`, `output_schema`), and fields of `retrieval` that are to differ
-                here, such as `top_k`. Instructions, tools and schema are by default the agent's.
+                `max_iterations`, `output_schema`), and fields of `retrieval` to override, such as
+                `top_k`. Instructions, tools and schema default to those of the agent.
 
         Raises:
-            UsageError: a blank question, or a tool of the agent that is none.
+            UsageError: the question is blank, or a tool of the agent is not a tool.
             LorebindError: retrieval or the model failed.
         """
         place = Place(self.config, kb_ids, workflow, task, agent)
@@ -241,10 +269,10 @@ class Faces:
         model: str | BaseChatModel | None = None,
         **request: Unpack[GenerateSettings],
     ) -> AnswerStream:
-        """The same as `agenerate`, part by part.
+        """Stream the answer of `agenerate` part by part; the arguments are the same.
 
-        Iterate over it once, in a plain loop or an asynchronous one; then it has the whole
-        `answer`. The search is made when reading begins, for the tenant of this call.
+        Iterate over the stream once, with `for` or `async for`; afterwards its `answer` is the
+        whole answer. The search starts when you start reading, for the tenant of this call.
         """
         place = Place(self.config, kb_ids, workflow, task, agent)
         return stream(self.knowledge, *self._ready(place, model, question, request))
@@ -276,7 +304,7 @@ class Faces:
 
 
 class AtPlace:
-    """The methods of `Faces` for one place; what they take beside it, they take here too."""
+    """The methods of `Faces` for one location, with the same remaining arguments."""
 
     def __init__(self, faces: Faces, kb_ids: tuple[str, ...], place: dict[str, Any]) -> None:
         self._faces, self._kb_ids, self._place = faces, kb_ids, place

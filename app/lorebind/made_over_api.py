@@ -1,4 +1,4 @@
-"""The knowledge bases that tenants made over the API of a server, for what runs beside it."""
+"""Read which knowledge bases tenants created over the API, for commands next to a server."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def made_over_api(loaded: LoadedProject) -> dict[tuple[str, str], str]:
-    """The vector database of each, by tenant and id; empty if it holds no index of ours.
+    """Map tenant and id of each such knowledge base to the id of its vector database.
 
-    Where no server has run there are none, and nothing is made to find that out.
+    The database id is empty if the database holds no index of Lorebind. If no server has run, the
+    mapping is empty, and no file is created to find that out.
 
     Raises:
         StoreError: the state of the server cannot be read.

@@ -1,4 +1,4 @@
-"""Objects of LangChain as declarations of a project that is built in Python."""
+"""Turn LangChain objects into declarations of a project that is built in Python."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from langchain_core.vectorstores import VectorStore
 
 DOCUMENTS = "documents"
-"""The id of the knowledge base of documents that are given as objects."""
+"""The id of the knowledge base that holds documents passed as objects."""
 
 
 def existing(vector_store: VectorStore) -> dict[str, Any]:
-    """A `VectorStore` of LangChain that others fill, to be searched as it stands.
+    """Declare a LangChain `VectorStore` that others fill, so that Lorebind only searches it.
 
-    For `Project.build(vector_store=existing(store))`, and in declarations as
-    `vector_dbs=[{"id": "theirs", **existing(store)}]`. Nothing is ever written into it.
+    Use the result in `Project.build(vector_store=existing(store))`, or in declarations as
+    `vector_dbs=[{"id": "theirs", **existing(store)}]`. Lorebind never writes to the store.
     """
     return {"type": "langchain", "class": vector_store, "existing": True}
 
@@ -35,9 +35,9 @@ def with_objects(
     model: Any = None,
     documents: Sequence[Document] | None = None,
 ) -> dict[str, Any]:
-    """Declarations with those of the objects, which come first and are called `default`.
+    """Add declarations of the objects, each first in its list and with the id `default`.
 
-    A vector store that others fill is a knowledge base as it stands: `documents`.
+    A vector store that others fill also adds the knowledge base `documents`, if none is declared.
     """
     added: dict[str, list[Any]] = {}
     if embedder is not None:
@@ -46,8 +46,8 @@ def with_objects(
         is_existing = isinstance(vector_store, Mapping)
         if is_existing and vector_store.get("existing") is not True:
             raise UsageError(
-                "vector_store: expected a VectorStore of LangChain, or existing(store); what is "
-                "declared belongs under 'vector_dbs'"
+                "vector_store: expected a VectorStore of LangChain, or existing(store); write "
+                "declarations under 'vector_dbs'"
             )
         declared = vector_store if is_existing else {"type": "langchain", "class": vector_store}
         added["vector_dbs"] = [{"id": "default", **declared}]
@@ -62,13 +62,13 @@ def with_objects(
         added["knowledge"] = [{"id": DOCUMENTS}]
     for key, some in added.items():
         declared = declarations.get(key, [])
-        # What is no list is left as it is, for its mistake to be told.
+        # A value that is not a list stays unchanged, so that validation reports it.
         added[key] = [*some, *declared] if isinstance(declared, list | tuple) else declared
     return {"name": "project", **declarations, **added}
 
 
 def _loader(documents: Sequence[Document]) -> BaseLoader:
-    """What gives documents whenever they are ingested, each under its source or else its id."""
+    """Return a loader of these documents, each identified by its source or else by its id."""
     from langchain_core.document_loaders import BaseLoader
     from langchain_core.documents import Document
 

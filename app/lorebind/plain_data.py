@@ -1,4 +1,4 @@
-"""Results as plain data, what JSON and YAML can say, and back."""
+"""Convert results to plain data, as in JSON and YAML, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 
 def as_data(value: Any) -> Any:
-    """Dataclasses and declarations, within mappings and lists too, as plain mappings."""
+    """Convert dataclasses and declarations to mappings, also within mappings and lists."""
     if is_dataclass(value) and not isinstance(value, type):
         shown = (field.name for field in fields(value) if field.repr)
         return {name: as_data(getattr(value, name)) for name in shown}
@@ -28,7 +28,7 @@ def as_data(value: Any) -> Any:
 
 
 def from_data(kind: Any, data: Any) -> Any:
-    """Make a value of this kind from plain data: the reverse of `as_data`.
+    """Create a value of this kind from plain data: the reverse of `as_data`.
 
     Args:
         kind: a dataclass, a declaration, or a list or mapping of them; other data is returned
@@ -61,10 +61,10 @@ def _of_fields(kind: Any, data: Any) -> Any:
 
 @cache
 def _parts(kind: Any) -> dict[str, Any]:
-    """The fields of a dataclass with their types."""
+    """Return the fields of a dataclass with their types."""
     types = get_type_hints(kind, localns=_OF_TYPE_CHECKERS)
     return {field.name: types[field.name] for field in fields(kind)}
 
 
 _OF_TYPE_CHECKERS = {**vars(collections.abc), "BaseChatModel": Any}
-"""Names that modules with results import for type checkers only."""
+"""Names that modules with result classes import only for type checkers."""

@@ -1,4 +1,4 @@
-"""`Project`: a loaded project with everything that can be done with it."""
+"""`Project`, the main class: a loaded project and all its operations."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMethods, Faces):
     """The knowledge, bindings and workflows that a `lorebind.yaml` declares.
 
-    Every operation has two faces: `query` blocks, `aquery` is awaited. Nothing is opened before it
-    is needed; used as a context manager (`with` or `async with`), a project closes what it opened.
-    It may be shared among threads and tasks.
+    Every operation has a sync version, such as `query`, and an async version, such as `aquery`.
+    Stores and models are opened on first use. As a context manager (`with` or `async with`), a
+    project closes what it opened. A project may be shared between threads and asyncio tasks.
     """
 
     def __init__(self, loaded: LoadedProject, *, extensions: Sequence[Extension] = ()) -> None:
-        """Use `Project.load` or `Project.build`."""
+        """Create projects with `Project.load` or `Project.build`, not directly."""
         self.config = loaded
         self.knowledge = KnowledgeService(loaded, Events(extensions))
         self._models = ModelPool(loaded)
@@ -80,12 +80,12 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
 
         Args:
             path: the folder, or the file itself.
-            environ: variables for `{{ .env.X }}` and `{{ .secrets.X }}`; None means the process's
-                own. Those in the project's `.env` are added, and do not override.
+            environ: variables for `{{ .env.X }}` and `{{ .secrets.X }}`; None uses those of the
+                process. Variables in the project's `.env` are added, but override none.
             extensions: subscribers to lifecycle events.
 
         Raises:
-            ConfigurationError: with every problem of every file.
+            ConfigurationError: the files have problems; the error lists all of them.
         """
         return cls(load_project(path, environ=environ), extensions=extensions)
 
@@ -102,27 +102,28 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
         environ: Mapping[str, str] | None = None,
         extensions: Sequence[Extension] = (),
     ) -> Self:
-        """The same from Python objects: a mapping with the keys of `lorebind.yaml`.
+        """Build a project from Python objects: a mapping with the keys of `lorebind.yaml`.
 
-        Objects of LangChain are as good as declarations. Within those, one may stand wherever the
-        `class` of an embedder, a vector database or a source is named, and as a model's `model`.
+        You can pass LangChain objects instead of declarations. Within declarations, an object may
+        replace the `class` of an embedder, a vector database or a source, and a model's `model`.
 
         Args:
-            declarations: what the file would say.
-            embedder: the embedder `default`. Of two objects of a class that have the same `model`
-                and dimensions, the vectors are taken to be the same.
-            vector_store: the vector database `default`. It has to be empty or filled by Lorebind;
-                leave it to Lorebind from now on. One that others fill is given as
-                `existing(store)`: where no knowledge base is declared, it is `documents`.
+            declarations: the content that the file would have.
+            embedder: the embedder `default`. Objects of one class with the same `model` and
+                dimensions are assumed to return the same vectors.
+            vector_store: the vector database `default`. It must be empty or filled by Lorebind, and
+                nothing else may write to it. Pass a store that others fill as `existing(store)`; if
+                no knowledge base is declared, it becomes the knowledge base `documents`.
             model: the chat model `default`.
-            documents: the knowledge base `documents`, which the project binds. A document is known
-                by its `source`, or else its id.
+            documents: the content of the knowledge base `documents`, which the project binds. A
+                document is identified by its `source`, or else by its id.
             root: the folder that paths are relative to and must stay in.
-            environ, extensions: as for `load`.
+            environ: as for `load`.
+            extensions: as for `load`.
 
         Raises:
-            ConfigurationError: with every problem.
-            UsageError: `documents` are no documents.
+            ConfigurationError: the declarations have problems; the error lists all of them.
+            UsageError: `documents` are not LangChain documents.
         """
         written = with_objects(
             declarations or {},
@@ -140,22 +141,24 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
 
     @property
     def events(self) -> Events:
-        """What happens to its knowledge bases, for extensions that subscribe while it is used."""
+        """Events of the knowledge bases; extensions can subscribe while the project is in use."""
         return self.knowledge.events
 
     def with_knowledge_bases(
         self, declared: Sequence[Mapping[str, Any] | KnowledgeBaseDeclaration]
     ) -> Self:
-        """The same project with more knowledge bases, which no file declares.
+        """Return the same project with additional knowledge bases that no file declares.
 
-        Both share everything that was opened, and closing one closes it for the other.
+        Both share all open resources, so closing one also closes the other.
 
         Args:
-            declared: what the YAML of each would say. A declaration is taken as it is.
+            declared: the YAML content of each knowledge base as a mapping, or a declaration, which
+                is used without validation.
 
         Raises:
-            ConfigurationError: with every problem of the first that is not valid, or that has the
-                id of another. The `file` of a problem is a JSON pointer into what was given.
+            ConfigurationError: a knowledge base is not valid, or its id is already used. The error
+                lists all problems of the first such knowledge base; the `file` of a problem is a
+                JSON pointer into the given mapping.
         """
         config = self.config
         for one in declared:
@@ -180,29 +183,29 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
         plan: IngestPlan | None = None,
         run_id: str | None = None,
     ) -> IngestReport:
-        """Bring a knowledge base's index to what its sources hold now.
+        """Update the index of a knowledge base to the current content of its sources.
 
-        Only what changed is embedded. A run that is cut off anywhere is completed by the next.
+        Only changed content is embedded. If a run is interrupted, the next run completes it.
 
         Args:
-            kb_id: the knowledge base.
-            workflow: the workflow that declares it, where one does.
-            inputs: that workflow's inputs, for sources that name them.
-            strategy: `upsert` changes the index document by document; `replace` builds a new one
-                beside it and switches at the end.
-            only_failed: read only what failed or was interrupted before; nothing is removed.
-            allow_mass_delete: let the run remove more than half of the documents.
-            wait: let another ingest of the knowledge base end first, instead of refusing.
-            plan: what `plan` gave for this knowledge base a moment ago. What it has fetched is not
-                fetched again, and what it has cut is not cut again unless it changed.
-            run_id: by which its events and its report are told; None makes one up.
+            kb_id: the id of the knowledge base.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
+            inputs: the inputs of that workflow, for sources that use them.
+            strategy: `upsert` changes the index document by document; `replace` builds a new index
+                in the background and swaps it in at the end.
+            only_failed: read only documents that failed or were interrupted; remove nothing.
+            allow_mass_delete: allow the run to remove more than half of the documents.
+            wait: wait for a running ingest of the knowledge base instead of raising an error.
+            plan: a recent result of `plan` for this knowledge base. Documents that it has fetched
+                are not fetched again, and unchanged ones are not split into chunks again.
+            run_id: the id of the run in events and in the report; None creates one.
 
         Raises:
             NotFoundError: no such knowledge base.
-            UsageError: the plan is of another knowledge base.
-            IngestRunningError: another ingest of it is under way.
-            IngestRefusedError: too much would be removed.
-            EmbedderError, StoreError: an outage; what was finished stays.
+            UsageError: the plan is for another knowledge base.
+            IngestRunningError: another ingest of the knowledge base is running.
+            IngestRefusedError: the run would remove too many documents.
+            EmbedderError, StoreError: an outage; finished documents are stored.
         """
         return await self.knowledge.ingest(
             kb_id,
@@ -224,9 +227,9 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
         inputs: Mapping[str, Any] | None = None,
         strategy: str = "upsert",
     ) -> IngestPlan:
-        """What an ingest would do now, with the same arguments. Touches nothing.
+        """Return what an ingest with the same arguments would do now, without changing anything.
 
-        With the strategy `replace` it is also what a reindex would do. `cost` is told where the
+        With the strategy `replace`, the plan also applies to a reindex. It has a `cost` if the
         embedder declares its `price_per_million_tokens`.
         """
         given = self._given(workflow, inputs)
@@ -242,17 +245,22 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
         plan: IngestPlan | None = None,
         run_id: str | None = None,
     ) -> IngestReport:
-        """Build a knowledge base's index anew from everything, beside the one in use, and switch.
+        """Rebuild the index of a knowledge base in the background, then swap it in.
 
-        The way to another embedder, and out of an index that was damaged. Texts whose vectors are
-        in the embedding cache are not embedded again. Searches see the old index, then the new one,
-        and nothing in between; one that is cut off is completed by the next.
+        Use it to change the embedder or to repair a damaged index. Texts in the embedding cache are
+        not embedded again. A search sees either the whole old index or the whole new one. If a run
+        is interrupted, the next run completes it.
 
         Args:
-            kb_id, workflow, inputs, wait, plan, run_id: as for `aingest`.
+            kb_id: the id of the knowledge base.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
+            inputs: the inputs of that workflow, for sources that use them.
+            wait: as for `aingest`.
+            plan: as for `aingest`.
+            run_id: as for `aingest`.
 
         Raises:
-            LorebindError: as for `aingest`; the old index goes on to serve.
+            LorebindError: as for `aingest`; the old index stays in use.
         """
         given = self._given(workflow, inputs)
         return await self.knowledge.reindex(
@@ -262,7 +270,7 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
     def _given(
         self, workflow: str | None, inputs: Mapping[str, Any] | None
     ) -> dict[str, Any] | None:
-        """What `{{ .workflow.… }}` stands for in the sources of a workflow."""
+        """Return the values of `{{ .workflow.… }}` in the sources of a workflow."""
         if workflow is not None:
             return ingest_scope(self.config, workflow, inputs)
         if inputs:
@@ -280,21 +288,23 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
         strategy: str | None = None,
         filters: Mapping[str, Any] | None = None,
     ) -> QueryResult:
-        """The passages of a knowledge base that are nearest to a question, best first.
+        """Return the best passages of a knowledge base for a question, best first.
 
         Args:
-            kb_id: the knowledge base.
+            kb_id: the id of the knowledge base.
             question: any text that is not blank.
-            workflow: the workflow that declares it, where one does.
-            top_k, min_score, strategy, filters: override the knowledge base's own `retrieval`;
-                None leaves it.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
+            top_k: the maximum number of passages; None uses the declared `retrieval`.
+            min_score: the lowest score of a passage; None uses the declared `retrieval`.
+            strategy: the retrieval strategy; None uses the declared `retrieval`.
+            filters: conditions on metadata; None uses the declared `retrieval`.
 
         Raises:
             NotFoundError: no such knowledge base.
             NotIngestedError: nothing has been ingested yet.
-            UsageError: a blank question, or a setting out of its limits.
+            UsageError: the question is blank, or a setting is out of range.
             IndexMismatchError: the index was built by another embedder.
-            EmbedderError, StoreError: an outage; it is never an empty answer.
+            EmbedderError, StoreError: an outage, which never results in an empty answer.
         """
         found, _ = await self.aquery_explained(
             kb_id,
@@ -310,10 +320,13 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
     async def aquery_explained(
         self, kb_id: str, question: str, *, workflow: str | None = None, **settings: Any
     ) -> tuple[QueryResult, ResolvedBinding]:
-        """The same, with every setting that was in effect and what set it.
+        """Query as `aquery` does, and also return every setting with the location that set it.
 
         Args:
-            kb_id, question, workflow, settings: as for `aquery`.
+            kb_id: the id of the knowledge base.
+            question: any text that is not blank.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
+            settings: fields of `retrieval` to override, such as `top_k`.
 
         Raises:
             LorebindError: as for `aquery`.
@@ -330,18 +343,18 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
         workflow: str | None = None,
         **settings: Unpack[RetrievalSettings],
     ) -> QueryResult:
-        """The passages of several knowledge bases that answer a question best, in one ranking.
+        """Return the best passages of several knowledge bases for a question, in one ranking.
 
         Args:
-            kb_ids: the knowledge bases; those into which nothing was ingested are skipped.
+            kb_ids: the knowledge bases; those without any ingested documents are skipped.
             question: any text that is not blank.
-            workflow: the workflow that declares them, where one does.
-            settings: fields of `retrieval` that are to differ from those of the first.
+            workflow: the workflow that declares the knowledge bases, if a workflow does.
+            settings: fields of `retrieval` that override those of the first knowledge base.
 
         Raises:
             NotFoundError: no such knowledge base.
             NotIngestedError: nothing has been ingested into any of them.
-            UsageError: none is named, their embedders differ, or what `aquery` refuses.
+            UsageError: none is named, their embedders differ, or as for `aquery`.
             EmbedderError, StoreError: an outage of any of them.
         """
         if not kb_ids:
@@ -358,14 +371,14 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
         top_k: int | None = None,
         history: Sequence[MessageLikeRepresentation] = (),
     ) -> Answer:
-        """Answer a question with the project's default model and everything in sight.
+        """Answer a question with the project's default model.
 
-        What is searched: the project-level bindings, or all knowledge bases where there are none.
+        It searches the project-level bindings, or all knowledge bases if there are none.
 
         Args:
             question: any text that is not blank.
-            top_k: how many passages of each knowledge base; None leaves it to its settings.
-            history: what was said before, as for `agenerate`.
+            top_k: the maximum number of passages per knowledge base; None uses its settings.
+            history: the previous messages, as for `agenerate`.
 
         Raises:
             UsageError: the project declares no knowledge base, or the question is blank.
@@ -383,12 +396,12 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
         )
 
     async def adoctor(self, *, deep: bool = False) -> list[Finding]:
-        """Each part of the project tried for real: embedders, databases, indexes, models.
+        """Try each part of the project: embedders, databases, indexes and models.
 
-        Nothing is written, and no part that fails stops the others.
+        Nothing is written, and a part that fails does not stop the others.
 
         Args:
-            deep: look for every single vector, instead of their number and some of them.
+            deep: check every single vector, instead of their number and a sample.
         """
         from lorebind.doctor import examine
 
@@ -396,11 +409,11 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
         return [found async for found in examined]
 
     def vector_store(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeBaseVectorStore:
-        """A knowledge base as a LangChain `VectorStore`, to be searched and not written.
+        """Return a knowledge base as a read-only LangChain `VectorStore`.
 
         Args:
-            kb_id: the knowledge base.
-            workflow: the workflow that declares it, where one does.
+            kb_id: the id of the knowledge base.
+            workflow: the workflow that declares the knowledge base, if a workflow does.
 
         Raises:
             NotFoundError: no such knowledge base.
@@ -410,14 +423,15 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
     def collection(
         self, name: str, *, embedder: str | None = None, vector_db: str | None = None
     ) -> LorebindVectorStore:
-        """Documents that are added by hand, as a LangChain `VectorStore`.
+        """Return a LangChain `VectorStore` for documents that you add yourself.
 
         A collection is not a knowledge base: no ingest finds or deletes its documents, and no
-        binding searches it. Its vectors are all of one embedder; another one is refused.
+        binding searches it. All its vectors are from one embedder; another embedder is refused.
 
         Args:
-            name: what it is called. It is made when it is first used.
-            embedder, vector_db: declared ones; None means the project's defaults.
+            name: the name of the collection, which is created on first use.
+            embedder: the id of a declared embedder; None uses the project's default.
+            vector_db: the id of a declared vector database; None uses the project's default.
 
         Raises:
             NotFoundError: no such embedder or vector database.
@@ -425,7 +439,7 @@ class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMe
         return self.knowledge.collection(name, embedder=embedder, vector_db=vector_db)
 
     async def aclose(self) -> None:
-        """Close every store and file that was opened."""
+        """Close every store and file that the project opened."""
         await self._workflows.close()
         await self.knowledge.close()
 

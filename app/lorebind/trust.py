@@ -1,7 +1,7 @@
-"""Which projects this user has trusted: kept outside of them, where no project can write.
+"""The projects that this user trusts, stored outside of the projects so that none can trust itself.
 
-Each has a file of its own, named after its folder's real path: what one command writes does not
-touch what another does. A file that is damaged, or that cannot be read, trusts nothing.
+Each project has its own file, named after the real path of its folder, so concurrent commands do
+not overwrite each other's entries. A damaged or unreadable file trusts nothing.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from lorebind_knowledge.configuration import Demands
 
 HOME = "LOREBIND_HOME"
-"""The variable that names the folder where Lorebind keeps what belongs to the user."""
+"""The environment variable that names the folder for the user's own Lorebind files."""
 
 _LONGEST = 100_000
 
 
 def is_trusted(demands: Demands) -> bool:
-    """Whether a project asks for nothing, or for what its user has trusted it with.
+    """Check whether a project needs no trust, or its user has trusted its current demands.
 
-    What was made by `lorebind init` is trusted as a whole; of others, what they said when they were
-    trusted: their YAML, and the modules that it names. A change of these needs trust again.
+    A project made by `lorebind init` is trusted as a whole. For other projects, trust covers the
+    YAML files and the modules they name as they were at that time; a change requires trust again.
     """
     if not demands.all:
         return True
@@ -42,18 +42,18 @@ def trust(demands: Demands, *, own: bool = False) -> None:
     """Trust a project from now on.
 
     Args:
-        demands: what it asks for.
-        own: this user has made it, so that it is trusted whatever it will ask for. It stays so.
+        demands: the permissions that the project needs.
+        own: this user created the project, so it stays trusted whatever it demands later.
 
     Raises:
-        UsageError: nothing can be written in the folder of the user's state.
+        UsageError: the folder for the user's own files is not writable.
     """
     file = _file(demands.root)
     own = own or _known(demands.root).get("own") is True
     written = {"folder": str(demands.root), "digest": demands.digest, "own": own}
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Made anew under a name of its own, for its owner only, and then put in place.
+        # Written to a temporary file that only its owner can read, and then moved into place.
         handle, name = tempfile.mkstemp(dir=file.parent, suffix=".new")
         try:
             with open(handle, "w", encoding="ascii") as opened:
@@ -68,10 +68,10 @@ def trust(demands: Demands, *, own: bool = False) -> None:
 
 
 def forget(folder: Path) -> bool:
-    """Trust a project no longer; whether it was.
+    """Stop trusting a project, and return whether it was trusted.
 
     Raises:
-        UsageError: nothing can be removed from the folder of the user's state.
+        UsageError: the folder for the user's own files is not writable.
     """
     file = _file(Path(os.path.realpath(folder)))
     try:
@@ -84,10 +84,10 @@ def forget(folder: Path) -> bool:
 
 
 def trusted_folders() -> list[str]:
-    """The folders that were trusted, though they may have changed since.
+    """Return the folders of all trusted projects, including those that have changed since.
 
     Raises:
-        UsageError: the folder of the user's state cannot be read.
+        UsageError: the folder for the user's own files is not readable.
     """
     folder = _state_folder()
     try:
@@ -102,13 +102,13 @@ def _file(root: Path) -> Path:
 
 
 def _known(root: Path) -> dict[str, Any]:
-    """What is kept of a project; nothing where that speaks of another folder."""
+    """Return the stored entry of a project; empty if it names another folder."""
     known = _read(_file(root))
     return known if known.get("folder") == str(root) else {}
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """What a file says; nothing where it is not there, or not what was written."""
+    """Return the content of an entry's file; empty if it does not exist or is damaged."""
     try:
         with file.open("rb") as opened:
             found = json.loads(opened.read(_LONGEST))
@@ -118,15 +118,15 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _state_folder() -> Path:
-    """Where trust is kept: below LOREBIND_HOME, else where the system keeps a program's state.
+    """Return the folder for trust: below LOREBIND_HOME, or where the system keeps program state.
 
     Raises:
-        UsageError: no such folder is known.
+        UsageError: the folder cannot be determined.
     """
     own = os.environ.get(HOME)
     folder = Path(own) if own else _state_of_programs() / "lorebind"
     if not folder.is_absolute():
-        raise UsageError(f"{folder} is no absolute path; name a folder for trust by {HOME}")
+        raise UsageError(f"{folder} is not an absolute path; set {HOME} to an absolute path")
     return folder / "trusted"
 
 
@@ -134,18 +134,18 @@ def _state_of_programs() -> Path:
     try:
         home = Path.home()
     except RuntimeError as error:
-        raise UsageError(f"the home folder is not known; name a folder by {HOME}") from error
+        raise UsageError(f"the home folder is not known; set {HOME} to a folder") from error
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
     if sys.platform == "darwin":
         return home / "Library" / "Application Support"
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    # One that is relative is to be ignored, says the specification of these folders.
+    # The XDG Base Directory Specification says to ignore a relative path.
     return state if state.is_absolute() else home / ".local" / "state"
 
 
 def _unusable(folder: Path, error: OSError) -> UsageError:
     return UsageError(
-        f"{folder}, where trust is kept, cannot be used: {error.strerror or error}; "
-        f"name another folder by {HOME}"
+        f"{folder}, where trust is stored, cannot be used: {error.strerror or error}; "
+        f"set {HOME} to another folder"
     )

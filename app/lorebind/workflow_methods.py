@@ -1,4 +1,4 @@
-"""The workflows of a project: run, watched, resumed, and what their threads did."""
+"""The methods of `Project` that run and resume workflows and inspect their threads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class WorkflowMethods:
-    """A part of `Project`."""
+    """The methods of `Project` for workflows."""
 
     config: LoadedProject
     _workflows: Workflows
@@ -44,19 +44,19 @@ class WorkflowMethods:
         interrupt_before: Collection[str] = (),
         sinks: Sequence[SinkLike] = (),
     ) -> RunResult:
-        """Run a workflow: begin a thread, or a new turn of one that has completed.
+        """Run a workflow: start a new thread, or a new turn of a thread that has completed.
 
         Args:
-            workflow: its id.
-            inputs: its declared inputs, by name.
-            thread_id: any text, by which the run can be resumed; None makes one up. On a thread
-                that has completed, `messages` and `extra` of the state stay.
+            workflow: the id of the workflow.
+            inputs: the declared inputs, by name.
+            thread_id: any text, used to resume the run; None creates one. On a thread that has
+                completed, `messages` and `extra` of the state are preserved.
             interrupt_before: ids of tasks before which the run is paused.
-            sinks: where its events go: `stdout`, a path of a file of JSON Lines, a function, or a
+            sinks: receivers of events: `stdout`, the path of a JSON Lines file, a function, or a
                 `Sink`. Events contain the outputs of tasks; protect them in the same way.
 
         Returns:
-            The output and the results of its tasks. `status` is `waiting` if a task waits for an
+            The output and the results of the tasks. `status` is `waiting` if a task waits for an
             answer, and `paused` before a task of `interrupt_before`.
 
         Raises:
@@ -83,10 +83,12 @@ class WorkflowMethods:
         Finished tasks do not run again.
 
         Args:
-            workflow: its id.
-            thread_id: the thread's.
-            answers: for tasks that wait, by their id or their path. The others go on waiting.
-            interrupt_before, sinks: as for `run`.
+            workflow: the id of the workflow.
+            thread_id: the id of the thread.
+            answers: answers for waiting tasks, by their id or their path. Tasks without an answer
+                keep waiting.
+            interrupt_before: as for `run`.
+            sinks: as for `run`.
 
         Raises:
             NotFoundError: no such workflow or thread.
@@ -106,13 +108,17 @@ class WorkflowMethods:
         interrupt_before: Collection[str] = (),
         sinks: Sequence[SinkLike] = (),
     ) -> RunStream:
-        """The same as `run`, event by event: iterate over it, with `for` or `async for`.
+        """Run a workflow as `run` does, and stream its events.
 
-        Its `result` is there afterwards. Models are streamed. If you stop reading, the run is
-        cancelled; it can be resumed.
+        Iterate over the stream with `for` or `async for`; afterwards, `result` is the result. Model
+        output is streamed too. If you stop reading, the run is cancelled; you can resume it.
 
         Args:
-            workflow, inputs, thread_id, interrupt_before, sinks: as for `run`.
+            workflow: as for `run`.
+            inputs: as for `run`.
+            thread_id: as for `run`.
+            interrupt_before: as for `run`.
+            sinks: as for `run`.
 
         Raises:
             LorebindError: the same errors as `run`, while you read the stream.
@@ -130,7 +136,7 @@ class WorkflowMethods:
         interrupt_before: Collection[str] = (),
         sinks: Sequence[SinkLike] = (),
     ) -> RunStream:
-        """The same as `resume`, event by event, see `run_stream`."""
+        """Resume a thread as `resume` does, and stream its events, see `run_stream`."""
         start = self._resumption(workflow, thread_id, answers, interrupt_before, sinks)
         return RunStream(start, thread_id)
 
@@ -142,13 +148,13 @@ class WorkflowMethods:
         before: str | None = None,
         after: str | None = None,
     ) -> list[ThreadInfo]:
-        """The threads of a workflow that the tenant has, the newest first.
+        """Return the current tenant's threads of a workflow, newest first.
 
         Args:
-            workflow: its id.
-            limit: how many at most.
-            before: only those whose `turn` is smaller: the next page.
-            after: only those whose `turn` is larger, the nearest ones to it: the page before.
+            workflow: the id of the workflow.
+            limit: the maximum number of threads.
+            before: return only threads whose `turn` is smaller: the next page.
+            after: return only threads whose `turn` is larger, the nearest ones: the previous page.
 
         Raises:
             NotFoundError: no such workflow.
@@ -156,7 +162,7 @@ class WorkflowMethods:
         return await self._workflows.threads(workflow, limit=limit, before=before, after=after)
 
     async def athread(self, workflow: str, thread_id: str) -> ThreadInfo:
-        """The status of a thread, and what it waits for.
+        """Return the status of a thread, and the questions that it waits for.
 
         Raises:
             NotFoundError: no such workflow or thread.
@@ -164,9 +170,9 @@ class WorkflowMethods:
         return await self._workflows.thread(workflow, thread_id)
 
     async def astate(self, workflow: str, thread_id: str) -> dict[str, Any]:
-        """`output`, `messages`, `extra`, `errors` and `channels`, as the last turn left them.
+        """Return `output`, `messages`, `extra`, `errors` and `channels` after the last turn.
 
-        Those that no turn has left yet are not there.
+        Keys that no turn has set yet are absent.
 
         Raises:
             NotFoundError: no such workflow or thread.
@@ -175,7 +181,7 @@ class WorkflowMethods:
         return {name: state[name] for name in _LEFT if name in state}
 
     async def ahistory(self, workflow: str, thread_id: str) -> list[dict[str, Any]]:
-        """The tasks that ended in a thread, in that order: `turn`, `step`, `path`, `output`, …
+        """Return the finished tasks of a thread in order: `turn`, `step`, `path`, `output`, …
 
         Raises:
             NotFoundError: no such workflow or thread.
@@ -185,13 +191,14 @@ class WorkflowMethods:
     async def areplay(
         self, workflow: str, thread_id: str, step: int, *, new_id: str | None = None
     ) -> RunResult:
-        """Run the last turn of a thread again from after a step, as a new thread.
+        """Run the last turn of a thread again after a step, as a new thread.
 
         Args:
-            workflow: its id.
-            thread_id: the thread's, which stays as it is.
-            step: of `history`; the tasks that ended up to it do not run again. 0 keeps none.
-            new_id: of the new thread; None makes one up.
+            workflow: the id of the workflow.
+            thread_id: the id of the thread, which does not change.
+            step: a `step` of `history`; the tasks that ended up to it do not run again. 0 runs all
+                tasks again.
+            new_id: the id of the new thread; None creates one.
 
         Raises:
             NotFoundError: no such workflow or thread.
@@ -201,7 +208,7 @@ class WorkflowMethods:
         return await self._workflows.replay(workflow, thread_id, step, new_id=new_id)
 
     def keeps_threads(self, workflow: str) -> bool:
-        """Whether the threads of a workflow stay when the project is closed.
+        """Check whether the threads of a workflow are still there after the project is closed.
 
         Raises:
             NotFoundError: no such workflow.
@@ -212,11 +219,12 @@ class WorkflowMethods:
     def how_to_resume(
         self, workflow: str, thread_id: str, waiting: Sequence[Mapping[str, Any]] = ()
     ) -> str:
-        """The command that goes on with a thread, for messages.
+        """Return the command that resumes a thread, for messages.
 
         Args:
-            workflow, thread_id: of the thread.
-            waiting: what it waits for, see `RunResult`.
+            workflow: the id of the workflow.
+            thread_id: the id of the thread.
+            waiting: the questions that it waits for, see `RunResult`.
         """
         from lorebind_bindings.workflow.how_to_resume import how_to_resume
 
@@ -225,19 +233,20 @@ class WorkflowMethods:
     def graph(
         self, workflow: str, *, checkpointer: BaseCheckpointSaver[Any] | None = None
     ) -> CompiledStateGraph[Any, Any, Any, Any]:
-        """A workflow as a compiled graph of LangGraph, for a node of your own graph.
+        """Return a workflow as a compiled LangGraph graph, to use as a node of your own graph.
 
         Its state has `input` (the inputs of the workflow, by name), `output`, and `messages`, which
-        tasks know as `{{ .state.messages }}` and may add to. While tasks wait, it is interrupted;
-        `Command(resume={task: answer})` answers. A wrong answer is a new interrupt, whose value has
-        a `problem`. Your checkpointer keeps your graph's state. The workflow keeps a thread of its
-        own for each turn, named in the interrupt as `thread_id`, where the project's
-        `checkpointer` says.
+        tasks read as `{{ .state.messages }}` and may extend. While tasks wait, the graph is
+        interrupted; answer with `Command(resume={task: answer})`. A wrong answer causes another
+        interrupt, whose value has a `problem`.
+
+        Your checkpointer stores the state of your graph. The workflow also stores a thread for each
+        turn in the project's `checkpointer`; the interrupt contains its `thread_id`.
 
         Args:
-            workflow: its id.
-            checkpointer: keeps the state if you run the graph itself. As a node of your graph it
-                uses the checkpointer of your graph.
+            workflow: the id of the workflow.
+            checkpointer: stores the state if you run the graph directly. As a node of your graph,
+                it uses the checkpointer of your graph.
 
         Raises:
             NotFoundError: no such workflow.
@@ -283,10 +292,10 @@ _LEFT = ("output", "messages", "extra", "errors", "channels")
 
 
 def _attaching(sinks: Sequence[SinkLike], run: Callable[..., Awaitable[RunResult]]) -> Start:
-    """What runs with these sinks for its events; a sink that cannot be used is refused now.
+    """Return a run that sends its events to these sinks; unusable sinks are refused immediately.
 
     Raises:
-        UsageError: `sinks` is no list, or one of them cannot be used.
+        UsageError: `sinks` is not a list, or one of them cannot be used.
     """
     if isinstance(sinks, str | Path) or not isinstance(sinks, Sequence):
         raise UsageError(f"sinks must be a list, as in sinks=['stdout']; got {sinks!r}")

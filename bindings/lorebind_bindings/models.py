@@ -66,7 +66,7 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
     own = PartEnvironment(environment)
     make = _named(declaration, own) if declaration.provider == LANGCHAIN else _known(declaration)
     what = f"model {declaration.id!r} ({declaration.called})"
-    with own.saying(ModelError, f"{what} cannot be made with the configuration given"):
+    with own.saying(ModelError, f"{what} cannot be created from this configuration"):
         try:
             model = live_model(make(**own.fill(written)))
         except ImportError as error:

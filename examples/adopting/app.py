@@ -20,7 +20,7 @@ def fill() -> None:
     ]
     splitter = RecursiveCharacterTextSplitter(chunk_size=120, chunk_overlap=0)
     chunks = splitter.split_documents(documents)
-    store.reset_collection()  # or what was edited would be in it twice
+    store.reset_collection()  # otherwise, edited documents would be stored twice
     store.add_documents(chunks)
     print(f"embedded {len(chunks)} passages")
 

@@ -1,4 +1,4 @@
-"""What stands for the application's own embeddings and chat model; neither needs a network."""
+"""Stand-ins for the application's own embeddings and chat model, which need no network."""
 
 import re
 import zlib
@@ -16,7 +16,7 @@ def words(text: str) -> set[str]:
 
 
 class WordEmbeddings(Embeddings):
-    """Texts with the same long words are near each other."""
+    """Gives texts with the same long words similar vectors."""
 
     def embed_query(self, text: str) -> list[float]:
         vector = [0.0] * SIZE
@@ -29,7 +29,8 @@ class WordEmbeddings(Embeddings):
 
 
 class ChatModel(SimpleChatModel):
-    """Repeats the sentence of the prompt that shares most with the question in its last line."""
+    """Repeats the sentence of the prompt that shares most words with the question in its last
+    line."""
 
     @property
     def _llm_type(self) -> str:

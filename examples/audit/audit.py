@@ -1,4 +1,4 @@
-"""An audit log: one line of JSON for each change and each search, with its tenant."""
+"""An audit log: one line of JSON per change and per search, with its tenant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AuditLog(Extension):
-    """Appends to a file. What was asked and found is not in it, only how much."""
+    """Appends to a file. The entries contain counts, but no questions and no passages."""
 
     def __init__(self, path: str) -> None:
         self._path = path

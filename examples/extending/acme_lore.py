@@ -22,7 +22,7 @@ from lorebind_knowledge.sources.base import Content, SourceItem
 
 
 class AcmeEmbedder(Embedder):
-    """Counts letters in threes, which takes no model."""
+    """Counts groups of three letters, which needs no model."""
 
     batch_size = 64
 
@@ -61,7 +61,7 @@ class EmbedderPlugin:
 
 
 class AcmeChunker(Chunker):
-    """Each question with its answer is a passage."""
+    """Splits texts so that each question with its answer is a passage."""
 
     def __init__(self, mark):
         self.mark = re.compile(rf"^{re.escape(mark)}", re.MULTILINE)
@@ -78,7 +78,7 @@ class AcmeChunker(Chunker):
 
 class ChunkerPlugin:
     class Declaration(ChunkerBase):
-        """Cut before each question."""
+        """Splits before each question."""
 
         strategy: Literal["questions"] = Field(description="For questions with answers.")
         mark: str = Field("Q:", min_length=1, description="The beginning of each question.")
@@ -89,7 +89,7 @@ class ChunkerPlugin:
 
 
 class AcmeReranker(Reranker):
-    """Counts how many words of the question a passage has."""
+    """Counts how many words of the question a passage contains."""
 
     def rerank(self, question, texts):
         words = set(question.lower().split())
@@ -108,7 +108,7 @@ class RerankerPlugin:
 
 
 class AcmeWiki:
-    """Each page of a wiki, which is a file of JSON, is a document."""
+    """A JSON file whose entries are documents: the pages of a wiki."""
 
     def __init__(self, key, path):
         self.key, self.path = key, path

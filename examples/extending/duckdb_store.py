@@ -16,7 +16,7 @@ AMONG = "where number in (select unnest(?::bigint[]))"
 
 
 class DuckDBStore(VectorStore):
-    """Keeps each space in a table of its own. DuckDB lets one process at a time open the file."""
+    """Stores each space in its own table. DuckDB lets one process at a time open the file."""
 
     def __init__(self, file):
         self._file = file
@@ -74,7 +74,7 @@ class DuckDBStore(VectorStore):
         return f"duckdb store {self._file}"
 
     def _rows(self, space, statement, values):
-        """The rows of a statement, or none if nothing was added to the space yet."""
+        """Run a statement and return its rows; none if the space has no table yet."""
         with self._connected() as db:
             try:
                 return db.execute(statement.format(table_of(space)), values).fetchall()
@@ -83,7 +83,7 @@ class DuckDBStore(VectorStore):
 
     @contextmanager
     def _connected(self):
-        """A connection for one call: threads must not share them."""
+        """Yield a connection for one call, because threads must not share connections."""
         try:
             with self._opening:
                 if self._is_closed:

@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 
 
 class Lowercase(Wrapper):
-    """Makes no difference between questions that differ in capitals only."""
+    """Ignores the difference between upper and lower case in questions."""
 
     def retrieval(self, inner):
         async def lowercase(asked):
@@ -20,7 +20,8 @@ class Lowercase(Wrapper):
 
 
 class Audit(Extension):
-    """Writes a line for each search: what was searched, never what for."""
+    """Writes a line per search: the knowledge base and the number of passages, but not the
+    question."""
 
     def __init__(self, file):
         self.file = HERE / file

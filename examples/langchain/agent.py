@@ -1,4 +1,4 @@
-"""An agent: passages at each call of its model, and a tool to search with words of its own."""
+"""An agent: passages in each model call, and a tool with which the model searches by itself."""
 
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver

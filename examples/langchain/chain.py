@@ -9,11 +9,11 @@ from lorebind_prompts import ExtractiveChatModel
 model = ExtractiveChatModel()  # or any other chat model of LangChain
 
 with Project.load() as project:
-    # The prompt searches what is bound by itself …
+    # The prompt itself searches the project's bindings …
     chain = project.prompt() | model | StrOutputParser()
     print(chain.invoke("How often are keys rotated?"))
 
-    # … or takes what a retriever has found, any retriever.
+    # … or takes the documents of any retriever.
     found = {"documents": project.retriever("policies"), "question": RunnablePassthrough()}
     chain = found | project.prompt("policies") | model | StrOutputParser()
     print(chain.invoke("How long are backups kept?"))

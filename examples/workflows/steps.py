@@ -1,4 +1,4 @@
-"""What the workflows of this folder do in Python."""
+"""The Python functions of the workflows in this folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lorebind import Update
 
 
 def read(ticket: str) -> dict[str, object]:
-    """The kind of a ticket, and the questions in it."""
+    """Return the kind of a ticket, and the questions in it."""
     if not ticket.strip():
         raise ValueError("the ticket is empty")
     questions = [part.strip() for part in re.findall(r"[^.!?]*\?", ticket)]
@@ -17,7 +17,7 @@ def read(ticket: str) -> dict[str, object]:
 
 
 def sections(document: str) -> list[dict[str, str]]:
-    """The sections of a Markdown text."""
+    """Return the sections of a Markdown text."""
     parts = re.split(r"^#+ (.*)$", document, flags=re.MULTILINE)[1:]
     return [
         {"title": title, "text": text.strip()}
@@ -26,7 +26,7 @@ def sections(document: str) -> list[dict[str, str]]:
 
 
 def wording(sections: list[dict[str, str]]) -> Update:
-    """Words that customers should not have to read."""
+    """Find words that customers should not have to read."""
     findings = [
         {"section": section["title"], "finding": f"avoid the word {word!r}"}
         for section in sections
@@ -36,7 +36,7 @@ def wording(sections: list[dict[str, str]]) -> Update:
 
 
 def sourced(sections: list[dict[str, str]], answers: list[str]) -> Update:
-    """Sections of which the handbook says nothing."""
+    """Find sections that the handbook does not cover."""
     findings = [
         {"section": section["title"], "finding": "not in the handbook"}
         for section, answer in zip((one for one in sections if one["text"]), answers, strict=True)
@@ -46,7 +46,7 @@ def sourced(sections: list[dict[str, str]], answers: list[str]) -> Update:
 
 
 def add(before: list[object], found: list[object]) -> list[object]:
-    """The reducer of `findings`: both checks write it, side by side."""
+    """Merge findings: the reducer of `findings`, because both checks write it in parallel."""
     return [*before, *found]
 
 
@@ -55,6 +55,6 @@ def verdict(findings: list[object]) -> str:
 
 
 def draft(subject: str, earlier: dict[str, dict[str, str]]) -> str:
-    """A reply; the note of an earlier review is taken in."""
+    """Write a reply that includes the note of an earlier review."""
     note = earlier.get("review", {}).get("note", "we look into it.")
     return f"Dear customer, about {subject}: {note}"

@@ -1,4 +1,4 @@
-"""Documents that are edited: what each is meant to say, and its file on disk."""
+"""Documents to edit: the intended content of each, and its file on disk."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 WORDS = tuple(
     f"{tree}{number}" for tree in ("amber", "birch", "cedar", "delta") for number in range(3)
 )
-"""Each paragraph has one of them, so that texts come back and stand in several places. All are of
-one length, and some differ in one character."""
+"""The words of paragraphs. Each paragraph has one, so texts repeat in several locations. All have
+the same length, and some differ in one character."""
 
 _KNOWN = re.compile(r"\b(?:amber|birch|cedar|delta|kept|inline)\d\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file says, whatever its format."""
+    """The content of a file, whatever its format."""
 
     words: tuple[str, ...]
-    """One for each paragraph."""
+    """The words, one per paragraph."""
     title: str = ""
-    """Its own; one without any is called as its file. Formats without titles leave it out."""
+    """The title; without one, the file name is used. Formats without titles ignore it."""
     draft: int = 0
-    """Said by the front matter of Markdown."""
+    """The value of `draft` in the front matter of Markdown."""
     newline: str = "\n"
     encoding: str = "utf-8"
 
     def edited(self, place: int, *, cut: int = 0, put: tuple[str, ...] = ()) -> Document:
-        """With words put in the place of as many as are to be cut; a negative place is one from
-        the end, -1 after the last word."""
+        """Return a copy with `cut` words replaced by `put`. A negative place counts from the end:
+        -1 is after the last word."""
         words = list(self.words)
         start = place if place >= 0 else len(words) + 1 + place - cut
         start = min(max(start, 0), len(words))
@@ -55,7 +55,7 @@ def paragraph(word: str) -> str:
 
 
 def words_in(text: str) -> set[str]:
-    """The words of all documents that are in a text."""
+    """Return all known words that occur in a text."""
     return set(_KNOWN.findall(text))
 
 
@@ -111,10 +111,10 @@ class EditedFiles:
         self.root = root
         self.documents: dict[str, Document] = {}
         self.clock_stands = False
-        """Whether every file keeps one time of change for ever, as on a medium without times."""
+        """Whether all files keep one fixed modification time, as on file systems without times."""
 
     def write(self, name: str, document: Document, *, at_its_time: bool = False) -> None:
-        """Write a document; with `at_its_time` at the time at which its file was changed last."""
+        """Write a document; with `at_its_time`, keep the modification time of its file."""
         path = self.root / name
         time = path.stat().st_mtime_ns if at_its_time and path.exists() else None
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,20 +136,20 @@ class EditedFiles:
         del self.documents[name]
 
     def move(self, old: str, new: str) -> None:
-        """Give a file another name, and whoever has that name is gone. Its time stays."""
+        """Rename a file and keep its time; a file that already has the new name is replaced."""
         (self.root / new).parent.mkdir(parents=True, exist_ok=True)
         (self.root / old).replace(self.root / new)
         self.documents[new] = self.documents.pop(old)
 
     def swap(self, one: str, other: str) -> None:
-        """Two files take each other's name, with their times."""
+        """Swap the names of two files, which keep their times."""
         if one != other:
             between = f"{one}.between"
             for old, new in ((one, between), (other, one), (between, other)):
                 self.move(old, new)
 
     def become(self, documents: dict[str, Document]) -> None:
-        """Be these documents again, whatever was edited."""
+        """Restore these documents, whatever was edited."""
         for name in self.documents.keys() - documents.keys():
             self.remove(name)
         for name, document in documents.items():
@@ -157,11 +157,11 @@ class EditedFiles:
                 self.write(name, document)
 
     def said(self, name: str) -> bytes:
-        """The bytes of a file, by what it is meant to say."""
+        """Return the expected bytes of a file."""
         return self.documents[name].as_bytes(Path(name).suffix)
 
     def title(self, name: str) -> str:
-        """What its passages are to be found under."""
+        """Return the expected title of a file's passages."""
         path = Path(name)
         has_own = path.suffix in (".md", ".html") and self.documents[name].title
         return has_own or path.stem

@@ -1,8 +1,8 @@
-"""A project whose files, metadata, chunking and embedder are edited, and what must always hold.
+"""A project whose files, metadata, chunking and embedder are edited, and its invariants.
 
-What is expected comes from two sides. A project that never saw anything before ingests the same
-documents: it knows nothing of earlier versions, but shares every mistake that is made in reading
-one. So what was meant when the files were written is compared too.
+Expected values come from two sides. A new project ingests the same documents: it knows nothing of
+earlier versions, but shares every mistake in reading a document. Therefore, results are also
+compared with the intended content of the files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 KBS = ("guide", "everything")
 INLINE = "inline:note"
 KEPT = ("docs/kept.md", "files/kept.vtt")
-"""Never taken away: a source without any document would be one that failed."""
+"""Files that are never removed, because a source without any document counts as failed."""
 BATCH = 8
 CALLS_AT_ONCE = {"one": 1, "two": 2}
 
@@ -79,21 +79,21 @@ for declared in DECLARED["knowledge_bases"]:
 
 
 class State:
-    """What is known of the index of a knowledge base."""
+    """The known state of a knowledge base's index."""
 
     def __init__(self) -> None:
         self.embedder: str | None = None
-        """The one it was built with; None if there is no index."""
+        """The embedder that built the index; None if there is no index."""
         self.passages: Passages = {}
-        """What is served."""
+        """The passages that are served."""
         self.made_of: dict[str, object] | None = {}
-        """What every document was when it was ingested; None if an ingest was cut off."""
+        """The inputs of each document at its last ingest; None if an ingest was interrupted."""
         self.begun_another = False
-        """Whether a successor was left unfinished."""
+        """Whether an unfinished new version of the index exists."""
 
 
 class EditedProject:
-    """Files and declarations to be edited; every ingest checks all that must hold."""
+    """Files and declarations to edit; every ingest checks all invariants."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp())
@@ -102,17 +102,17 @@ class EditedProject:
         self._states = {kb: State() for kb in KBS}
         self._fresh: dict[object, list[DocumentMatch]] = {}
         self._paid: set[tuple[str, str]] = set()
-        """What the embedder was ever given."""
+        """All texts that were ever sent to the embedder."""
         self._doubtful: set[tuple[str, str]] = set()
-        """What it was given in ingests that were cut off."""
+        """The texts that were sent to it in interrupted ingests."""
         self._may_be_lost = 0
-        """How much of that it may be given again."""
+        """How many of these may be sent again."""
         self._ids: dict[tuple[object, ...], str] = {}
-        """Of every passage there ever was."""
+        """The ids of all passages that ever existed."""
         self._log = os.environ.get("EMBEDDED_LOG")
 
     def copied(self) -> EditedProject:
-        """Another one, in a folder of its own, that is where this one is."""
+        """Return a copy of this project and its state, in a folder of its own."""
         other = EditedProject()
         shutil.copytree(self._folder, other._folder, dirs_exist_ok=True)
         other.declared = copy.deepcopy(self.declared)
@@ -130,7 +130,7 @@ class EditedProject:
         shutil.rmtree(self._folder)
 
     def of(self, kb: str) -> dict[str, Any]:
-        """The declaration of a knowledge base."""
+        """Return the declaration of a knowledge base."""
         (found,) = (one for one in self.declared["knowledge_bases"] if one["id"] == kb)
         declared: dict[str, Any] = found
         return declared
@@ -143,7 +143,7 @@ class EditedProject:
     def ingest(
         self, strategy: str = "upsert", *, fatal: int | str | None = None, cancels: bool = False
     ) -> None:
-        """Bring every knowledge base up to date, or be cut off in each at a step, see `Steps`."""
+        """Update every knowledge base, or interrupt each ingest at a step, see `Steps`."""
         expected = {kb: self._expected(kb) for kb in KBS}
         with self._project(self.files.root) as project, self._project(self.files.root) as reader:
             for kb in KBS:
@@ -171,7 +171,7 @@ class EditedProject:
         fatal: int | str | None,
         cancels: bool,
     ) -> IngestReport | None:
-        """What an ingest reports, of which everything is checked; None if it was cut off."""
+        """Ingest, and return the report after checking everything; None if it was interrupted."""
         state, embedder = self._states[kb], self.of(kb)["embedder"]
         anew = state.embedder != embedder or strategy == "replace"
         at_once = anew and state.embedder is not None
@@ -207,16 +207,16 @@ class EditedProject:
         return Project.build(self.declared | parts, root=root)
 
     def _given(self) -> list[tuple[str, str]]:
-        """What the embedder was given since this was asked last."""
+        """Return the texts sent to the embedder since the last call."""
         path = self._folder / "embedded.jsonl"
         found = embedded(path)
         path.unlink(missing_ok=True)
         return found
 
-    # What is expected.
+    # Expected values.
 
     def _listed(self, kb: str) -> list[str]:
-        """The documents that the sources of a knowledge base have now."""
+        """Return the documents that the sources of a knowledge base have now."""
         names = list(self.files.documents)
         if kb == "everything":
             return names
@@ -226,7 +226,7 @@ class EditedProject:
         return [*of_guide, INLINE]
 
     def _made_of(self, kb: str) -> dict[str, object]:
-        """What decides about the passages of each document."""
+        """Return the inputs that determine the passages of each document."""
         return {
             uri: (
                 json.dumps(self.of(kb), sort_keys=True),
@@ -237,7 +237,7 @@ class EditedProject:
         }
 
     def _expected(self, kb: str) -> Passages:
-        """What a project that is new ingests; each version of a document is ingested once."""
+        """Return what a new project would ingest; each version of a document is ingested once."""
         made_of = self._made_of(kb)
         missing = {uri for uri, version in made_of.items() if version not in self._fresh}
         if missing:
@@ -257,8 +257,8 @@ class EditedProject:
         return {uri: found for uri, found in fresh.items() if found}
 
     def _check_meaning(self, kb: str, expected: Passages) -> None:
-        """What is expected is what was meant when the files were written; a passage has one id,
-        wherever in its document it stands, and no other passage has it."""
+        """Check that expected passages match the intended content. A passage has one id, wherever
+        it stands in its document, and no other passage has this id."""
         declared = self.of(kb)
         for uri, found in expected.items():
             texts: Counter[str] = Counter()
@@ -284,14 +284,15 @@ class EditedProject:
             if uri.endswith(".md") and (document.title or document.draft):
                 assert {one.metadata["draft"] for one in found} == {document.draft}
 
-    # What must hold.
+    # Invariants.
 
     @staticmethod
     def _served(project: Project, kb: str) -> dict[str, list[tuple[str, ...]]]:
         return contents(all_passages(project, kb, "one"))
 
     def _account(self, kb: str, expected: Passages, *, complete: bool) -> None:
-        """The embedder was given what is new, once; a cut cost what was under way at most."""
+        """Check that only new texts were embedded, each once; an interruption costs at most the
+        calls that were running."""
         embedder = self.of(kb)["embedder"]
         needed = {(embedder, read_by_embedder(one)) for found in expected.values() for one in found}
         given = Counter(self._given())
@@ -311,7 +312,7 @@ class EditedProject:
             self._doubtful |= given.keys()
 
     def _check_counts(self, kb: str, report: IngestReport, expected: Passages, anew: bool) -> None:
-        """The report counts what happened, to what the knowledge base served before."""
+        """Check that the counts in the report match the changes since the last served index."""
         state, now = self._states[kb], self._made_of(kb)
         before = {} if anew else state.made_of
         documents, chunks = report.documents, report.chunks
@@ -319,7 +320,7 @@ class EditedProject:
         assert chunks["total"] == len(new_ids) == chunks["added"] + chunks["unchanged"]
         assert len(now) == sum(documents[name] for name in ("added", "updated", "unchanged"))
         if before is None or (anew and state.begun_another):
-            return  # what was done before it was cut off is not done again
+            return  # work done before an interruption is not repeated
         same = {uri for uri in now if before.get(uri) == now[uri]}
         assert documents == {
             "added": len(now.keys() - before.keys()),
@@ -341,7 +342,7 @@ class EditedProject:
         assert report.cache_hits == hits
 
     def _check_again(self, project: Project, kb: str, expected: Passages) -> None:
-        """A second ingest finds nothing to do."""
+        """Check that a second ingest has nothing to do."""
         planned, again = project.plan(kb), project.ingest(kb)
         check_plan(planned, again)
         listed, total = len(self._listed(kb)), sum(map(len, expected.values()))
@@ -351,7 +352,7 @@ class EditedProject:
 
     @staticmethod
     def _check_search(project: Project, kb: str, expected: Passages) -> None:
-        """What a user asks is answered from what is there now, by vectors and by words."""
+        """Check that searches by vectors and by words return the current passages."""
         ranked = sorted(
             (one for found in expected.values() for one in found),
             key=lambda one: (-one.score, one.id),
@@ -366,7 +367,7 @@ class EditedProject:
 
 
 def check_plan(planned: IngestPlan, report: IngestReport) -> None:
-    """What was planned is what was done."""
+    """Check that a plan matches the report of the ingest."""
     assert (planned.documents, planned.chunks) == (report.documents, report.chunks)
     assert (planned.texts_to_embed, planned.cache_hits) == (
         report.texts_embedded,

@@ -1,4 +1,4 @@
-"""What these tests share: everything that a project serves, and what its embedder was given."""
+"""Helpers: all passages that a project serves, and all texts that its embedder received."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ NOTING = "tests.acceptance.noting_embedder:Noting"
 """The embedder of these tests, as a project names it."""
 
 MOST = 50
-"""The largest top_k that a project may ask for."""
+"""The largest top_k that a project may use."""
 
 
 def served(
     project: Project, kb_id: str, uris: Sequence[str], *, at_once: int = 8
 ) -> dict[str, list[DocumentMatch]]:
-    """Every passage of these documents that a search can find, by document and place.
+    """Return every passage of these documents that a search can find, by document and location.
 
-    Documents without any are left out. `at_once` of them have fewer than `MOST` passages.
+    Documents without passages are omitted. `at_once` of them have fewer than `MOST` passages.
     """
     found: dict[str, list[DocumentMatch]] = defaultdict(list)
     for start in range(0, len(uris), at_once):
@@ -47,12 +47,12 @@ def served(
 
 
 def texts(found: dict[str, list[DocumentMatch]]) -> dict[str, list[str]]:
-    """The same, with nothing but what the passages say."""
+    """Return the same passages, reduced to their texts."""
     return {uri: [match.text for match in matches] for uri, matches in found.items()}
 
 
 def embedded(log: Path) -> list[tuple[str, str]]:
-    """Everything that the embedder was given: its revision and a text, in order."""
+    """Return all texts that the embedder received, in order, each with its revision."""
     if not log.exists():
         return []
     calls: list[dict[str, Any]] = [json.loads(line) for line in log.read_text().splitlines()]

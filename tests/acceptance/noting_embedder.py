@@ -1,4 +1,4 @@
-"""An embedder that notes every text it is given, in a file that outlives its process."""
+"""An embedder that logs every text it receives, in a file that outlives its process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ LETTERS = "etaoinshrdlucmfw"
 
 
 class Noting(Embeddings):
-    """Appends the texts of each call to the file `EMBEDDED_LOG`, one line of JSON for a call.
+    """Appends the texts of each call to the file `EMBEDDED_LOG`, one line of JSON per call.
 
-    Texts of other words have other vectors, and the same text always the same one.
+    Texts with different words get different vectors, and the same text always gets the same vector.
     """
 
     def __init__(self, revision: str = "one") -> None:

@@ -1,6 +1,6 @@
 """Edits of a project with several knowledge bases, sources and formats: exactly the new texts are
-embedded, exactly the current ones are found, by readers at every moment, and every report and
-every plan says so. Edits that are hard to notice are made one by one, and all of them at random."""
+embedded, readers always find exactly the current ones, and every report and plan is correct. Edits
+that are hard to detect are made one by one, and all edits are made in random order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES = [place + suffix for place in PLACES for suffix in FORMATS]
 
 @pytest.fixture(scope="module")
 def ingested() -> Iterator[EditedProject]:
-    """A long document of every format, and another one of some."""
+    """Return a project with a long document of every format, and a second one of some formats."""
     project = EditedProject()
     for name in KEPT:
         project.files.write(name, Document(("kept0",)))
@@ -55,7 +55,7 @@ def project(ingested: EditedProject) -> Iterator[EditedProject]:
 def everywhere(
     edit: Callable[[EditedProject, str], None],
 ) -> Callable[[EditedProject], None]:
-    """An edit of every document but those that are kept."""
+    """Return an edit of every document except those that are kept."""
 
     def edit_all(project: EditedProject) -> None:
         for name in sorted(project.files.documents.keys() - set(KEPT)):
@@ -89,7 +89,7 @@ def change(**parts: Any) -> Callable[[EditedProject], None]:
 
 
 def of_names(names: str, edit: str) -> Callable[[EditedProject], None]:
-    """An edit that takes two names, in every format that has the first or, to swap, both."""
+    """Return an edit of two names, in every format that has the first, or to swap, both."""
 
     def edit_all(project: EditedProject) -> None:
         for suffix in FORMATS:
@@ -101,7 +101,7 @@ def of_names(names: str, edit: str) -> Callable[[EditedProject], None]:
 
 
 def copy(project: EditedProject) -> None:
-    """A text that is there already comes again under another name."""
+    """Add an existing text again under another name."""
     for suffix in FORMATS:
         project.files.write(f"docs/deep/b{suffix}", project.files.documents[f"docs/a{suffix}"])
 
@@ -117,7 +117,7 @@ def remove_half(project: EditedProject) -> None:
 
 
 def one_character(at_its_time: bool) -> Callable[[EditedProject], None]:
-    """In the last paragraph but one, so that no size changes."""
+    """Return an edit of one character in the last paragraph but one, so that no size changes."""
 
     def edit(project: EditedProject, name: str) -> None:
         word = project.files.documents[name].words[-2]
@@ -158,8 +158,8 @@ SCENARIOS: dict[str, Callable[[EditedProject], None]] = {
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_an_edit(project: EditedProject, name: str) -> None:
-    """What is edited in every format, or declared otherwise, is so after one ingest; what is
-    taken back then is as it was, and is not embedded again."""
+    """An edit in every format, or of a declaration, takes effect with one ingest. Undoing it
+    restores the old state without embedding anything again."""
     before = dict(project.files.documents)
     declared = {kb: dict(project.of(kb)) for kb in KBS}
     SCENARIOS[name](project)
@@ -195,8 +195,8 @@ POINTS = (
 def test_an_edit_that_was_half_ingested(
     project: EditedProject, edit: str, strategy: str, cancels: bool, points: tuple[str, ...]
 ) -> None:
-    """Wherever an ingest is cut off, its documents are whole, and the next one believes nothing
-    that the cut one only began: neither what is new nor, if that was taken back, what is old."""
+    """Wherever an ingest is interrupted, its documents are whole, and the next ingest relies on no
+    unfinished work: neither for new content nor, if that was undone, for old content."""
     for name in sorted(project.files.documents.keys() - {*KEPT, *HALF_INGESTED}):
         project.files.remove(name)
     before = dict(project.files.documents)
@@ -219,7 +219,7 @@ def test_an_edit_that_was_half_ingested(
 
 
 def test_far_into_a_long_document(project: EditedProject) -> None:
-    """An edit of one character is found wherever in a long text it is."""
+    """An edit of one character is detected at any position in a long text."""
     change(chunking={"size": 4000, "overlap": 0})(project)
     for suffix in (".md", ".txt", ".csv"):
         project.files.write(f"docs/a{suffix}", Document(WORDS * 60))
@@ -236,7 +236,7 @@ def test_far_into_a_long_document(project: EditedProject) -> None:
 
 
 class Ingest(NamedTuple):
-    """What follows an edit."""
+    """The kind of ingest that follows an edit."""
 
     strategy: str
     fatal: int | None = None
@@ -264,7 +264,7 @@ CHUNKING = [
 
 
 def drawn(**given: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """An edit that may be drawn, and what follows it."""
+    """Turn a method into a rule that may be drawn, followed by an ingest or by nothing."""
 
     def make(method: Callable[..., None]) -> Callable[..., None]:
         @rule(**given, then=THEN)
@@ -299,7 +299,7 @@ class Edits(RuleBasedStateMachine):
         self.project.close()
 
     def pick(self, number: int, suffix: str = "") -> str:
-        """A file that is there, and may go; of one format, if that is named."""
+        """Choose an existing file that may be removed, optionally of one format."""
         names = sorted(self.files.documents.keys() - set(KEPT))
         names = [name for name in names if name.endswith(suffix)]
         return names[number % len(names)]
@@ -362,13 +362,13 @@ class Edits(RuleBasedStateMachine):
 
     @drawn()
     def take_back(self) -> None:
-        """All that was edited since this was done last."""
+        """Undo all edits since the last call of `remember`."""
         self.files.become(self.as_it_was or dict(self.files.documents))
         self.as_it_was = dict(self.files.documents)
 
     @drawn()
     def remember(self) -> None:
-        """Take back to here."""
+        """Mark the state to which `take_back` returns."""
         self.as_it_was = dict(self.files.documents)
 
     @precondition(some_files)

@@ -1,4 +1,5 @@
-"""Sources that go wrong after a good ingest: all is served as before, and each is named."""
+"""Sources that fail after a successful ingest: everything stays served, and each failure is
+named."""
 
 from __future__ import annotations
 
@@ -40,12 +41,12 @@ SECRET = "credentials of this machine"
 
 @dataclass
 class World:
-    """A project with files and pages, the web server of its pages, and the names of hosts."""
+    """A project with files and pages, the web server of its pages, and host names."""
 
     root: Path
     web: WebServer
     inside: WebServer
-    """A server that nothing may reach: its address is not allowed."""
+    """A server that must not be reached, because its address is not allowed."""
     names: dict[str, list[str]]
     monkeypatch: pytest.MonkeyPatch
     uris: list[str] = field(default_factory=list)
@@ -89,7 +90,7 @@ class World:
 
 
 def resolving(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """The addresses of names of hosts; the last of each is given again and again."""
+    """Return the addresses of host names; the last address of each is repeated."""
     names = {"wiki.test": ["127.0.0.1"]}
     real = socket.getaddrinfo
 
@@ -105,7 +106,7 @@ def resolving(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def ingested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Everything in order, and ingested once, to be copied."""
+    """Return a project with working sources, ingested once, to copy."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         web, inside = WebServer(), WebServer("127.0.0.2")
         try:
@@ -114,7 +115,7 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             made.declare()
             assert made.ingest().status == "completed"
             assert made.served().keys() == set(made.uris)
-            monkeypatch.undo()  # each test looks names up on its own
+            monkeypatch.undo()  # each test resolves names on its own
             yield made
         finally:
             web.close()
@@ -123,14 +124,14 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture
 def world(ingested: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A copy of it, and its servers."""
+    """Return a copy of the ingested project with its servers."""
     routes = dict(ingested.web.routes)
     root = shutil.copytree(ingested.root, tmp_path / "project")
     yield replace(ingested, root=root, names=resolving(monkeypatch), monkeypatch=monkeypatch)
     ingested.web.routes = routes
 
 
-# What goes wrong. Each is done to the world, and says which source or document is to be named.
+# The failures. Each changes the world, and returns the source or document to be named.
 
 
 def vanished_folder(world: World) -> str:
@@ -159,7 +160,7 @@ def page(answer: Any) -> Callable[[World], str]:
 
 
 def no_answer(world: World) -> str:
-    """Nor is it waited for as long as usual."""
+    """Let a page not answer, with a short timeout."""
     path, fetch = world.root / "lorebind.yaml", "max_bytes: 200000, fetch: {"
     path.write_text(path.read_text().replace(fetch, f"{fetch} timeout_seconds: 0.2,"))
     return page(silent)(world)
@@ -200,7 +201,7 @@ def linked_folder_to_outside(world: World) -> str:
 
 
 def changing_file(world: World) -> str:
-    """A writer appends to the file whenever somebody has looked how long it is."""
+    """Append to the file whenever its size has been read."""
     path, real = world.root / "guide" / "one.md", os.fstat
 
     def fstat(descriptor: int) -> os.stat_result:
@@ -223,7 +224,7 @@ def content(name: str, data: bytes) -> Callable[[World], str]:
 
 
 def keep(world: World) -> Callable[[], None]:
-    """What puts all into the order in which it is now, but for the healthy folder."""
+    """Return a function that restores the current state, except for the healthy folder."""
     kept, routes, fstat = world.root.parent / "kept", dict(world.web.routes), os.fstat
     folders, yaml = ("guide", "files"), (world.root / "lorebind.yaml").read_text()
     for folder in folders:
@@ -250,7 +251,7 @@ BOMB = Answer(
 
 
 def torn(document: bytes) -> bytes:
-    """A Word document whose text ends in the middle of a tag."""
+    """Return a Word document whose text ends in the middle of a tag."""
     packed = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(document)) as old, zipfile.ZipFile(packed, "w") as new:
         for name in old.namelist():
@@ -292,8 +293,9 @@ FAILURES: dict[str, tuple[Callable[[World], str], str]] = {
 def test_a_source_that_goes_wrong(
     world: World, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing that was served goes or is replaced by what is not ours; the reason is told, the
-    command ends with 1; all else is brought up to date, and so is what failed once it is mended."""
+    """A failing source keeps its documents and adds no foreign ones. The reason is reported, and
+    the command exits with 1. Everything else is updated, and so is the source after it is
+    repaired."""
     before = world.served()
     mend = keep(world)
     break_it, reason = FAILURES[name]
@@ -326,7 +328,7 @@ def test_a_source_that_goes_wrong(
 
 
 def test_a_name_that_changes_its_answer(world: World) -> None:
-    """A host is looked up once for a request, and what was judged is what is connected to."""
+    """A host is resolved once per request, and the checked address is the one that is used."""
     world.names["wiki.test"] = ["127.0.0.1", "127.0.0.2"]
     world.web.routes["/named"] = Answer(b"A newer page.", {"Content-Type": "text/plain"})
     before = len(world.web.asked)
@@ -337,7 +339,7 @@ def test_a_name_that_changes_its_answer(world: World) -> None:
 
 
 def test_every_source_at_once(world: World) -> None:
-    """When all of them fail the run has failed, and everything is served as before."""
+    """If all sources fail, the run fails, and everything is served as before."""
     before = world.served()
     for folder in ("guide", "files", "healthy"):
         shutil.rmtree(world.root / folder)
@@ -351,16 +353,16 @@ def test_every_source_at_once(world: World) -> None:
         assert world.served() == before
 
 
-# What did not change is not sent again.
+# Unchanged documents are not sent again.
 
 
 class Versioned:
-    """A page that has a version, and is not sent again to who has that version."""
+    """A page with a version, which is not sent again to clients that have this version."""
 
     def __init__(self, text: bytes) -> None:
         self.text, self.tag = text, '"one"'
         self.full = 0
-        """How often it was sent whole."""
+        """Number of times it was sent in full."""
 
     def __call__(self, asked: Asked) -> Answer:
         if asked.headers.get("if-none-match") == self.tag:
@@ -371,7 +373,7 @@ class Versioned:
 
 @pytest.fixture
 def versioned(world: World) -> Versioned:
-    """The page of the world, ingested with its version."""
+    """Return the page of the world, ingested with its version."""
     page = Versioned(b"A page of the web.")
     world.web.routes["/page"] = page
     assert world.ingest().status == "completed"
@@ -380,7 +382,7 @@ def versioned(world: World) -> Versioned:
 
 
 def test_not_modified(world: World, versioned: Versioned) -> None:
-    """A page that answers 304 is unchanged, and one with another version is read anew."""
+    """A page that answers 304 is unchanged, and one with another version is read again."""
     before = world.served()
     for _ in range(2):
         report = world.ingest()
@@ -395,7 +397,7 @@ def test_not_modified(world: World, versioned: Versioned) -> None:
 
 
 def test_not_modified_but_read_otherwise(world: World, versioned: Versioned) -> None:
-    """A page is had whole when it is to be cut otherwise, and for an index that lacks it."""
+    """A page is fetched in full if its chunking changes, or if an index lacks it."""
     path = world.root / "lorebind.yaml"
     versioned.text = b"Words of the page. " * 20
     versioned.tag = '"long"'

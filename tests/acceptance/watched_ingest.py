@@ -1,4 +1,4 @@
-"""Ingests that are looked into at every step, and cut off at any of them."""
+"""Ingests that are observed at every step, and interrupted at any of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEEN = (
     *((SqliteStore, name) for name in ("add", "delete", "drop")),
     (Ledger, "activate_index"),
 )
-"""What an ingest does that a search may see."""
+"""The operations of an ingest whose effects a search may see."""
 UNSEEN = (
     *((versions, name) for name in ("stage", "publish", "condemn", "forget")),
     (Index, "stage"),
@@ -36,10 +36,11 @@ CUT_OFF = "an outage that was planned"
 
 
 class Steps:
-    """What an ingest does, the beginning and the end of each call of those above being a step.
+    """The steps of an ingest: the beginning and the end of each of the calls above.
 
-    After what may be seen it looks, in the thread that did it. At the step `fatal` it cuts the
-    ingest off: a number, from 1, or the first one of a name such as `after Index.stage`.
+    After each step with visible effects, it runs a check in the same thread. It interrupts the
+    ingest at the step `fatal`: a number from 1, or the first step with a name such as
+    `after Index.stage`.
     """
 
     def __init__(self, look: Callable[[], None], fatal: int | str | None, *, cancels: bool) -> None:
@@ -50,7 +51,7 @@ class Steps:
         self._cancel: Callable[[], object] = lambda: None
 
     async def run(self, ingest: Coroutine[Any, Any, Any]) -> Any:
-        """The outcome of an ingest, or None if it was cut off."""
+        """Return the outcome of an ingest, or None if it was interrupted."""
         loop, task = asyncio.get_running_loop(), asyncio.create_task(ingest)
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         try:

@@ -1,4 +1,4 @@
-"""All that an index serves and all that its file holds, without the limits of a search."""
+"""All passages that an index serves and all rows of its file, without the limits of a search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.view import View
 
 Passages: TypeAlias = "dict[str, list[DocumentMatch]]"
-"""By document, in the order in which they stand there. Documents without any are left out."""
+"""Passages by document, in the order of the text. Documents without passages are omitted."""
 
 QUESTION = "everything there is"
 
@@ -37,7 +37,7 @@ def active_index(project: Project, kb_id: str) -> IndexEntry | None:
 
 
 def all_passages(project: Project, kb_id: str, revision: str) -> Passages:
-    """Every passage that a search with this embedder can find, scored by `QUESTION`."""
+    """Return every passage that a search with this embedder can find, scored by `QUESTION`."""
     kb = project.knowledge.knowledge_base(kb_id)
     vector = np.array(Noting(revision).embed_query(QUESTION), np.float32)
 
@@ -62,7 +62,7 @@ def all_passages(project: Project, kb_id: str, revision: str) -> Passages:
 
 
 def contents(passages: Passages) -> dict[str, list[tuple[str, ...]]]:
-    """The same without scores, which are an embedder's."""
+    """Return the passages without scores, which depend on the embedder."""
     return {
         uri: [(one.id, one.text, json.dumps(one.metadata, sort_keys=True)) for one in found]
         for uri, found in passages.items()
@@ -70,7 +70,7 @@ def contents(passages: Passages) -> dict[str, list[tuple[str, ...]]]:
 
 
 def read_by_embedder(passage: DocumentMatch) -> str:
-    """What the embedder reads of a passage: its text under its title and headings."""
+    """Return the text that the embedder reads for a passage: title, headings and text."""
     title, heading = passage.metadata["title"], passage.metadata["heading"]
     headings = heading.split(" > ") if heading else []
     path = headings if title in headings else [title, *headings]
@@ -84,7 +84,7 @@ def check_whole(
     *,
     at_once: bool,
 ) -> None:
-    """Every document is as it was or as it will be, and with `at_once` all of them are the same."""
+    """Check that every document is old or new; with `at_once`, all are in the same state."""
     for uri in before.keys() | after.keys() | found.keys():
         assert found.get(uri) in (before.get(uri), after.get(uri)), uri
     if at_once:
@@ -94,12 +94,12 @@ def check_whole(
 def check_file(
     path: Path, expected: Mapping[str, Passages], successors: Mapping[str, bool]
 ) -> None:
-    """A SQLite file holds what is served, and nothing that was: no chunk, vector, word or document.
+    """Check that a SQLite file holds exactly what is served: no stale chunk, vector or document.
 
     Args:
         path: the file.
-        expected: what each knowledge base serves.
-        successors: whether one may have an index that was begun and not finished.
+        expected: the passages of each knowledge base.
+        successors: whether a knowledge base may have an unfinished new index.
     """
     with closing(sqlite3.connect(path)) as db:
         indexes = db.execute(
@@ -130,7 +130,7 @@ def check_file(
 
 
 def _check_index(db: sqlite3.Connection, birth: int, served: Mapping[str, int]) -> None:
-    """The chunks of an index, its vectors and its words are the same, and those of documents."""
+    """Check that chunks, vectors and words of an index agree with each other and its documents."""
     chunks = db.execute(
         "select c.number, v.uri from catalog_chunks as c"
         " left join catalog_versions as v on v.version = c.version where c.space = ?",

@@ -1,4 +1,4 @@
-"""What the tests of the front door share."""
+"""Fixtures of the app's tests."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 def empty_cli(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Cli:
-    """The command line in an empty folder."""
+    """Return the command line in an empty folder."""
     return Cli(tmp_path, monkeypatch, capsys)
 
 
 @pytest.fixture
 def cli(empty_cli: Cli) -> Cli:
-    """The command line in the folder of a project that is not ingested yet."""
+    """Return the command line in the folder of a project that is not ingested yet."""
     empty_cli.write(FILES)
     return empty_cli
 
 
 @pytest.fixture(scope="session")
 def forked() -> Iterator[ForkedPython]:
-    """What forks commands, for tests that need processes and not what starting one does."""
+    """Return a runner that forks commands, for tests that need processes but not their startup."""
     made = ForkedPython("-W", "error", libraries=OF_COMMANDS)
     yield made
     made.close()
@@ -43,7 +43,7 @@ def forked() -> Iterator[ForkedPython]:
 
 @pytest.fixture(scope="session")
 def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data folder of that project with everything ingested, to be copied."""
+    """Return the data folder of that project with everything ingested, to copy."""
     root = write(tmp_path_factory.mktemp("ingested"), FILES)
     with Project.load(root) as project:
         project.ingest("docs")
@@ -53,6 +53,6 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ready_cli(cli: Cli, ingested: Path) -> Cli:
-    """The command line in the folder of a project with everything ingested."""
+    """Return the command line in the folder of a project with everything ingested."""
     shutil.copytree(ingested, cli.root / ".lorebind")
     return cli

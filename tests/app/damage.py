@@ -1,4 +1,4 @@
-"""Ways to damage a project's database with SQL, each by a name."""
+"""Named ways to damage a project's database with SQL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 NAN = f"x'{'0000c07f' * 256}'"
 INFINITY = f"x'{'0000807f' * 256}'"
-"""Vectors of the dimension that the test project has."""
+"""A vector of infinities, with the dimension of the test project."""
 
 LOUD: dict[str, str] = {
     "manifest, no JSON": "update catalog_indexes set manifest = '{\"embedder\"'",
@@ -59,7 +59,7 @@ LOUD: dict[str, str] = {
     "no spaces": "delete from store_spaces",
     "no table of spaces": "drop table store_spaces",
 }
-"""Ways to damage what a query needs, in SQL."""
+"""Damage to data that a query needs, as SQL."""
 
 QUIET: dict[str, str] = {
     "generation of a version": "update catalog_versions set generation = 'first'",
@@ -83,11 +83,11 @@ QUIET: dict[str, str] = {
     "cached vector, a text": "update catalog_embeddings set vector = 'garbage'",
     "day of use": "update catalog_embeddings set used_on = 'monday', size = 'much'",
 }
-"""Ways that a query may not notice."""
+"""Damage that a query may not detect."""
 
 
 def change(file: Path, statement: str) -> None:
-    """Run a statement on a database file; on each table of words where it speaks of `{words}`."""
+    """Run a statement on a database file; if it contains `{words}`, on each full-text table."""
     with closing(sqlite3.connect(file)) as db, db:
         tables = db.execute("select name from sqlite_master where name like 'catalog_words_%'")
         words = [name for (name,) in tables.fetchall() if name.count("_") == 2]

@@ -1,4 +1,4 @@
-"""The fenced blocks of a Markdown page, and what their commands print."""
+"""The fenced blocks of a Markdown page, and the output of their commands."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _NOT_RUN = (
     *("examples/quickstart/docs/", "tests/knowledge/pages/"),
     "docs/index.md",  # the README again
 )
-# What differs from run to run and from machine to machine: times, rates, and the last digits of
-# scores, which depend on the processor's arithmetic.
+# Values that differ between runs and machines: times, rates, and the last digits of scores, which
+# depend on the processor's arithmetic.
 _VOLATILE = (
     (re.compile(r"\d+\.\d+ ?s\b"), "# s"),
     (re.compile(r"\(\d+/s\)"), "(#/s)"),
@@ -40,12 +40,12 @@ class Block:
     text: str
     line: int
     title: str = ""
-    """The file that the reader is told to write; empty for a block that runs by itself."""
+    """The file that the reader writes; empty for a block that runs by itself."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a console block, and what the page says it prints."""
+    """A command of a console block, and its output on the page."""
 
     line: str
     output: str
@@ -93,16 +93,18 @@ def dsn_variable_of(page: Path) -> str | None:
 
 
 def commands(block: Block) -> list[Command]:
-    """The `$ …` lines of a console block, each with the lines below it."""
+    """Return the `$ …` lines of a console block, each with the lines below it."""
     parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
     assert not parts[0].strip(), f"output before the first command: {parts[0]!r}"
     return [Command(*part.partition("\n")[::2]) for part in parts[1:]]
 
 
 def run(line: str, folder: Path, *found_first: Path) -> str:
-    """What a shell prints for a command, standard error included.
+    """Run a command in a shell, and return its output including standard error.
 
     Args:
+        line: the command.
+        folder: the folder it runs in.
         found_first: folders of programs that come before those of this environment.
     """
     folders = [*map(str, found_first), str(Path(sys.executable).parent), os.environ["PATH"]]
@@ -123,7 +125,7 @@ def run(line: str, folder: Path, *found_first: Path) -> str:
 
 @contextmanager
 def in_background(line: str, folder: Path) -> Iterator[str]:
-    """Let a command run while the block does; gives the first line that it prints."""
+    """Run a command while the block runs, and yield the first line that it prints."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     with subprocess.Popen(
         shlex.split(line.removesuffix(" &")),
@@ -141,7 +143,7 @@ def in_background(line: str, folder: Path) -> Iterator[str]:
 
 
 def steady(output: str) -> str:
-    """An output without what may differ."""
+    """Replace the parts of an output that may differ."""
     for pattern, replacement in _VOLATILE:
         output = pattern.sub(replacement, output)
     return output.strip("\n")

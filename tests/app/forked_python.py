@@ -1,10 +1,10 @@
-"""Python programs, each in a forked child of a process that has their libraries imported.
+"""Python programs, each in a forked child of a process that has imported their libraries.
 
-Importing LangChain, LangGraph and the like takes two seconds of processor time, importing ours half
-a second, and what our pages show are many small programs.
+Importing LangChain, LangGraph and similar libraries takes two seconds of processor time, importing
+Lorebind half a second, and the documentation contains many small programs.
 
 Run as a program, this file is the process that forks. `python` and `lorebind` in `commands` are
-scripts that hand their arguments, folder, variables and streams to it, and exit as the child does.
+scripts that pass their arguments, folder, variables and streams to it, and exit as the child does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OURS = (
     *("lorebind.cli.commands", "lorebind.langchain_methods", "lorebind.project"),
     *("lorebind.workflow_methods", "wcmatch.glob"),
 )
-"""What is imported to run any command, with a library that is imported late."""
+"""The modules to import for any command, including a library that Lorebind imports late."""
 LIBRARIES = (
     *("chromadb", "langchain.agents", "langchain_chroma", "langchain_text_splitters"),
     *("langchain_core.prompts", "langchain_core.runnables", "langchain_core.vectorstores"),
@@ -43,7 +43,7 @@ OF_COMMANDS = (
     *("langchain.chat_models", "numpy", "onnxruntime", "pydantic", "rich.table", "tokenizers"),
     *("typer", "yaml", *OURS),
 )
-"""Those that commands of ours need."""
+"""The modules that commands of Lorebind need."""
 
 SCRIPT = """\
 #!{python} -IS
@@ -61,16 +61,16 @@ with socket.socket(socket.AF_UNIX) as server:
 
 
 class ForkedPython:
-    """The process that forks, and the folder of the scripts that have it run programs."""
+    """The process that forks, and the folder of the scripts that let it run programs."""
 
     def __init__(
         self, *options: str, libraries: Sequence[str] = LIBRARIES, around: Sequence[str] = ()
     ) -> None:
         """
         Args:
-            options: of the interpreter, as `-W`, `error`.
-            libraries: the modules that are imported.
-            around: a command that runs the interpreter, as `setpriv` with its options.
+            options: options of the interpreter, such as `-W`, `error`.
+            libraries: the modules to import.
+            around: a command that runs the interpreter, such as `setpriv` with its options.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="lorebind-forked-", dir="/tmp")
         folder = Path(self._folder.name)
@@ -98,7 +98,7 @@ class ForkedPython:
 
 
 def _serve(address: str, libraries: Sequence[str]) -> None:
-    """Answer requests, each in a child that runs a program, and one that waits for its end."""
+    """Answer requests: one child runs a program, and another waits for its end."""
     for name in libraries:
         import_module(name)
     from lorebind_knowledge.tokenizing import encode
@@ -137,12 +137,13 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads
     atexit._run_exitfuncs()
     sys.stdout.flush()
-    # Libraries would wait for threads of theirs that a forked child has not.
+    # Libraries would wait for their threads, which a forked child does not have.
     os._exit(code)
 
 
 def _stay_on_one_processor() -> None:
-    """One for each worker of the tests: a model's threads burn time waiting for each other."""
+    """Pin each test worker to one processor, because threads of a model busy-wait for each
+    other."""
     if hasattr(os, "sched_setaffinity"):
         processors = sorted(os.sched_getaffinity(0))
         worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
@@ -150,7 +151,7 @@ def _stay_on_one_processor() -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    """Run a program as the interpreter does: as `__main__`, its folder first on the path."""
+    """Run a program as the interpreter does: as `__main__`, with its folder first on the path."""
     program = types.ModuleType("__main__")
     if arguments[0] == "-c":
         code, file, folder = arguments[1], "<string>", ""

@@ -1,4 +1,4 @@
-"""The command line, run in this process or in one of its own."""
+"""Run the command line, in this process or in a new one."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ DOCUMENTS = {
 }
 
 FILES = DOCUMENTS | {"lorebind.yaml": PROJECT, "workflows/reply.yaml": WORKFLOW}
-"""A project with two knowledge bases and a workflow, that needs no model."""
+"""A project with two knowledge bases and a workflow that needs no model."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a command left behind."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -77,7 +77,7 @@ class Cli:
         write(self.root, files)
 
     def move_to(self, folder: Path) -> None:
-        """Run what follows in another folder."""
+        """Run later commands in another folder."""
         self._monkeypatch.chdir(folder)
 
     def __call__(self, *arguments: str) -> Done:
@@ -96,7 +96,7 @@ class Cli:
 
 
 def run_forked(forked: ForkedPython, root: Path, *arguments: str) -> Done:
-    """Runs the installed command in a process of its own that has its libraries imported."""
+    """Run the installed command in a forked process that has its libraries imported."""
     done = subprocess.run(
         [forked.commands / "lorebind", *arguments],
         cwd=root,
@@ -109,7 +109,7 @@ def run_forked(forked: ForkedPython, root: Path, *arguments: str) -> Done:
 
 
 def run_lorebind(root: Path, *arguments: str, **variables: str) -> Done:
-    """Runs the installed command in a process of its own."""
+    """Run the installed command in a new process."""
     done = subprocess.run(
         [LOREBIND, *arguments],
         cwd=root,

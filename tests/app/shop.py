@@ -1,4 +1,4 @@
-"""A small project whose passages are known by heart, for what LangChain sees of it."""
+"""A small project whose passages are known, to test LangChain's view of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUESTION = "How do I rotate the keys?"
 
 KEYS = "Rotate the keys with the rotate command every ninety days."
 OLD = "Old keys are to be rotated at once when they leak."
-RULES = "Who may rotate the keys is written down in the rules of access."
+RULES = "The access rules list who may rotate the keys."
 
 FILES = {
     "guide/keys.md": f"{KEYS}\n",
@@ -31,7 +31,7 @@ knowledge_bases:
     description: How keys are handled.
     sources: [{{ type: markdown_glob, path: "guide/*.md" }}]
   - id: rules
-    description: Who may do what.
+    description: Rights of each role.
     sources: [{{ type: markdown_glob, path: "rules/*.md" }}]
 knowledge: [{{ id: guide }}]
 agents:
@@ -46,12 +46,12 @@ workflows:
 
 
 def shop(root: Path, *, guide: str = "", files: dict[str, str] | None = None) -> Project:
-    """The project with everything ingested.
+    """Build the project with everything ingested.
 
     Args:
         root: an empty folder.
-        guide: what else the project's binding of `guide` says, as in `, min_score: 0.9`.
-        files: further ones, or others.
+        guide: more settings for the project's binding of `guide`, such as `, min_score: 0.9`.
+        files: additional or replaced files.
     """
     yaml = PROJECT.replace("knowledge: [{ id: guide }]", f"knowledge: [{{ id: guide{guide} }}]")
     project = Project.load(write(root, FILES | {"lorebind.yaml": yaml} | (files or {})), environ={})

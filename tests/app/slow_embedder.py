@@ -1,4 +1,4 @@
-"""An embedder that takes its time and keeps a record of what it was asked to embed."""
+"""A slow embedder that logs the texts it receives."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from langchain_core.embeddings import Embeddings
 class Slow(Embeddings):
     """Appends the texts of each call to the file `SLOW_LOG`, then sleeps `SLOW_SECONDS`.
 
-    With `SLOW_GATE`, a call waits before that until the file of that name has as many bytes as the
-    log has calls.
+    With `SLOW_GATE`, a call first waits until the file of that name has as many bytes as the log
+    has calls.
     """
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:

@@ -1,4 +1,4 @@
-"""An application that adopts Lorebind, the example: what its user sees at each step."""
+"""The example of an application that adopts Lorebind: the user's view of each step."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def _noted(self: WordEmbeddings, texts: list[str]) -> list[list[float]]:
 
 WordEmbeddings.embed_documents = _noted
 """
-"""Keeps what is embedded in a file."""
+"""Logs the embedded texts in a file."""
 
 
 class Application:
-    """A copy of the example, at one of its steps."""
+    """A copy of the example at one of its steps."""
 
     def __init__(self, folder: Path, python: Path, step: int = 0) -> None:
         ignored = shutil.ignore_patterns("chroma", ".lorebind", "__pycache__")
@@ -46,7 +46,7 @@ class Application:
             self.take(number)
 
     def take(self, step: int) -> None:
-        """Take a step, as a reader does."""
+        """Apply a step, as a reader does."""
         diff = self.folder / f"step_{step}.diff"
         command: list[str | Path] = (
             ["git", "apply", diff] if shutil.which("git") else ["patch", "-p1", "-i", diff]
@@ -55,7 +55,7 @@ class Application:
         subprocess.run(command, cwd=self.folder, check=True, env=ceiling)
 
     def run(self, argument: str) -> list[str]:
-        """The lines that it prints."""
+        """Return the lines that it prints."""
         done = subprocess.run(
             [self._python, "app.py", argument],
             cwd=self.folder,
@@ -68,7 +68,7 @@ class Application:
         return done.stdout.splitlines()
 
     def embedded(self) -> list[str]:
-        """The texts that were embedded since this was asked last."""
+        """Return the texts that were embedded since the last call."""
         path = self.folder / "embedded.txt"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -80,7 +80,7 @@ class Application:
 
 
 def test_the_documents_become_a_knowledge_base(tmp_path: Path, forked: ForkedPython) -> None:
-    """It embeds only what has changed, and forgets what is gone; its page shows the rest."""
+    """It embeds only changed documents and forgets removed ones; its page shows the rest."""
     application = Application(tmp_path / "app", forked.commands / "python", step=2)
     assert application.run("fill") == ["embedded 6 passages"]
     assert len(application.embedded()) == 6
@@ -97,7 +97,7 @@ def test_the_documents_become_a_knowledge_base(tmp_path: Path, forked: ForkedPyt
 
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_step_is_small(step: int) -> None:
-    """Adopting takes fewer lines than it adds, but for the YAML."""
+    """A step adds at most ten lines of code, not counting the YAML."""
     lines = (EXAMPLE / f"step_{step}.diff").read_text().splitlines()
     code = lines[: lines.index("--- /dev/null")] if step == 2 else lines
     added = sum(line.startswith("+") and not line.startswith("+++") for line in code)

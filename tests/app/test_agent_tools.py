@@ -1,4 +1,4 @@
-"""Agents with tools and with a schema for their answers, however they are asked."""
+"""Agents with tools or with a schema for their answers, in every way to call them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def again(name: str) -> str:
 
 
 class Streaming(Agentic):
-    """Says its messages as chunks."""
+    """A model that answers in chunks."""
 
     def _stream(self, messages: Any, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
         message = self._generate(messages, *args, **kwargs).generations[0].message
@@ -134,7 +134,7 @@ FACES = ["generate", "agenerate", "stream", "astream"]
 
 
 def asked(project: Project, face: str, model: Any, agent: str, **more: Any) -> Answer:
-    """The answer, however it was asked for."""
+    """Return the answer by one of the ways to ask."""
     if face == "generate":
         return project.generate("How?", agent=agent, model=model, **more)
     if face == "agenerate":
@@ -158,13 +158,14 @@ def calling(*all_calls: Any) -> AIMessage:
 
 
 def results(model: Agentic) -> list[ToolMessage]:
-    """What the model was told by tools at its last call."""
+    """Return the tool results that the model got in its last call."""
     return [one for one in model.heard[-1] if isinstance(one, ToolMessage)]
 
 
 @pytest.mark.parametrize("face", FACES)
 def test_tools_are_called(project: Project, face: str) -> None:
-    """Functions and tools of LangChain, sync and async, several at once; then the model answers."""
+    """LangChain functions and tools, sync and async, may be called together; then the model
+    answers."""
     asking = calling(call("refund", order=7), call("price", name="pen"), call("stock", name="abc"))
     model = Streaming(says=[asking, AIMessage("Done.")])
     answer = asked(project, face, model, "clerk")
@@ -179,7 +180,7 @@ def test_tools_are_called(project: Project, face: str) -> None:
 
 
 def test_a_function_tells_its_arguments(project: Project) -> None:
-    """What its docstring says of the arguments is told to the model."""
+    """The model gets the descriptions of arguments in the docstring."""
     agent = project.config.agent("clerk")
     made = agent_request(project.config, project.knowledge, project._models.get()[1], agent)
     refund = made["tools"][0]
@@ -190,7 +191,7 @@ def test_a_function_tells_its_arguments(project: Project) -> None:
 
 @pytest.mark.parametrize("face", FACES)
 def test_what_a_tool_searches_can_be_cited(project: Project, face: str) -> None:
-    """Its passages are numbered on from those that were put before the question."""
+    """The numbers of its passages continue those before the question."""
     search = calls("who may rotate the keys", "access rules", tool="read_rules")
     model = Streaming(says=[search, AIMessage("So [1] and [3].")])
     answer = asked(project, face, model, "reader")
@@ -205,7 +206,7 @@ def test_what_a_tool_searches_can_be_cited(project: Project, face: str) -> None:
 
 
 def test_a_search_decides_the_verdict_where_nothing_is_bound(project: Project) -> None:
-    """An agent that only searches by itself answers on what it found."""
+    """An agent without bindings gets its verdict from its own search."""
     model = Agentic(says=[calls("rotate the keys", tool="search_guide"), AIMessage("By [1].")])
     answer = project.generate("How?", agent="clerk", model=model)
     assert (answer.verdict, [one.content for one in answer.citations]) == ("hit", [KEYS])
@@ -216,7 +217,7 @@ def test_a_search_decides_the_verdict_where_nothing_is_bound(project: Project) -
 
 
 def test_a_tool_searches_as_bound(project: Project, tmp_path: Path) -> None:
-    """Its settings are its own, then those of the bindings around it, filters among them."""
+    """Its own settings come first, then those of the surrounding bindings, including filters."""
     bound = "knowledge: [{ id: guide, filters: { uri: guide/old.md }, min_results: 2 }]\n"
     write(tmp_path, {"lorebind.yaml": PROJECT + bound})
     loaded = Project.load(tmp_path, environ={}).config
@@ -228,7 +229,8 @@ def test_a_tool_searches_as_bound(project: Project, tmp_path: Path) -> None:
 
 
 def test_failures_are_told_to_the_model(project: Project) -> None:
-    """What a tool raises, wrong arguments and unknown tools are answers that the model may mend."""
+    """Exceptions of tools, wrong arguments and unknown tools are reported to the model, which may
+    correct them."""
     says = [
         calling(
             call("refund", order=-1),
@@ -249,7 +251,7 @@ def test_failures_are_told_to_the_model(project: Project) -> None:
 
 
 def test_arguments_that_are_no_json(project: Project) -> None:
-    """A provider's client marks them; the model is told."""
+    """If a provider's client marks arguments as invalid, the model is notified."""
     broken: Any = {"name": "refund", "args": "{order", "id": "r", "error": "line 1"}
     model = Agentic(says=[AIMessage("", invalid_tool_calls=[broken]), AIMessage("Sorry.")])
     assert project.generate("How?", agent="clerk", model=model).text == "Sorry."
@@ -258,7 +260,7 @@ def test_arguments_that_are_no_json(project: Project) -> None:
 
 
 def test_an_outage_is_an_error(tmp_path: Path) -> None:
-    """What Lorebind itself raises ends the call: an outage is no empty answer."""
+    """Lorebind's own errors end the call, because an outage is not an empty answer."""
     files = FILES | {"lorebind.yaml": PROJECT, "till.py": TILL}
     model = Agentic(says=[calls("keys", tool="search_guide")])
     with (
@@ -270,7 +272,7 @@ def test_an_outage_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("face", FACES)
 def test_calls_without_end(project: Project, face: str) -> None:
-    """After `max_iterations` rounds another call is an error that says what to do."""
+    """After `max_iterations` rounds, another tool call raises an error that suggests a fix."""
     model = Streaming(says=[calling(call("price", name="pen"))] * 5)
     with pytest.raises(ModelError, match=r"called tools more than 3 times.*max_iterations"):
         asked(project, face, model, "clerk")
@@ -278,7 +280,7 @@ def test_calls_without_end(project: Project, face: str) -> None:
 
 
 def test_a_model_without_tools(project: Project) -> None:
-    """Tools are not left out in silence."""
+    """A model without tool support raises an error, instead of ignoring the tools."""
     with pytest.raises(ModelError, match="a Scripted, does not support tools; name another model"):
         project.generate("How?", agent="clerk", model=Scripted())
 
@@ -293,7 +295,8 @@ def test_a_model_without_tools(project: Project) -> None:
     ],
 )
 def test_what_is_no_tool(project: Project, agent: str, said: str) -> None:
-    """What a path names is judged before the model is asked, and the place is told."""
+    """The object that a path names is checked before the model is called, and the location is
+    reported."""
     with pytest.raises(UsageError, match=said) as caught:
         project.generate("How?", agent=agent, model=Agentic(says=[]))
     assert agent == "twice" or "lorebind.yaml:" in str(caught.value)
@@ -306,7 +309,7 @@ def weather(place: str) -> str:
 
 
 def test_tools_that_are_objects(tmp_path: Path) -> None:
-    """In Python an agent may have tools of LangChain as they are, and a call too."""
+    """In Python, an agent may have LangChain tools as objects, and so may a single call."""
     declared = {"id": "a", "tools": [weather]}
     says = [calling(call("weather", place="Rome")), AIMessage("Rain.")]
     project = Project.build({"agents": [declared]}, root=tmp_path, environ={})
@@ -326,7 +329,7 @@ WRONG = {"days": "ninety", "why": ""}
 
 @pytest.mark.parametrize("face", FACES)
 def test_an_answer_by_a_schema(project: Project, face: str) -> None:
-    """A model that takes tools gives it as arguments, and is made to."""
+    """A model with tool support is forced to return its answer as arguments of a tool."""
     model = Streaming(says=[calling(call("final_answer", **RIGHT))])
     answer = asked(project, face, model, "counter")
     assert (answer.output, json.loads(answer.text)) == (RIGHT, RIGHT)
@@ -338,7 +341,8 @@ def test_an_answer_by_a_schema(project: Project, face: str) -> None:
 def test_a_model_that_takes_no_tools_is_asked_for_json(
     project: Project, face: str, text: str
 ) -> None:
-    """It is told the schema, and its text is read; a stream gives nothing else."""
+    """A model without tool support gets the schema, and its text is parsed; a stream yields only
+    the parsed answer."""
     model = Scripted(says=[text.replace("{}", json.dumps(RIGHT))])
     stream = face.endswith("stream")
     answer = asked(project, face, model, "counter")
@@ -351,7 +355,7 @@ def test_a_model_that_takes_no_tools_is_asked_for_json(
 
 @pytest.mark.parametrize("face", FACES)
 def test_a_wrong_answer_is_asked_again_once(project: Project, face: str) -> None:
-    """The model is told what is wrong; a second wrong one is an error that says it."""
+    """The model gets the validation error once; a second invalid answer raises an error."""
     model = Streaming(says=[calling(call("final_answer", **one)) for one in (WRONG, RIGHT)])
     answer = asked(project, face, model, "counter")
     assert answer.output == RIGHT
@@ -367,7 +371,7 @@ def test_a_wrong_answer_is_asked_again_once(project: Project, face: str) -> None
 
 @pytest.mark.parametrize("said", ["Ninety days.", '{"days": NaN, "why": ""}', "[" * 100_000])
 def test_text_that_is_no_json(project: Project, said: str) -> None:
-    """It is told as such."""
+    """The model gets an error that the text is not JSON."""
     for model in (Scripted(says=[said]), Agentic(says=[AIMessage(said)] * 2)):
         with pytest.raises(ModelError, match="does not match output_schema: it is not JSON"):
             project.generate("?", agent="counter", model=model)
@@ -375,7 +379,7 @@ def test_text_that_is_no_json(project: Project, said: str) -> None:
 
 
 def test_a_value_that_is_no_object(project: Project) -> None:
-    """Arguments of a tool are an object; anything else is asked for as text."""
+    """Tool arguments are an object, so another type of value is requested as text."""
     model = Agentic(says=[AIMessage("[1, 2]")])
     answer = project.generate("?", agent="list", model=model)
     assert (answer.output, answer.citations, answer.unknown_markers) == ([1, 2], [], [])
@@ -384,7 +388,8 @@ def test_a_value_that_is_no_object(project: Project) -> None:
 
 @pytest.mark.parametrize("face", FACES)
 def test_tools_and_a_schema(project: Project, face: str) -> None:
-    """Both at once: the model calls tools, then gives its answer, whose texts cite."""
+    """With tools and a schema, the model calls tools, then returns its answer, whose texts have
+    citations."""
     says = [calling(call("price", name="pen")), calling(call("final_answer", **RIGHT))]
     model = Streaming(says=says)
     answer = asked(project, face, model, "both")
@@ -395,7 +400,7 @@ def test_tools_and_a_schema(project: Project, face: str) -> None:
 
 
 def test_a_schema_for_one_call(project: Project) -> None:
-    """A call may ask by a schema of its own."""
+    """A single call may have its own schema."""
     model = Scripted(says=["3"])
     answer = project.generate("How many?", "guide", model=model, output_schema={"type": "integer"})
     assert answer.output == 3
@@ -408,7 +413,7 @@ def approved(amount: int) -> str:
 
 
 async def test_a_tool_may_wait_for_a_person(project: Project) -> None:
-    """An interrupt of LangGraph is no failure: it ends the node, and the run can be resumed."""
+    """An interrupt of LangGraph is not a failure: it ends the node, and the run can be resumed."""
     model = Agentic(says=[calling(call("approved", amount=3))] * 2 + [AIMessage("Paid.")])
 
     async def node(state: MessagesState) -> dict[str, Any]:
@@ -426,7 +431,7 @@ async def test_a_tool_may_wait_for_a_person(project: Project) -> None:
 
 
 def test_an_agent_of_a_workflow(tmp_path: Path) -> None:
-    """Its tools search what the workflow sees, with the settings of the task around them."""
+    """Its tools search the knowledge bases of the workflow, with the settings of the task."""
     own = """\
 workflows:
   - id: w
@@ -448,6 +453,6 @@ workflows:
 
 
 def test_an_unknown_agent_is_named(project: Project) -> None:
-    """As ever."""
+    """An unknown agent raises an error with the known names."""
     with pytest.raises(NotFoundError, match="no agent 'clrk'; did you mean 'clerk'"):
         project.generate("?", agent="clrk")

@@ -1,4 +1,4 @@
-"""Agents as others build them: what is shown and saved of them, and what else they are made of."""
+"""Agents built by users: their streams and states, and their combination with other parts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 @pytest.fixture
 def searched(project: Project) -> list[str]:
-    """The knowledge bases that were searched, in the order of the searches."""
+    """Return the searched knowledge bases in the order of the searches."""
     seen: list[str] = []
 
     class Searches(Extension):
@@ -73,12 +73,12 @@ def asks_for_weather() -> AIMessage:
 
 
 def markers(messages: Sequence[BaseMessage]) -> list[str]:
-    """The numbers of all passages that a model was given."""
+    """Return the numbers of all passages in messages for a model."""
     return [one.marker for message in messages for one in parse(str(message.text))]
 
 
 def said(state: Any) -> dict[str, Any]:
-    """What the last message says of its citations, by their uris."""
+    """Return the citations of the last message by uri."""
     (data,) = [
         message.response_metadata["lorebind"]
         for message in state["messages"][-2:]
@@ -92,7 +92,7 @@ MODES = ["values", "updates", "messages", "debug", "custom", "tasks", "checkpoin
 
 @pytest.mark.parametrize("way", ["stream", "astream"])
 def test_no_stream_shows_a_passage(project: Project, way: str) -> None:
-    """Whatever is streamed of an agent, and its states now and before, name no text of one."""
+    """No stream of an agent, and none of its states, contains the text of a passage."""
     model = Agentic(says=[asks_for_weather(), AIMessage("With the command [1].")])
     agent: Any = create_agent(
         model, [weather], middleware=[project.middleware()], checkpointer=InMemorySaver()
@@ -113,7 +113,7 @@ def test_no_stream_shows_a_passage(project: Project, way: str) -> None:
 
 
 async def test_only_search_and_model_are_traced_with_passages(project: Project) -> None:
-    """Callbacks find passages in the search and the call of the model, and in no step between."""
+    """Callbacks see passages in the search and in the model call, but in no step between them."""
     agent: Any = create_agent(
         Agentic(says=[AIMessage("ok [1]")]), [], middleware=[project.middleware()]
     )
@@ -124,7 +124,7 @@ async def test_only_search_and_model_are_traced_with_passages(project: Project) 
 
 @pytest.mark.parametrize("again", ["the same process", "another process"])
 def test_numbers_outlast_an_interrupt(tmp_path: Path, again: str) -> None:
-    """After a human's approval no tool gives a number that stands for one of the passages."""
+    """After a human approval, tools never reuse the number of an earlier passage."""
     saver = InMemorySaver()
     asking = HumanInTheLoopMiddleware(interrupt_on={"search_rules": True})
     model = Agentic(says=[calls("who may", tool="search_rules"), AIMessage("See [1] and [3].")])
@@ -146,7 +146,7 @@ def test_numbers_outlast_an_interrupt(tmp_path: Path, again: str) -> None:
 
 
 def test_knowledge_may_join_a_conversation(project: Project) -> None:
-    """A run that was interrupted without our middleware goes on with it."""
+    """A run that was interrupted without the middleware can be resumed with it."""
     saver = InMemorySaver()
     asking: Any = HumanInTheLoopMiddleware(interrupt_on={"weather": True})
     model = Agentic(says=[asks_for_weather(), AIMessage("See [1].")])
@@ -157,7 +157,7 @@ def test_knowledge_may_join_a_conversation(project: Project) -> None:
 
 
 def test_two_middlewares_of_one_agent(project: Project, searched: list[str]) -> None:
-    """Each gives its own passages, once, under numbers of their own; the answer cites both."""
+    """Each adds its own passages once with its own numbers; the answer cites both."""
     model = Agentic(says=[asks_for_weather(), AIMessage("See [1], [3] and [9].")])
     parts = [project.middleware("guide"), project.middleware("rules")]
     state = create_agent(model, [weather], middleware=parts).invoke(ASKED)
@@ -170,7 +170,7 @@ def test_two_middlewares_of_one_agent(project: Project, searched: list[str]) -> 
 
 
 def test_one_of_two_that_finds_nothing(project: Project, tmp_path: Path) -> None:
-    """The verdict of an answer is the best of those of all middlewares."""
+    """The verdict of an answer is the best one of all middlewares."""
     with shop(tmp_path / "other", guide=", min_score: 1, fallback: Nothing.") as other:
         parts = [other.middleware(), project.middleware("rules")]
         for order in (parts, parts[::-1]):
@@ -179,7 +179,7 @@ def test_one_of_two_that_finds_nothing(project: Project, tmp_path: Path) -> None
 
 
 def test_an_earlier_answers_numbers_keep_their_meaning(project: Project) -> None:
-    """A later answer may name a passage that only an earlier one was given."""
+    """A later answer may cite a passage that only an earlier answer was given."""
     model = Agentic(says=[AIMessage("By command [1]."), AIMessage("As I said [1]; and [3].")])
     middleware = project.middleware("rules", condense="none")
     agent: Any = create_agent(model, [], middleware=[middleware], checkpointer=InMemorySaver())
@@ -190,7 +190,7 @@ def test_an_earlier_answers_numbers_keep_their_meaning(project: Project) -> None
 
 
 def test_a_tool_of_the_same_name_stays(tmp_path: Path) -> None:
-    """What `tool_fallback` hides on a hit is its own tool, not one that the agent was given."""
+    """On a hit, `tool_fallback` hides only its own tool, not a tool of the agent."""
     with shop(tmp_path, guide=", tool_fallback: auto") as project:
         model = Agentic(says=[AIMessage("ok [1]")])
         tools = [project.tool("guide")]
@@ -199,7 +199,7 @@ def test_a_tool_of_the_same_name_stays(tmp_path: Path) -> None:
 
 
 class Reply(BaseModel):
-    """An answer in parts."""
+    """An answer with several fields."""
 
     text: str
     amounts: list[int]
@@ -207,7 +207,7 @@ class Reply(BaseModel):
 
 @pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
 def test_a_structured_answer_cites_in_its_texts(project: Project, strategy: Any) -> None:
-    """Markers count in the texts of an answer's fields; a list of numbers is none."""
+    """Markers in the text fields of an answer are citations; a list of numbers is not."""
     given = {"text": "By command [1], not [8].", "amounts": [2, 7]}
     if strategy is ToolStrategy:
         answer = AIMessage("", tool_calls=[{"name": "Reply", "args": given, "id": "1"}])
@@ -240,7 +240,8 @@ def others() -> list[Any]:
 def test_beside_other_middleware(
     project: Project, searched: list[str], other: Any, first: str
 ) -> None:
-    """In either order: one search, the passages before each call, and citations that are right."""
+    """In either order, there is one search, the passages precede each call, and citations are
+    right."""
     model = Agentic(says=[calls("who may", tool="search_rules"), AIMessage("See [1] and [4].")])
     parts: Any = [project.middleware("guide"), other]
     agent: Any = create_agent(
@@ -253,7 +254,7 @@ def test_beside_other_middleware(
 
 
 def test_a_summary_is_no_question(project: Project, searched: list[str]) -> None:
-    """When what the user said is summarised away, its passages stand before the summary."""
+    """If the user's messages are summarized, the passages precede the summary."""
     model = Agentic(says=[asks_for_weather(), AIMessage("See [1].")])
     keeping: Any = {"trigger": ("messages", 3), "keep": ("messages", 1)}
     summing = SummarizationMiddleware(Scripted(says=["Snow on chalets."]), **keeping)
@@ -265,7 +266,7 @@ def test_a_summary_is_no_question(project: Project, searched: list[str]) -> None
 
 
 def test_the_fallback_model_sees_the_passages(project: Project) -> None:
-    """A model that answers in another's place is given the same."""
+    """A fallback model gets the same passages."""
     second = Agentic(says=[AIMessage("See [1].")])
     failing = Scripted(error=ConnectionError("down"))
     parts: Any = [ModelFallbackMiddleware(second), project.middleware()]
@@ -275,7 +276,7 @@ def test_the_fallback_model_sees_the_passages(project: Project) -> None:
 
 
 def test_a_failed_call_is_taken_up_again(project: Project, searched: list[str]) -> None:
-    """Going on after the model failed searches nothing again."""
+    """Resuming after a failed model call does not search again."""
     model = Scripted(error=ConnectionError("down"), says=["See [1]."])
     agent: Any = create_agent(
         model, [], middleware=[project.middleware()], checkpointer=InMemorySaver()
@@ -288,7 +289,7 @@ def test_a_failed_call_is_taken_up_again(project: Project, searched: list[str]) 
 
 
 def test_a_picture_behind_its_question(project: Project) -> None:
-    """Of several messages in a row the last one with words is the question."""
+    """Of consecutive messages, the last one with text is the question."""
     picture = HumanMessage([{"type": "image", "url": "https://example.com/key.png"}])
     model = Agentic(says=[AIMessage("ok")])
     agent: Any = create_agent(model, [], middleware=[project.middleware()])
@@ -299,7 +300,7 @@ def test_a_picture_behind_its_question(project: Project) -> None:
 
 
 def test_a_picture_alone_asks_nothing(project: Project, searched: list[str]) -> None:
-    """A turn without words has no passages, those of the turn before neither."""
+    """A turn without text has no passages, not even those of the previous turn."""
     model = Agentic(says=[AIMessage("ok [1]"), AIMessage("A key.")])
     agent: Any = create_agent(
         model, [], middleware=[project.middleware()], checkpointer=InMemorySaver()
@@ -313,7 +314,7 @@ def test_a_picture_alone_asks_nothing(project: Project, searched: list[str]) -> 
 
 
 def test_agents_in_one_graph(project: Project) -> None:
-    """Each sees passages of its own, and the numbers of what the other cited stay taken."""
+    """Each agent sees its own passages, and the numbers that the other cited are not reused."""
     one = Agentic(says=[AIMessage("By command [1].")])
     two = Agentic(says=[AIMessage("The rules [2] say so too; see [1].")])
     graph: Any = StateGraph(MessagesState)
@@ -335,7 +336,7 @@ def test_agents_in_one_graph(project: Project) -> None:
 
 @pytest.mark.parametrize("query", ["", "  ", "\n"])
 def test_a_blank_query_is_answered_with_words(project: Project, query: str) -> None:
-    """A model that searches for nothing is told so, and the agent goes on."""
+    """A model that searches for nothing gets an error message, and the agent continues."""
     model = Agentic(says=[calls(query, tool="search_guide"), AIMessage("Sorry.")])
     *_, told, answer = create_agent(model, [project.tool("guide")]).invoke(ASKED)["messages"]
     assert (str(told.text), answer.text) == (
@@ -346,7 +347,8 @@ def test_a_blank_query_is_answered_with_words(project: Project, query: str) -> N
 
 @pytest.mark.parametrize("wrong", [{}, {"q": "keys"}, {"query": 3}, {"query": None}], ids=str)
 def test_wrong_arguments_are_for_the_model_to_mend(project: Project, wrong: Any) -> None:
-    """A call without a text to search for gives an error message, and the agent goes on."""
+    """A tool call without a text to search for returns an error message, and the agent
+    continues."""
     called = AIMessage("", tool_calls=[{"name": "search_guide", "args": wrong, "id": "1"}])
     model = Agentic(says=[called, AIMessage("Sorry.")])
     *_, told, _ = create_agent(model, [project.tool("guide")]).invoke(ASKED)["messages"]
@@ -355,7 +357,7 @@ def test_wrong_arguments_are_for_the_model_to_mend(project: Project, wrong: Any)
 
 
 def test_tools_at_once_leave_room_for_each_other(project: Project) -> None:
-    """Of two different tools that are called together, none gives a number of the other's."""
+    """Two different tools that are called together never use the same numbers."""
     both = calls("keys", tool="search_guide_rules").tool_calls
     both += calls("keys and rules", tool="search_rules").tool_calls
     model = Agentic(says=[AIMessage("", tool_calls=both), AIMessage("ok")])
@@ -371,7 +373,7 @@ def foreign(query: str) -> tuple[str, Any]:
 
 
 def test_citations_of_other_tools_are_left_alone(project: Project) -> None:
-    """An artifact that has `citations` of another kind disturbs nothing."""
+    """An artifact with another kind of `citations` is ignored."""
     model = Agentic(says=[calls("keys", tool="foreign"), AIMessage("See [1] and [7].")])
     agent: Any = create_agent(model, [foreign], middleware=[project.middleware()])
     assert said(agent.invoke(ASKED))["unknown_markers"] == ["[7]"]

@@ -1,4 +1,4 @@
-"""`project.citations()`: the end of a chain, which gives the same account as `generate`."""
+"""`project.citations()`: the end of a chain, with the same result as `generate`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def events(chain: Runnable[Any, Answer]) -> Answer:
 
 
 def account(answer: Answer) -> Any:
-    """All that it says, but how long the searches took."""
+    """Return all fields of an answer except the duration of the searches."""
     results = [(one.binding, one.verdict, one.result.matches) for one in answer.results]
     assert results
     return replace(answer, results=results)
@@ -83,7 +83,7 @@ WAYS = [invoke, ainvoke, batch, abatch, stream, astream, events]
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_chain_gives_what_generate_gives(tmp_path: Path, way: Any) -> None:
-    """However the chain is called: text, verdict, citations, passages and tokens are the same."""
+    """Text, verdict, citations, passages and tokens are the same, however the chain is called."""
     with shop(tmp_path) as project:
         chain = project.prompt() | ExtractiveChatModel() | project.citations()
         answer = way(chain)
@@ -94,7 +94,8 @@ def test_a_chain_gives_what_generate_gives(tmp_path: Path, way: Any) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_chain_within_others(tmp_path: Path, way: Any) -> None:
-    """Nested, behind a mapping, retried, with a fallback, and beside another chain."""
+    """A chain works nested, behind a mapping, retried, with a fallback, and next to another
+    chain."""
     with shop(tmp_path) as project:
         model = ExtractiveChatModel()
 
@@ -129,7 +130,7 @@ def fail(question: str) -> Any:
 
 
 class Meeting(BaseChatModel):
-    """Answers when as many others are being asked as its barrier waits for."""
+    """Answers when enough concurrent calls wait at its barrier."""
 
     barrier: Any
 
@@ -143,7 +144,7 @@ class Meeting(BaseChatModel):
 
 
 def test_runs_at_once(tmp_path: Path) -> None:
-    """Runs of one chain at the same time do not get each other's passages."""
+    """Concurrent runs of one chain do not get each other's passages."""
     with shop(tmp_path) as project:
         prompt = project.prompt("rules")
         chain = prompt | Meeting(barrier=threading.Barrier(4)) | project.citations()
@@ -154,7 +155,7 @@ def test_runs_at_once(tmp_path: Path) -> None:
 
 
 def test_many_at_once_and_nothing_kept(tmp_path: Path) -> None:
-    """A batch makes all prompts before the first answer; none is lost, and none stays behind."""
+    """A batch builds all prompts before the first answer; none is lost, and none is kept."""
     with shop(tmp_path) as project:
         chain = project.prompt("guide") | Scripted(says=["It is [1]."]) | project.citations()
         answers = chain.batch([QUESTION] * 200)
@@ -165,7 +166,7 @@ def test_many_at_once_and_nothing_kept(tmp_path: Path) -> None:
 
 
 def test_markers_that_belong_to_no_passage(tmp_path: Path) -> None:
-    """They are named, and cite nothing."""
+    """They are listed, and cite nothing."""
     with shop(tmp_path) as project:
         model = Scripted(says=["By command [1]; see also [7]."])
         answer = (project.prompt("guide") | model | project.citations()).invoke(QUESTION)
@@ -175,7 +176,7 @@ def test_markers_that_belong_to_no_passage(tmp_path: Path) -> None:
 
 
 def test_passages_of_a_tool_are_cited_too(tmp_path: Path) -> None:
-    """In a conversation in which a tool gave passages, the answer may cite those as well."""
+    """In a conversation with passages from a tool, the answer may cite those, too."""
     call = {"name": "search_guide", "args": {"query": QUESTION}, "id": "1", "type": "tool_call"}
     with shop(tmp_path) as project:
         told = project.tool("guide").invoke(call)
@@ -186,7 +187,7 @@ def test_passages_of_a_tool_are_cited_too(tmp_path: Path) -> None:
 
 
 def test_a_message_that_middleware_has_checked(tmp_path: Path) -> None:
-    """It says itself what it cites."""
+    """A message that the middleware has checked keeps its citations."""
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("By command [1]; see also [7].")])
         agent: Any = create_agent(model, [], middleware=[project.middleware("guide")])
@@ -197,7 +198,8 @@ def test_a_message_that_middleware_has_checked(tmp_path: Path) -> None:
 
 
 def test_citations_without_their_prompt(tmp_path: Path) -> None:
-    """No prompt, that of another project, or one in a wrapper: the error says how to write it."""
+    """If the prompt is missing, wrapped or from another project, the error shows how to write the
+    chain."""
     with shop(tmp_path / "one") as project, shop(tmp_path / "two") as other:
         model = ExtractiveChatModel()
         for chain in (
@@ -214,7 +216,7 @@ def test_citations_without_their_prompt(tmp_path: Path) -> None:
 
 
 def test_it_is_a_runnable_like_others(tmp_path: Path) -> None:
-    """Callbacks see it as a parser; a chain of it has a graph and schemas; texts are read too."""
+    """Callbacks see it as a parser; its chain has a graph and schemas; it also reads plain text."""
     seen: list[Any] = []
 
     class Seen(BaseCallbackHandler):

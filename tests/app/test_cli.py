@@ -1,4 +1,4 @@
-"""What the commands print, for people and for programs."""
+"""The output of commands, for people and for programs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ INVOCATIONS: dict[str, list[str]] = {
     "trust": ["trust", "."],
     "tokens": ["token", "list"],
 }
-"""Every command that prints a result; for those that need a thread see `test_cli_workflow`."""
+"""Every command that prints a result; for those that need a thread, see `test_cli_workflow`."""
 
 COUNTS = {"added", "updated", "removed", "unchanged", "failed"}
 
@@ -140,7 +140,7 @@ FIELDS: dict[str, set[str]] = {
 
 
 def names(commands: Any, path: tuple[str, ...] = ()) -> list[list[str]]:
-    """All commands of a typer application, groups and their commands."""
+    """Return all commands of a typer application, including groups and their commands."""
     found = [
         [*path, command.name or command.callback.__name__]
         for command in commands.registered_commands
@@ -151,12 +151,12 @@ def names(commands: Any, path: tuple[str, ...] = ()) -> list[list[str]]:
 
 
 def test_all_commands_are_tested() -> None:
-    """The list of commands in this file is the list of commands there is."""
+    """This file lists exactly the existing commands."""
     assert sorted(names(app)) == sorted(COMMANDS)
 
 
 def test_shortcuts(ready_cli: Cli) -> None:
-    """What is done daily has a short name, and the version can be asked for."""
+    """Frequent commands have short names, and `--version` prints the version."""
     long = ready_cli("knowledge", "query", "docs", "-q", QUESTION)
     short = ready_cli("query", "docs", "-q", QUESTION)
     assert (short.code, short.out) == (long.code, long.out)
@@ -166,7 +166,7 @@ def test_shortcuts(ready_cli: Cli) -> None:
 
 
 def test_one_that_fails_does_not_stop_the_others(cli: Cli) -> None:
-    """All are ingested that can be, the failures are told, and the exit code is 1."""
+    """The other knowledge bases are ingested, the failures are reported, and the exit code is 1."""
     lost = 'provider: hashing }, { id: lost, provider: langchain, class: "gone:Lost" }'
     broken = PROJECT.replace("provider: hashing }", lost)
     broken = broken.replace("- id: docs\n", "- id: docs\n    embedder: lost\n")
@@ -182,7 +182,7 @@ def test_one_that_fails_does_not_stop_the_others(cli: Cli) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_has_help(empty_cli: Cli, command: list[str]) -> None:
-    """`--help` says what a command does, and what each of its arguments and options is for."""
+    """`--help` describes a command and each of its arguments and options."""
     done = empty_cli(*command, "--help")
     assert (done.code, done.err) == (0, "")
     usage, text = done.out.split("\n\n")[:2]
@@ -197,7 +197,7 @@ def test_every_command_has_help(empty_cli: Cli, command: list[str]) -> None:
 
 @pytest.mark.parametrize("name", INVOCATIONS)
 def test_json_is_all_there_is_on_stdout(ready_cli: Cli, name: str) -> None:
-    """With `--output json`, stdout is one JSON document with the fields that are promised."""
+    """With `--output json`, stdout is one JSON document with the documented fields."""
     done = ready_cli(*INVOCATIONS[name], "--output", "json")
     assert (done.code, done.err) == (0, "")
     assert json.loads(done.out).keys() >= FIELDS[name]
@@ -208,7 +208,7 @@ def test_yaml_says_the_same_as_json(ready_cli: Cli, name: str) -> None:
     """`--output yaml` is the same data, of plain types, in YAML."""
 
     def steady(text: str) -> str:
-        """Without what differs from run to run."""
+        """Remove values that differ between runs."""
         return re.sub(
             r'("?(?<!_)\b(?:seconds|run_id|thread_id|started_at)"?): [^\s,]+', r"\1: 0", text
         )
@@ -220,7 +220,7 @@ def test_yaml_says_the_same_as_json(ready_cli: Cli, name: str) -> None:
 
 
 def test_the_report_of_an_ingest(cli: Cli) -> None:
-    """An ingest's JSON counts documents and chunks, and says what the embedder was given."""
+    """An ingest's JSON counts documents and chunks, and the texts sent to the embedder."""
     report = json.loads(cli("knowledge", "ingest", "docs", "-o", "json").out)
     assert report["documents"] == dict.fromkeys(COUNTS, 0) | {"added": 2}
     assert report["chunks"] == {"added": 2, "removed": 0, "unchanged": 0, "total": 2}
@@ -229,7 +229,7 @@ def test_the_report_of_an_ingest(cli: Cli) -> None:
 
 
 def test_a_query_explains_itself(ready_cli: Cli) -> None:
-    """With --explain each match has its figures, and each setting the place that set it."""
+    """With --explain, each match has its scores, and each setting the location that set it."""
     query = ["query", "docs", "-q", QUESTION, "--top-k", "1", "--explain"]
     said = ready_cli(*query).out
     assert re.search(r"figures: dense 0\.\d{3}, lexical \d\.\d{3}", said)
@@ -243,7 +243,7 @@ def test_a_query_explains_itself(ready_cli: Cli) -> None:
 
 
 def test_tenants_are_kept_apart(ready_cli: Cli) -> None:
-    """--tenant is taken by every command, and its messages repeat it."""
+    """Every command accepts --tenant, and its messages repeat it."""
     done = ready_cli("query", "docs", "-q", QUESTION, "--tenant", "a b")
     assert done.code == 1
     assert "run: lorebind knowledge ingest docs --tenant 'a b'" in done.err
@@ -258,7 +258,7 @@ def test_tenants_are_kept_apart(ready_cli: Cli) -> None:
 
 
 def test_what_happens_is_logged_where_that_is_wanted(ready_cli: Cli) -> None:
-    """-v logs what was done to standard error, -vv its steps too, and results stay as they are."""
+    """-v logs events to standard error, -vv adds their steps, and results do not change."""
     query = ["query", "docs", "-q", QUESTION, "-o", "json"]
     plain, told, more = (ready_cli(*query, *option) for option in ([], ["-v"], ["-vv"]))
     assert plain.err == ""
@@ -271,7 +271,7 @@ def test_what_happens_is_logged_where_that_is_wanted(ready_cli: Cli) -> None:
 
 @pytest.mark.parametrize("declared", ["", ", format: json, level: error"])
 def test_what_is_logged_anyway_is_not_logged_twice(ready_cli: Cli, declared: str) -> None:
-    """A project that logs is logged once, in its own format, from the level that -v asks for."""
+    """A project that declares logging logs once, in its own format, at the level that -v sets."""
     logs = f"extensions: [{{ provider: logging{declared} }}]\n"
     ready_cli.write({"lorebind.yaml": PROJECT + logs})
     query = ["query", "docs", "-q", QUESTION]
@@ -288,7 +288,7 @@ def test_all_knowledge_bases_are_ingested_in_turn(cli: Cli) -> None:
 
 
 def test_the_matches_of_a_query(ready_cli: Cli) -> None:
-    """A match has id, score, scores, text and metadata with its place."""
+    """A match has id, score, scores, text and metadata with its location."""
     found = json.loads(ready_cli(*INVOCATIONS["query"], "-o", "json").out)
     best = found["matches"][0]
     assert set(best) == {"id", "score", "scores", "text", "metadata"}
@@ -311,7 +311,7 @@ def test_the_result_of_a_run(ready_cli: Cli) -> None:
 
 
 def test_problems_as_data(cli: Cli) -> None:
-    """`validate --output json` lists every problem with its place, and exits 2."""
+    """`validate --output json` lists every problem with its location, and exits with 2."""
     cli.write({"lorebind.yaml": FILES["lorebind.yaml"] + "extra: 1\nmore: 2\n"})
     done = cli("validate", "-o", "json")
     data = json.loads(done.out)
@@ -324,7 +324,7 @@ def test_problems_as_data(cli: Cli) -> None:
 
 
 def test_tables_for_people(ready_cli: Cli) -> None:
-    """Without `--output` the commands say in words and tables what happened."""
+    """Without `--output`, the commands print sentences and tables."""
     assert "shop: valid" in ready_cli("validate").out
     listed = ready_cli("knowledge", "list").out
     assert re.search(r"(?m)^docs +2 +2 +completed +How we work$", listed)
@@ -358,7 +358,7 @@ embedders:
     [("20000", "0.7000"), ("0.02", "less than 0.0001"), ("100000000", "3,500.00")],
 )
 def test_what_an_ingest_will_cost(cli: Cli, price: str, shown: str) -> None:
-    """Where the embedder has a price `plan` and `ingest` say tokens and cost, and JSON has both."""
+    """If the embedder has a price, `plan` and `ingest` print tokens and cost, and JSON has both."""
     text = re.sub(r"(?m)^embedders:.*\n", PAID.replace("PRICE", price), PROJECT)
     cli.write({"lorebind.yaml": text})
     data = json.loads(cli("knowledge", "plan", "docs", "-o", "json").out)
@@ -370,7 +370,7 @@ def test_what_an_ingest_will_cost(cli: Cli, price: str, shown: str) -> None:
 
 
 def test_to_another_embedder(ready_cli: Cli) -> None:
-    """Once the embedder was changed a query is refused with a command, and after it is answered."""
+    """After a change of the embedder, a query is refused with a command that fixes it."""
     assert ready_cli(*INVOCATIONS["query"]).code == 0
     other = PROJECT.replace("provider: hashing", "provider: hashing, config: { dimension: 64 }")
     assert other != PROJECT
@@ -383,7 +383,7 @@ def test_to_another_embedder(ready_cli: Cli) -> None:
 
 
 def test_a_reindex_that_cannot_switch(ready_cli: Cli) -> None:
-    """Exit code 1 says that the old index stays in use, and a note says why."""
+    """Exit code 1 means that the old index stays in use, and a note gives the reason."""
     (ready_cli.root / "docs" / "keys.md").write_bytes(b"\0\xff")
     done = ready_cli("knowledge", "reindex", "docs")
     assert done.code == 1
@@ -393,10 +393,10 @@ def test_a_reindex_that_cannot_switch(ready_cli: Cli) -> None:
 
 @pytest.mark.parametrize("name", [*INVOCATIONS, "help"])
 def test_pipes_get_plain_text(ready_cli: Cli, forked: ForkedPython, name: str) -> None:
-    """In a pipe there are no colours, no bars, and no blanks at the ends of lines."""
+    """In a pipe there are no colors, no progress bars, and no trailing spaces."""
     ready_cli.write({"docs/new.md": "# New\n\nNew keys are longer than the old keys.\n"})
     command = INVOCATIONS.get(name, ["--help"])
-    # Two have a pipe and a process of their own; standard output is no terminal for the others.
+    # Two have a pipe and a process of their own; the others run without a terminal as output.
     own = name in ("ingest", "query")
     done = run_forked(forked, ready_cli.root, *command) if own else ready_cli(*command)
     assert (done.code, done.err) == (0, "")
@@ -434,7 +434,7 @@ def test_init_to_answer_in_an_empty_folder(tmp_path: Path, forked: ForkedPython)
 
 
 def test_init_makes_a_folder(empty_cli: Cli) -> None:
-    """`init FOLDER` makes the folder, names the project after it, and says where to go on."""
+    """`init FOLDER` creates the folder, names the project after it, and prints the next command."""
     done = empty_cli("init", "my shop/handbook!")
     assert done.code == 0
     assert "knowledge ingest docs" in done.out.splitlines()[-1]
@@ -445,11 +445,11 @@ def test_init_makes_a_folder(empty_cli: Cli) -> None:
 
 @pytest.mark.parametrize("there", ["lorebind.yaml", "workflows/answer.yaml"])
 def test_init_never_overwrites(empty_cli: Cli, there: str) -> None:
-    """If any of its files is there, `init` writes none and says which."""
+    """If one of its files exists, `init` writes nothing and names the file."""
     empty_cli.write({there: "mine: true\n"})
     done = empty_cli("init")
     assert done.code == 2
-    assert f"{there} is there already; nothing was written" in done.err
+    assert f"{there} already exists; nothing was written" in done.err
     assert (empty_cli.root / there).read_text() == "mine: true\n"
     files = [path for path in empty_cli.root.rglob("*") if path.is_file()]
     assert files == [empty_cli.root / there]
@@ -472,7 +472,7 @@ def test_a_project_may_be_elsewhere(ready_cli: Cli, tmp_path_factory: Any) -> No
 
 
 def test_knowledge_of_a_workflow(ready_cli: Cli) -> None:
-    """What a workflow declares is ingested, queried and listed like any other, with its name."""
+    """A workflow's knowledge bases are ingested, queried and listed like others, by its name."""
     ready_cli.write(
         {
             "own/a.md": "# Owls\n\nOwls fly at night.",
@@ -514,7 +514,7 @@ def test_explain_names_every_setting(ready_cli: Cli) -> None:
 
 
 def test_an_address_is_fetched_once(empty_cli: Cli, socket_enabled: None) -> None:
-    """The ingest uses what its own plan has fetched; a second ingest asks again."""
+    """The ingest uses the documents that its plan has fetched; a second ingest fetches again."""
     server = WebServer()
     try:
         server.routes["/a.md"] = Answer(b"# Keys\n\nRotate the keys.\n")
@@ -536,7 +536,7 @@ def test_an_address_is_fetched_once(empty_cli: Cli, socket_enabled: None) -> Non
 def test_what_cannot_be_planned_is_noted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ready_cli: Cli
 ) -> None:
-    """What a plan has to say beside its counts stands below them."""
+    """Notices of a plan are printed below its counts."""
     with Project.load(ready_cli.root) as project:
         plan = project.plan("docs")
         plan.notices.append("look at the address")

@@ -18,7 +18,8 @@ QUESTION = "How often must the keys be rotated?"
 
 
 def test_a_folder_answers(empty_cli: Cli, forked: ForkedPython) -> None:
-    """A plain folder is indexed and answers, with passages, citations and what the prompt cost."""
+    """A plain folder is indexed and answers, with passages, citations and the size of the
+    prompt."""
     empty_cli.write(DOCUMENTS | {"notes.txt": "Lunch is at noon.\n", "ignored.bin": "x"})
     done = run_forked(forked, empty_cli.root, "ask", ".", QUESTION)
     assert (done.code, done.err) == (0, "")
@@ -57,7 +58,8 @@ def test_the_passage_is_shown_around_the_words_that_matter(empty_cli: Cli) -> No
 
 
 def test_a_question_that_is_not_answered_exits_1(empty_cli: Cli) -> None:
-    """Where no passage is likely to answer, that is said beside the nearest; the exit is 1."""
+    """If no passage is likely to answer, this is printed with the nearest ones, and the exit code
+    is 1."""
     empty_cli.write(DOCUMENTS)
     done = empty_cli("ask", ".", "What is the capital of Mongolia?")
     assert (done.code, done.err) == (1, "")
@@ -67,7 +69,8 @@ def test_a_question_that_is_not_answered_exits_1(empty_cli: Cli) -> None:
 
 
 def test_a_project_is_asked_with_what_it_declares(ready_cli: Cli) -> None:
-    """In a project, its own bindings and embedders are used, and its knowledge is ingested."""
+    """In a project, its own bindings and embedders are used, and its knowledge bases are
+    ingested."""
     for path in (".", "lorebind.yaml"):
         data = json.loads(ready_cli("ask", path, QUESTION, "-o", "json").out)
         assert [report["kb_id"] for report in data["ingests"]] == ["docs", "rules"]
@@ -77,7 +80,7 @@ def test_a_project_is_asked_with_what_it_declares(ready_cli: Cli) -> None:
 
 
 def test_a_projects_question_may_miss(ready_cli: Cli) -> None:
-    """The project's own threshold decides what is a miss, and the fallback is not an answer."""
+    """The project's own threshold decides about a miss, and the fallback is not an answer."""
     strict = PROJECT.replace("{ id: docs }]\na", "{ id: docs, min_score: 0.99 }]\na")
     assert strict != PROJECT
     ready_cli.write({"lorebind.yaml": strict})
@@ -95,7 +98,7 @@ def test_a_projects_question_may_miss(ready_cli: Cli) -> None:
     ],
 )
 def test_a_folder_without_text_says_so(empty_cli: Cli, files: dict[str, str], reason: str) -> None:
-    """Where there is nothing to search, that is said with the reason, and nothing is written."""
+    """If there is nothing to search, the message gives the reason, and nothing is written."""
     empty_cli.write(files)
     done = empty_cli("ask", ".", QUESTION)
     assert done.code == 1
@@ -115,7 +118,7 @@ def test_a_folder_may_shrink(empty_cli: Cli) -> None:
 
 
 def test_a_project_with_an_empty_knowledge_base(ready_cli: Cli) -> None:
-    """One that has no documents is reported, and does not keep the others from answering."""
+    """A knowledge base without documents is reported, and the others still answer."""
     for path in (ready_cli.root / "rules").iterdir():
         path.unlink()
     done = ready_cli("ask", ".", QUESTION)

@@ -1,4 +1,4 @@
-"""What goes wrong on the command line: the exit code, the message, and where it is written."""
+"""Errors on the command line: the exit code, the message, and its stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ models:
 
 
 def failed(done: Done, code: int) -> str:
-    """The message of a command that failed: all on stderr, without a traceback."""
+    """Return the message of a failed command: all on stderr, without a traceback."""
     assert done.code == code, done
     assert "Traceback" not in done.err
     assert done.err
@@ -36,7 +36,8 @@ def line_of(text: str, part: str) -> int:
 
 
 def test_an_unknown_key_is_shown_with_its_place(cli: Cli) -> None:
-    """A key that is not known names file, line and column, the nearest key, and all of them."""
+    """An unknown key is reported with file, line and column, the nearest key, and all known
+    keys."""
     text = PROJECT.replace("description: How we work", "descripton: How we work")
     cli.write({"lorebind.yaml": text})
     done = cli("validate")
@@ -50,7 +51,7 @@ def test_an_unknown_key_is_shown_with_its_place(cli: Cli) -> None:
 
 
 def test_a_dangling_reference_is_shown_with_its_place(cli: Cli) -> None:
-    """A binding to what is not declared names its place and the nearest id."""
+    """A binding to an undeclared id is reported with its location and the nearest id."""
     text = PROJECT.replace("[{ id: docs }]", "[{ id: dosc }]")
     cli.write({"lorebind.yaml": text})
     line = line_of(text, "knowledge: [")
@@ -61,7 +62,7 @@ def test_a_dangling_reference_is_shown_with_its_place(cli: Cli) -> None:
 
 
 def test_all_problems_of_all_files_come_at_once(cli: Cli) -> None:
-    """Every problem has a line, whichever file it is in, and each command refuses alike."""
+    """Every problem has a line, whichever file it is in, and all commands report the same."""
     cli.write(
         {
             "lorebind.yaml": PROJECT + "first: 1\nsecond: 2\n",
@@ -76,9 +77,9 @@ def test_all_problems_of_all_files_come_at_once(cli: Cli) -> None:
 
 
 def test_a_missing_variable_is_named(cli: Cli) -> None:
-    """A variable that is not set is a problem of the line that asks for it.
+    """A variable that is not set is a problem at the line that uses it.
 
-    What is declared is valid without it, so that one who has no secrets can validate.
+    `validate` accepts the declarations without it, so you can validate without secrets.
     """
     text = PROJECT + MODEL
     cli.write({"lorebind.yaml": text})
@@ -97,7 +98,7 @@ def test_a_missing_variable_is_named(cli: Cli) -> None:
 
 
 def test_a_variable_may_be_in_the_env_file(cli: Cli) -> None:
-    """What `.env` sets is set."""
+    """Variables can be set in `.env`."""
     text = PROJECT + MODEL
     cli.write({"lorebind.yaml": text, ".env": "LOREBIND_TEST_NO=sk-abc-1234\n"})
     done = cli("validate")
@@ -113,7 +114,8 @@ def test_a_project_file_that_is_not_utf8_is_named(cli: Cli) -> None:
 
 
 def test_a_document_that_is_no_text_fails_alone(cli: Cli) -> None:
-    """One document that cannot be read fails by name; the others are ingested; the exit is 1."""
+    """A document that cannot be read is reported by name; the others are ingested; the exit is
+    1."""
     (cli.root / "docs/latin.md").write_bytes(b"# Latin\n\ncaf\0\n")
     done = cli("knowledge", "ingest", "docs")
     assert done.code == 1
@@ -128,7 +130,7 @@ def test_a_document_that_is_no_text_fails_alone(cli: Cli) -> None:
 
 
 def test_a_folder_without_documents_is_named(cli: Cli) -> None:
-    """A source that matches nothing is a failure that says where it looked."""
+    """A source that matches nothing fails, and the message names the searched location."""
     (cli.root / "rules/access.md").unlink()
     done = cli("knowledge", "ingest", "rules")
     assert done.code == 1
@@ -148,7 +150,7 @@ def test_sources_stay_in_the_project_folder(cli: Cli, path: str) -> None:
 def test_links_stay_in_the_project_folder(
     cli: Cli, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A link to a place outside is not followed, and says so."""
+    """A link to a location outside is not followed, and this is reported."""
     outside = tmp_path_factory.mktemp("outside") / "secret.md"
     outside.write_text("# Secret\n\nThe launch code is 0000.\n")
     os.symlink(outside, cli.root / "docs/link.md")
@@ -159,7 +161,7 @@ def test_links_stay_in_the_project_folder(
 
 
 def test_a_question_without_a_hit_exits_1(ready_cli: Cli) -> None:
-    """Nothing found is exit code 1, in words and as data."""
+    """If nothing is found, the exit code is 1, as text and as data."""
     done = ready_cli(*QUERY, "rotate", "--min-score", "0.99")
     assert (done.code, done.err) == (1, "")
     assert done.out == (
@@ -176,7 +178,7 @@ def test_a_question_without_a_hit_exits_1(ready_cli: Cli) -> None:
 
 
 def test_a_filter_that_matches_nothing_exits_1(ready_cli: Cli) -> None:
-    """`--filter` narrows a search; values are JSON where they can be, else text."""
+    """`--filter` narrows a search; values are JSON if possible, otherwise text."""
     assert ready_cli(*QUERY, "keys", "--filter", "team=ops").code == 0
     assert ready_cli(*QUERY, "keys", "--filter", "line_start=1").code == 0
     assert ready_cli(*QUERY, "keys", "--filter", 'uri={"$in":["docs/bills.md"]}').code == 0
@@ -185,8 +187,8 @@ def test_a_filter_that_matches_nothing_exits_1(ready_cli: Cli) -> None:
 
 
 USAGE: list[tuple[list[str], str]] = [
-    ([*QUERY, "  "], "lorebind: the question is empty; give it some words"),
-    (["ask", ".", " "], "lorebind: the question is empty; give it some words"),
+    ([*QUERY, "  "], "lorebind: the question is empty; write a question"),
+    (["ask", ".", " "], "lorebind: the question is empty; write a question"),
     (["knowledge", "query", "dosc", "-q", "x"], "no knowledge base 'dosc'; did you mean 'docs'"),
     (["knowledge", "ingest", "dosc"], "no knowledge base 'dosc'; did you mean 'docs'"),
     (["knowledge", "get", "dosc"], "no knowledge base 'dosc'; did you mean 'docs'"),
@@ -223,13 +225,13 @@ USAGE: list[tuple[list[str], str]] = [
 
 @pytest.mark.parametrize(("arguments", "said"), USAGE, ids=[" ".join(one) for one, _ in USAGE])
 def test_wrong_usage_exits_2(ready_cli: Cli, arguments: list[str], said: str) -> None:
-    """What the caller wrote wrong is exit code 2 and a message that says what it is."""
+    """Wrong usage has exit code 2 and a message that explains it."""
     assert said in re.sub(r"\s+", " ", failed(ready_cli(*arguments), 2))
 
 
 @pytest.mark.parametrize("command", [["validate"], ["knowledge", "list"], ["run", "x"]])
 def test_without_a_project_there_is_a_way_out(empty_cli: Cli, command: list[str]) -> None:
-    """Where there is no lorebind.yaml, the message names the command that makes one."""
+    """Without a lorebind.yaml, the message names the command that creates one."""
     done = empty_cli(*command)
     assert "there is no project file" in failed(done, 2)
     assert "create one with: lorebind init" in done.err
@@ -253,14 +255,14 @@ def test_what_is_not_ingested_yet_says_what_to_run(cli: Cli) -> None:
 
 
 def test_errors_leave_stdout_alone(cli: Cli) -> None:
-    """With `--output json` a failure prints nothing on stdout that is no JSON."""
+    """With `--output json`, a failure prints nothing on stdout that is not JSON."""
     done = cli(*QUERY, "x", "-o", "json")
     assert (done.code, done.out) == (1, "")
     assert cli("knowledge", "ingest", "dosc", "-o", "json").out == ""
 
 
 def test_a_mass_delete_is_refused_by_name(ready_cli: Cli) -> None:
-    """When most documents are gone, nothing is removed until the option says so."""
+    """If most documents are gone, nothing is removed unless the option allows it."""
     ready_cli.write({"docs/other.md": "# Other\n\nSomething else.\n"})
     for name in ("keys", "bills"):
         (ready_cli.root / f"docs/{name}.md").unlink()

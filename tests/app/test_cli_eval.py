@@ -1,4 +1,4 @@
-"""`lorebind eval`: the table, the data, the bar that fails a build, tuning and the picture."""
+"""`lorebind eval`: the table, the data, the threshold that fails a build, tuning and the chart."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ FILES = ("docs", "--queries", "queries.jsonl", "--qrels", "qrels.tsv")
 
 @pytest.fixture
 def judged(ready_cli: Cli) -> Cli:
-    """A project that is ingested, with questions and judgements."""
+    """Return an ingested project with questions and relevance judgments."""
     ready_cli.write({"queries.jsonl": QUERIES, "qrels.tsv": QRELS})
     return ready_cli
 
 
 def rows(done: Done) -> list[list[str]]:
-    """The cells of the printed table's rows."""
+    """Return the cells of the printed table's rows."""
     return [line.split() for line in done.out.splitlines()[2:]]
 
 
 def test_the_table(judged: Cli) -> None:
-    """The declared strategy comes first, then the others that need nothing more."""
+    """The declared strategy comes first, then the others that need no further settings."""
     done = judged("eval", *FILES)
     assert done.code == 0, done
     assert done.out.splitlines()[0].split() == (
@@ -62,13 +62,13 @@ def test_the_table(judged: Cli) -> None:
 
 
 def test_strategies_that_are_named(judged: Cli) -> None:
-    """Only those are compared with the declared one, each once."""
+    """Only named strategies are compared with the declared one, each once."""
     done = judged("eval", *FILES, "--strategy", "lexical", "--strategy", "hybrid")
     assert [row[0] for row in rows(done)] == ["hybrid", "lexical"]
 
 
 def test_json(judged: Cli) -> None:
-    """The same figures as data, nothing else on standard output."""
+    """The data has the same figures, and nothing else is printed on standard output."""
     done = judged("eval", *FILES, "-o", "json")
     assert (done.code, done.err) == (0, "")
     data = json.loads(done.out)
@@ -89,7 +89,8 @@ def test_json(judged: Cli) -> None:
 
 
 def test_a_bar(judged: Cli) -> None:
-    """Below it the command fails, after the figures were printed; at it, it does not."""
+    """Below the threshold, the command fails after printing the figures; at the threshold, it
+    passes."""
     assert judged("eval", *FILES, "--min-ndcg", "1").code == 0
     judged.write({"qrels.tsv": QRELS.replace("1\tdocs/keys.md\t1\n", "1\tdocs/bills.md\t1\n")})
     done = judged("eval", *FILES, "--min-ndcg", "0.99", "-o", "json")
@@ -100,11 +101,11 @@ def test_a_bar(judged: Cli) -> None:
 
 
 def test_tuning(judged: Cli) -> None:
-    """The weight, and whether it is worth setting, stand below the table, or in the data."""
+    """The weight, and whether it is worth setting, are printed below the table or in the data."""
     done = judged("eval", *FILES, "--tune")
     assert done.code == 0, done
     assert done.out.splitlines()[-1] == (
-        "keep the settings: a weight chosen by other questions has nDCG@10 1.000, the declared "
+        "keep the settings: a weight chosen on other questions has nDCG@10 1.000, the declared "
         "settings have 1.000: +0.000 [+0.000, +0.000], which may be chance"
     )
     data = json.loads(judged("eval", *FILES, "--tune", "-o", "json").out)
@@ -114,7 +115,7 @@ def test_tuning(judged: Cli) -> None:
 
 
 def test_a_picture(judged: Cli) -> None:
-    """It is written where asked."""
+    """The chart is written to the given file."""
     done = judged("eval", *FILES, "--plot", "plot.svg")
     assert done.code == 0, done
     assert "<svg" in (judged.root / "plot.svg").read_text()
@@ -135,14 +136,14 @@ def test_a_picture(judged: Cli) -> None:
     ],
 )
 def test_mistakes(judged: Cli, arguments: tuple[str, ...], message: str) -> None:
-    """What was asked for wrongly exits with 2 and says what is wrong, and prints no figures."""
+    """Wrong usage exits with 2, explains the mistake, and prints no figures."""
     done = judged("eval", *arguments)
     assert (done.code, done.out) == (2, "")
     assert message in done.err
 
 
 def test_too_few_to_tune(judged: Cli) -> None:
-    """A handful of questions says nothing: wrong usage too."""
+    """Too few questions for tuning are wrong usage, too."""
     judged.write({"qrels.tsv": "1\tdocs/keys.md\t1\n"})
     done = judged("eval", *FILES, "--tune")
     assert done.code == 2
@@ -150,7 +151,7 @@ def test_too_few_to_tune(judged: Cli) -> None:
 
 
 def test_not_ingested(cli: Cli) -> None:
-    """Nothing to search is a failure with the command that helps."""
+    """Without an index, the command fails and names the command to run."""
     cli.write({"queries.jsonl": QUERIES, "qrels.tsv": QRELS})
     done = cli("eval", *FILES)
     assert done.code != 0
@@ -158,7 +159,7 @@ def test_not_ingested(cli: Cli) -> None:
 
 
 def test_from_python(judged: Cli) -> None:
-    """`Project.evaluate` and `Project.tune` give the figures that are printed."""
+    """`Project.evaluate` and `Project.tune` return the figures that are printed."""
     with Project.load(judged.root) as project:
         files = (judged.root / "queries.jsonl", judged.root / "qrels.tsv")
         scores = project.evaluate("docs", *files, strategies=["lexical"])

@@ -1,4 +1,4 @@
-"""`lorebind knowledge export` and `apply`: what they print, write and refuse."""
+"""`lorebind knowledge export` and `apply`: their output, their changes and their refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def project_of(cli: Cli) -> str:
 
 
 def test_export_prints_yaml_and_json(cli: Cli) -> None:
-    """Everything, or one knowledge base with what it needs; the same in both formats."""
+    """`export` prints everything, or one knowledge base with its resources; the same in both
+    formats."""
     done = cli("knowledge", "export")
     assert (done.code, done.err) == (0, "")
     data = yaml.safe_load(done.out)
@@ -42,14 +43,14 @@ def test_export_prints_yaml_and_json(cli: Cli) -> None:
 
 
 def test_export_of_what_is_not_there(cli: Cli) -> None:
-    """It names the nearest."""
+    """An unknown id is reported with the nearest one."""
     done = cli("knowledge", "export", "ruls")
     assert (done.code, done.out) == (2, "")
     assert "'ruls'; did you mean 'rules'" in done.err
 
 
 def test_apply_writes_and_says_what(cli: Cli) -> None:
-    """A line for each resource; the file has them, and its project is valid."""
+    """`apply` prints a line per resource; the file contains them, and its project is valid."""
     cli.write({"new.yaml": NEW})
     done = cli("knowledge", "apply", "-f", "new.yaml")
     assert (done.code, done.err) == (0, "")
@@ -73,7 +74,7 @@ def test_apply_writes_and_says_what(cli: Cli) -> None:
 
 
 def test_a_dry_run_shows_the_difference(cli: Cli) -> None:
-    """Nothing is written; the lines that would change stand in front of the table."""
+    """A dry run writes nothing, and prints the changed lines before the table."""
     cli.write({"new.yaml": NEW})
     done = cli("knowledge", "apply", "-f", "new.yaml", "--dry-run")
     assert (done.code, done.err) == (0, "")
@@ -89,7 +90,7 @@ def test_a_dry_run_shows_the_difference(cli: Cli) -> None:
 def test_what_is_exported_applies_without_a_change(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through a pipe: `export | apply -f -`."""
+    """`export | apply -f -` changes nothing."""
     exported = cli("knowledge", "export").out
     monkeypatch.setattr(sys, "stdin", io.StringIO(exported))
     done = cli("knowledge", "apply", "-f", "-", "--output", "json")
@@ -100,7 +101,8 @@ def test_what_is_exported_applies_without_a_change(
 
 
 def test_one_goes_through_a_pipe(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`get ID -o yaml` and `export ID`, of the project or a workflow, are what `apply` takes."""
+    """`apply` accepts the output of `get ID -o yaml` and `export ID`, of the project or a
+    workflow."""
     own = "knowledge_bases: [{ id: docs, sources: [{ type: file_glob, path: 'own/*' }] }]\n"
     workflow = f"# Ours.\n{WORKFLOW}{own}"
     file = cli.root / "workflows/reply.yaml"
@@ -120,7 +122,7 @@ def test_one_goes_through_a_pipe(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_one_of_a_workflow_is_exported(cli: Cli) -> None:
-    """It says whose it is, and goes with the embedder that it names."""
+    """The export names its workflow, and includes its embedder."""
     own = "knowledge_bases: [{ id: own, sources: [{ type: file_glob, path: 'own/*' }] }]\n"
     cli.write({"workflows/reply.yaml": WORKFLOW + own})
     data = yaml.safe_load(cli("knowledge", "export", "own", "--workflow", "reply").out)
@@ -146,7 +148,8 @@ def test_one_of_a_workflow_is_exported(cli: Cli) -> None:
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_written(cli: Cli, text: str, message: str) -> None:
-    """Exit code 2, the problems on stderr, and the file as it was; secrets are not repeated."""
+    """The exit code is 2, the problems are on stderr, the file does not change, and secrets are not
+    repeated."""
     cli.write({"new.yaml": text})
     done = cli("knowledge", "apply", "--file", "new.yaml")
     assert (done.code, done.out) == (2, "")
@@ -156,7 +159,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(cli: Cli, text: str, messa
 
 
 def test_a_file_that_cannot_be_read(cli: Cli) -> None:
-    """Not there, a folder, not UTF-8: each is an error of one line."""
+    """A missing file, a folder and a file that is not UTF-8 each cause an error of one line."""
     (cli.root / "latin.yaml").write_bytes(b"\xfc")
     for name, reason in (
         ("gone.yaml", "No such file"),

@@ -1,4 +1,4 @@
-"""What can be asked of a project without its secrets, its databases and its extras."""
+"""Commands that work without a project's secrets, databases and extras."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ wrappers: ["gone:wrap"]
 
 
 def shown(cli: Cli, database: str, more: str = "") -> tuple[Done, dict[str, str]]:
-    """What `list` says, and the error of each knowledge base; `get` says the same."""
+    """Return the output of `list`, and each knowledge base's error; `get` prints the same."""
     databases = f"vector_dbs: [{{ id: file, type: sqlite }}, {{ id: far, {database} }}]"
     text = PROJECT.replace(FILE, databases)
     text = text.replace("- id: docs\n", "- id: docs\n    vector_db: far\n") + more
@@ -48,7 +48,8 @@ def shown(cli: Cli, database: str, more: str = "") -> tuple[Done, dict[str, str]
 
 
 def test_without_a_secret(ready_cli: Cli) -> None:
-    """The index that a variable leads to is not counted, and the line says why; others are."""
+    """An index whose location needs a missing variable is not counted, and its line gives the
+    reason; others are."""
     dsn = 'type: pgvector, config: { dsn: "{{ .secrets.LOREBIND_TEST_NO }}" }'
     done, errors = shown(ready_cli, dsn, SECRETS)
     assert list(errors) == ["docs"]
@@ -59,7 +60,7 @@ def test_without_a_secret(ready_cli: Cli) -> None:
 
 
 def test_without_a_server(ready_cli: Cli, socket_enabled: None) -> None:
-    """PostgreSQL that does not answer is the same. The index of a Qdrant server is counted."""
+    """An unreachable PostgreSQL is reported alike. The index of a Qdrant server is counted."""
     ready_cli.write({".env": "LOREBIND_TEST_DSN=postgresql://127.0.0.1:9/none\n"})
     _, errors = shown(ready_cli, "type: pgvector, config: { dsn: '{{ .env.LOREBIND_TEST_DSN }}' }")
     assert "Connection refused" in errors["docs"]
@@ -69,7 +70,7 @@ def test_without_a_server(ready_cli: Cli, socket_enabled: None) -> None:
 
 
 def test_without_an_extra(ready_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not installed is named with the extra that installs it, where it is needed."""
+    """A missing extra is named at the knowledge base that needs it."""
     for module in ("psycopg", "qdrant_client", "langchain_openai"):
         monkeypatch.setitem(sys.modules, module, None)
     _, errors = shown(ready_cli, "type: pgvector, config: { dsn: '{{ .env.HOME }}' }")

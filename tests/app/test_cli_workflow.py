@@ -26,13 +26,13 @@ PAY = ["run", "triage", "--thread", "t1", "--resume", "--answer", 'approve={"ok"
 
 @pytest.fixture
 def cli(empty_cli: Cli) -> Cli:
-    """The command line in the folder of a project with workflows."""
+    """Return the command line in the folder of a project with workflows."""
     empty_cli.write(FILES)
     return empty_cli
 
 
 def test_a_question_is_asked_and_answered(cli: Cli) -> None:
-    """A run that waits exits with 3 and prints the command that answers, which works."""
+    """A waiting run exits with 3 and prints the command that answers it; the command works."""
     asked = cli(*REFUND)
     assert (asked.code, asked.err) == (3, "")
     assert "approve waits for an answer" in asked.out
@@ -46,13 +46,13 @@ def test_a_question_is_asked_and_answered(cli: Cli) -> None:
 
 
 def test_an_answer_resumes_without_being_told_to(cli: Cli) -> None:
-    """`--answer` means `--resume`: there is nothing else to do with an answer."""
+    """`--answer` implies `--resume`."""
     assert cli(*REFUND).code == 3
     assert cli("run", "triage", "-t", "t1", "-a", 'approve={"ok": false}').code == 0
 
 
 def test_what_waits_as_data(cli: Cli) -> None:
-    """The JSON of a run says how far it has come, and of each task what became of it."""
+    """The JSON of a run has its progress and the status of each task."""
     asked = json.loads(cli(*REFUND, "-o", "json").out)
     assert (asked["status"], asked["thread_id"], asked["output"]) == ("waiting", "t1", None)
     (question,) = asked["waiting"]
@@ -65,7 +65,7 @@ def test_what_waits_as_data(cli: Cli) -> None:
 
 
 def test_answers_are_json_or_text(cli: Cli) -> None:
-    """What is JSON is read as such; anything else is text, NaN too."""
+    """An answer that is valid JSON is read as JSON, any other as text, including NaN."""
     wait = "id: ask\ntasks: [{ id: name, type: wait, prompt: 'Who?' }]\n"
     cli.write({"workflows/ask.yaml": wait})
     written = {"42": 42, '"42"': "42", "Ann": "Ann", "NaN": "NaN", "a=b": "a=b", "": ""}
@@ -76,10 +76,10 @@ def test_answers_are_json_or_text(cli: Cli) -> None:
 
 
 def test_a_run_is_paused_before_a_task(cli: Cli) -> None:
-    """`--interrupt-before` exits with 3 and says how to go on; the task runs then."""
+    """`--interrupt-before` exits with 3 and prints how to continue; then the task runs."""
     paused = cli(*REFUND, "--interrupt-before", "kind")
     assert (paused.code, "Paused before kind" in paused.out) == (3, True)
-    assert paused.out.endswith("Go on with: lorebind run triage --thread t1 --resume\n")
+    assert paused.out.endswith("Continue with: lorebind run triage --thread t1 --resume\n")
     assert json.loads(cli(*REFUND[:-1], "t2", "--interrupt-before", "kind", "-o", "json").out)[
         "paused"
     ] == ["kind"]
@@ -88,7 +88,8 @@ def test_a_run_is_paused_before_a_task(cli: Cli) -> None:
 
 
 def test_a_run_that_failed_goes_on_where_it_failed(cli: Cli) -> None:
-    """It exits with 1 and the command that resumes it; what had ended does not run again."""
+    """A failed run exits with 1 and prints the command that resumes it; finished tasks do not run
+    again."""
     failed = cli("run", "strict", "-i", "ticket=boom", "--thread", "a b")
     assert (failed.code, failed.out) == (1, "")
     assert "task 'read' of workflow 'strict' failed" in failed.err
@@ -101,14 +102,14 @@ def test_a_run_that_failed_goes_on_where_it_failed(cli: Cli) -> None:
 
 
 def test_a_failure_that_was_handled_is_shown(cli: Cli) -> None:
-    """The run completes, and says which task failed and why."""
+    """The run completes, and its output names the failed task with the reason."""
     done = cli("run", "triage", "-i", "ticket=boom")
     assert done.code == 0
     assert re.search(r"read failed ─+\nValueError: no ticket \(1 attempt\)\n", done.out)
 
 
 def test_the_command_that_resumes_names_project_and_tenant(cli: Cli) -> None:
-    """Where it needs `--project` or `--tenant`, it has them; it can be pasted."""
+    """The printed command includes `--project` or `--tenant` if needed, so it can be pasted."""
     (cli.root / "else where").mkdir()
     cli.move_to(cli.root / "else where")
     asked = cli(*REFUND, "--project", "..", "--tenant", "Ann B")
@@ -122,8 +123,8 @@ def test_the_command_that_resumes_names_project_and_tenant(cli: Cli) -> None:
 
 WRONG: dict[str, tuple[list[str], int, str]] = {
     "answer-without-thread": (["--answer", "approve=1"], 2, "add --thread ID, `lorebind workflow"),
-    "resume-without-thread": (["--resume"], 2, "need to know which thread"),
-    "resume-with-input": (["-t", "t1", "--resume", "-i", "ticket=x"], 2, "leave out --input"),
+    "resume-without-thread": (["--resume"], 2, "need a thread; add"),
+    "resume-with-input": (["-t", "t1", "--resume", "-i", "ticket=x"], 2, "omit --input"),
     "answer-without-value": (["-t", "t1", "-a", "approve"], 2, "is not of the form task=value"),
     "answer-twice": (["-t", "t1", "-a", "x=1", "-a", "x=2"], 2, "'x' is given twice"),
     "no-such-task": (["-t", "t1", "-a", "aprove=1"], 2, "did you mean 'approve'"),
@@ -141,7 +142,8 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_says_what_to_write(cli: Cli, name: str) -> None:
-    """Options that do not go together and answers that do not fit; the thread stays as it is."""
+    """Options that exclude each other and answers that do not match are refused; the thread does
+    not change."""
     assert cli(*REFUND).code == 3
     options, code, said = WRONG[name]
     done = cli("run", "triage", *options)
@@ -152,7 +154,7 @@ def test_what_is_wrong_says_what_to_write(cli: Cli, name: str) -> None:
 
 
 def test_a_thread_that_completed_is_not_resumed(cli: Cli) -> None:
-    """It takes new inputs instead, as another turn."""
+    """A completed thread takes new inputs instead, as another turn."""
     assert cli("run", "triage", "-t", "t1", "-i", "ticket=x").code == 0
     done = cli("run", "triage", "-t", "t1", "--resume")
     assert (done.code, "give it new inputs instead" in done.err) == (1, True)
@@ -162,7 +164,8 @@ def test_a_thread_that_completed_is_not_resumed(cli: Cli) -> None:
 
 
 def test_threads_in_memory_cannot_be_resumed(cli: Cli) -> None:
-    """They end with the command, which says so instead of a command that would not work."""
+    """They end with the command, and the message says so, instead of a command that would not
+    work."""
     cli.write({"lorebind.yaml": FILES["lorebind.yaml"] + "checkpointer: { type: memory }\n"})
     asked = cli(*REFUND)
     assert asked.code == 3
@@ -173,7 +176,7 @@ def test_threads_in_memory_cannot_be_resumed(cli: Cli) -> None:
 
 
 def test_a_run_is_watched(cli: Cli) -> None:
-    """`--stream` prints what happens line by line, what a model says as text, then the output."""
+    """`--stream` prints events line by line, model output as text, then the output."""
     done = cli("run", "triage", "-i", "ticket=x", "--stream", "-t", "t1")
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
@@ -187,7 +190,8 @@ def test_a_run_is_watched(cli: Cli) -> None:
 
 
 def test_a_run_is_watched_by_a_program(cli: Cli) -> None:
-    """With `--output json` each event is a line, and the result the last; a file has the same."""
+    """With `--output json`, each event is a line, and the result the last one; a file has the same
+    lines."""
     done = cli(*REFUND, "--stream", "-o", "json", "--events", "events.jsonl")
     assert (done.code, done.err) == (3, "")
     *events, result = map(json.loads, done.out.splitlines())
@@ -203,13 +207,13 @@ def test_a_run_is_watched_by_a_program(cli: Cli) -> None:
 
 
 def test_a_file_called_stdout_is_a_file(cli: Cli) -> None:
-    """`--events stdout` writes a file of that name: what is printed has `--stream`."""
+    """`--events stdout` writes a file of that name; to print events, use `--stream`."""
     cli(*REFUND, "--events", "stdout")
     assert (cli.root / "stdout").read_text().startswith('{"type": "run_start"')
 
 
 def test_a_failed_run_is_watched_to_its_end(cli: Cli) -> None:
-    """The events are printed, and the error goes to standard error, with exit code 1."""
+    """The events are printed, and the error goes to standard error with exit code 1."""
     done = cli("run", "strict", "-i", "ticket=boom", "--stream", "-o", "json")
     assert done.code == 1
     assert json.loads(done.out.splitlines()[-1])["data"]["status"] == "failed"
@@ -225,7 +229,8 @@ def _event(kind: Any, path: str, **data: Any) -> RunEvent:
 def test_models_that_speak_at_once_are_read_one_after_the_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What others say and do meanwhile comes after it; nothing is lost or said twice."""
+    """Events and texts of other tasks are printed after the current text; nothing is lost or
+    repeated."""
     from lorebind.cli.streaming import EventLines
 
     lines = EventLines()
@@ -252,7 +257,7 @@ def test_models_that_speak_at_once_are_read_one_after_the_other(
 def test_one_that_says_nothing_does_not_hide_the_others(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """After some hundreds of events they are shown, and its text goes on in a line of its own."""
+    """After some hundreds of events, they are printed, and the text continues on a new line."""
     from lorebind.cli.streaming import EventLines
 
     lines = EventLines()
@@ -268,7 +273,8 @@ def test_one_that_says_nothing_does_not_hide_the_others(
 
 
 def test_a_run_that_was_interrupted_names_its_thread(cli: Cli) -> None:
-    """Ctrl-C prints the command that resumes the thread, though nobody had named it."""
+    """Ctrl-C prints the command that resumes the thread, even if the user has not named the
+    thread."""
     slow = 'id: slow\ntasks: [{ id: nap, type: python, call: "naps:nap" }]\n'
     nap = "import asyncio\n\nasync def nap():\n    open('begun', 'w').close()\n"
     cli.write({"workflows/slow.yaml": slow, "naps.py": nap + "    await asyncio.sleep(60)\n"})
@@ -289,7 +295,7 @@ def test_a_run_that_was_interrupted_names_its_thread(cli: Cli) -> None:
 
 
 def test_threads_are_listed_and_told(cli: Cli) -> None:
-    """Tables for people: what a thread waits for, and what each task gave."""
+    """Tables show the question that a thread waits for, and the output of each task."""
     assert "no threads yet" in cli("workflow", "threads", "triage").out
     assert not (cli.root / ".lorebind").exists()
     cli(*REFUND)
@@ -306,7 +312,7 @@ def test_threads_are_listed_and_told(cli: Cli) -> None:
 
 
 def test_a_thread_is_replayed(cli: Cli) -> None:
-    """A replay is a thread of its own, which may wait as well; the first one stays."""
+    """A replay is a new thread, which may also wait; the original thread does not change."""
     cli(*REFUND)
     cli(*PAY)
     again = cli("workflow", "replay", "triage", "--thread", "t1", "--step", "2")
@@ -321,7 +327,7 @@ def test_a_thread_is_replayed(cli: Cli) -> None:
 
 
 def test_workflows_are_listed_and_shown_without_secrets(cli: Cli) -> None:
-    """Neither needs a variable, and nothing of the project runs."""
+    """Neither command needs a variable, and no code of the project runs."""
     secret = "models: [{ id: m, provider: openai, model: x, api_key: '{{ .secrets.KEY }}' }]\n"
     cli.write({"lorebind.yaml": FILES["lorebind.yaml"] + secret, "steps.py": "1 / 0\n"})
     listed = cli("workflow", "list")
@@ -339,4 +345,4 @@ def test_workflows_are_listed_and_shown_without_secrets(cli: Cli) -> None:
     wrong = cli("workflow", "show", "triag")
     assert (wrong.code, "did you mean 'triage'" in wrong.err) == (2, True)
     both = cli("workflow", "show", "triage", "-f", "mermaid", "-o", "json")
-    assert (both.code, "leave out --format or --output" in both.err) == (2, True)
+    assert (both.code, "omit --format or --output" in both.err) == (2, True)

@@ -1,4 +1,4 @@
-"""What `.env` says of an address stays there: nothing prints it, and nothing keeps it."""
+"""Values of `.env` in addresses stay private: they are neither printed nor stored."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def server(socket_enabled: None) -> Iterator[WebServer]:
 
 
 def test_values_of_the_environment_stay_there(empty_cli: Cli, server: WebServer) -> None:
-    """Plan, ingest, query and the lists show templates, in each form, and so does the database."""
+    """Plan, ingest, query and the lists show templates in every format, and so does the
+    database."""
     environment = f"WIKI={server.url('/space-hidden1')}\nTOKEN=hidden%2F3\nKEY=hidden2\n"
     shelf = {"hidden4/hidden5/bills.md": "# Bills\n\nBills are sent by mail.\n"}
     files = {"lorebind.yaml": PROJECT, ".env": f"{environment}SHELF=hidden4\nTEAM=hidden5\n"}

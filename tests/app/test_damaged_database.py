@@ -1,4 +1,4 @@
-"""A database whose rows, vectors or manifest were damaged: each command says what is wrong."""
+"""A database with damaged rows, vectors or manifest: each command reports the damage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OTHERS = [["knowledge", "list"], ["knowledge", "plan"], ["doctor"], ["knowledge"
 
 @pytest.fixture(scope="module")
 def answer(ingested: Path, tmp_path_factory: pytest.TempPathFactory, forked: ForkedPython) -> str:
-    """What the query prints before anything is damaged."""
+    """Return the output of the query before anything is damaged."""
     root = write(tmp_path_factory.mktemp("whole"), FILES)
     shutil.copytree(ingested, root / ".lorebind")
     done = run_forked(forked, root, *QUERY)
@@ -36,7 +36,8 @@ def answer(ingested: Path, tmp_path_factory: pytest.TempPathFactory, forked: For
 
 @pytest.mark.parametrize("way", [*LOUD, *QUIET])
 def test_what_is_damaged_is_said(ready_cli: Cli, answer: str, way: str) -> None:
-    """One line with what to do, an exit code of ours, and no answer that is not the right one."""
+    """Damage is reported in one line with a suggested fix and a defined exit code, and never leads
+    to a wrong answer."""
     change(ready_cli.root / ".lorebind/lorebind.db", (LOUD | QUIET)[way])
     done = ready_cli(*QUERY)
     if way in LOUD:
@@ -52,7 +53,7 @@ def said(done: Done) -> None:
     assert done.code in (0, 1), done
     assert "Traceback" not in done.err
     lines = done.err.splitlines()
-    assert len(lines) < 3, done  # an ingest of all says it of each of the two knowledge bases
+    assert len(lines) < 3, done  # an ingest of all knowledge bases reports each of the two
     for line in lines:
         assert line.startswith("lorebind: "), done
         assert re.search(r"reindex|knowledge ingest|move (it|the file|its database) away", line)

@@ -1,4 +1,4 @@
-"""What dashboards and alerts ask Prometheus for is there."""
+"""The metrics that dashboards and alerts query exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def metrics() -> dict[str, set[str]]:
-    """The labels of each metric, by all the names under which it can be asked for."""
+    """Return the labels of each metric, by all names under which it can be queried."""
     registry = CollectorRegistry()
     Prometheus(registry)
     known: dict[str, set[str]] = {"up": {"job", "instance"}}

@@ -1,4 +1,4 @@
-"""Everything that the documentation shows is run, and prints what it says.
+"""All examples in the documentation are run, and their output is compared.
 
 A page names the folder that it runs in: `<!-- run in examples/langchain -->` or
 `<!-- run in an empty folder -->`; without that line it is the root of the clone.
@@ -6,10 +6,10 @@ A page names the folder that it runs in: `<!-- run in examples/langchain -->` or
 A block with a title is written to the file of that name.
 `<!-- with PostgreSQL: DATABASE_URL -->` writes the DSN of a new database into `.env`.
 
-`UPDATE_DOCS=1 pytest tests/app/test_docs.py` writes what was printed into the pages.
+`UPDATE_DOCS=1 pytest tests/app/test_docs.py` writes the actual output into the pages.
 
-Embedding all pages of the quickstart takes a minute. Where tests are not dense it has only those
-that its questions are about, and what is counted of all of them is compared without the model.
+Embedding all pages of the quickstart takes a minute. Unless the tests are dense, only the pages
+that its questions need are embedded, and counts of all pages are compared without the model.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ ASKED_ABOUT = (
     *("cors", "metadata", "path-params", "path-params-numeric-validations", "query-params"),
     *("extra-data-types", "request-files", "request-forms-and-files"),
 )
-"""The pages of the quickstart that are there where not all are."""
+"""The quickstart pages that are present if not all of them are."""
 
 PAGES = pages(ROOT)
-"""Every page with blocks, in the order in which they run."""
+"""All pages with blocks, in the order in which they run."""
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The files of a fresh clone that the pages speak of, with nothing ingested yet."""
+    """Return the files of a fresh clone that the pages use, with nothing ingested yet."""
     folder = tmp_path_factory.mktemp("clone")
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=IGNORED)
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
@@ -81,7 +81,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def shell_python() -> Iterator[ForkedPython]:
-    """What commands run."""
+    """Return the runner for commands."""
     forked = ForkedPython()
     yield forked
     forked.close()
@@ -89,7 +89,7 @@ def shell_python() -> Iterator[ForkedPython]:
 
 @pytest.fixture(scope="module")
 def strict_python() -> Iterator[ForkedPython]:
-    """What blocks of Python run in, where warnings are errors."""
+    """Return the runner for Python blocks, which treats warnings as errors."""
     forked = ForkedPython("-W", "error")
     yield forked
     forked.close()
@@ -118,7 +118,7 @@ def test_the_blocks_of_a_page(
     strict_python: ForkedPython,
     request: pytest.FixtureRequest,
 ) -> None:
-    """Each block runs, in order; each command prints what stands below it."""
+    """Each block runs, in order; each command prints the output on the page."""
     folder = folder_of(ROOT / page, clone)
     if variable := dsn_variable_of(ROOT / page):
         (folder / ".env").write_text(f"{variable}={request.getfixturevalue('dsn')}\n")
@@ -181,12 +181,12 @@ def _check_console(
 
 
 def unmeasured(output: str) -> str:
-    """An output without the length of a prompt, whose last passages are others of fewer pages."""
+    """Remove the size of a prompt, because fewer pages lead to other last passages."""
     return re.sub(r"^Prompt: \d+ tokens", "Prompt: # tokens", steady(output), flags=re.MULTILINE)
 
 
 def uncounted(output: str) -> str:
-    """An output without the numbers that count pages either."""
+    """Also remove the numbers that count pages."""
     return re.sub(r"\d+( *)", "#", unmeasured(output))
 
 
@@ -203,7 +203,7 @@ def _check_python(block: Block, folder: Path, place: str, python: ForkedPython) 
 
 
 def _check_yaml(block: Block, folder: Path) -> None:
-    """A YAML block is a valid project file, where the variables that it names are set."""
+    """Check that a YAML block is a valid project file if its variables are set."""
     path = folder / "shown" / "lorebind.yaml"
     path.parent.mkdir(exist_ok=True)
     names = re.findall(r"\.(?:env|secrets)\.(\w+)", block.text)
@@ -213,7 +213,7 @@ def _check_yaml(block: Block, folder: Path) -> None:
 
 
 def _check_make(block: Block, place: str) -> None:
-    """A `make` line names a target that the Makefile has."""
+    """Check that a `make` line names a target of the Makefile."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for line in block.text.splitlines():
         found = re.fullmatch(r"make (\w+)(?: +#.*)?", line)

@@ -1,4 +1,4 @@
-"""`lorebind doctor`: what is found of each part, and the repair of what fails."""
+"""`lorebind doctor`: the finding of each part, and the suggested fix of each failure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORDS = "embedders: [{ id: words, provider: hashing }]"
 
 
 def findings(cli: Cli, *options: str, code: int = 0) -> dict[str, tuple[str, str]]:
-    """Status and detail of every part, as the command prints them for programs."""
+    """Return the status and details of every part, from the JSON output."""
     done = cli("doctor", "--output", "json", *options)
     assert (done.code, done.err) == (code, "")
     assert SECRET not in done.out
@@ -47,7 +47,7 @@ def examined(cli: Cli, **environ: str) -> list[Finding]:
 
 
 def test_all_is_fine(ready_cli: Cli) -> None:
-    """Every part is named with what was measured; the exit code is 0."""
+    """Every part is listed with its measured values; the exit code is 0."""
     found = findings(ready_cli)
     assert {part: status for part, (status, _) in found.items()} == {
         "embedder words": "ok",
@@ -66,7 +66,7 @@ def test_all_is_fine(ready_cli: Cli) -> None:
 
 
 def test_what_is_not_ingested_is_a_warning(cli: Cli) -> None:
-    """The command that ingests it is said; nothing is written, and the exit code is 0."""
+    """The warning names the command that ingests it; nothing is written, and the exit code is 0."""
     found = findings(cli)
     assert found["knowledge base docs"] == (
         "warning",
@@ -76,7 +76,7 @@ def test_what_is_not_ingested_is_a_warning(cli: Cli) -> None:
 
 
 def test_a_workflows_own_is_examined_too(cli: Cli) -> None:
-    """It is named with its workflow, and so is the command."""
+    """The finding names the workflow, and so does the command."""
     cli.write(
         {
             "workflows/own.yaml": "id: own\ntasks: [{ id: t, prompt: x }]\nknowledge_bases:\n"
@@ -94,7 +94,8 @@ def test_a_workflows_own_is_examined_too(cli: Cli) -> None:
 
 
 def test_documents_in_another_language_than_the_embedders(tmp_path: Path) -> None:
-    """Words find them, and vectors hardly do: it is said with embedders that would."""
+    """A warning lists embedders that know the language, because vectors hardly find such
+    documents."""
     (tmp_path / "a.md").write_text("The keys are kept at the desk, and the doors are open.")
     (tmp_path / "b.md").write_text("Die Schlüssel sind am Empfang, und die Türen sind offen.")
     declared = {
@@ -116,13 +117,13 @@ def test_documents_in_another_language_than_the_embedders(tmp_path: Path) -> Non
 
 
 def lose(cli: Cli, kb_id: str, lost: Sequence[int], *, others: bool = False) -> None:
-    """Delete vectors of a knowledge base behind the back of its catalog.
+    """Delete vectors of a knowledge base without updating its catalog.
 
     Args:
         cli: the project.
         kb_id: the knowledge base.
-        lost: their numbers.
-        others: put as many in their place that the catalog does not know.
+        lost: the numbers of the vectors.
+        others: replace them with as many vectors that the catalog does not know.
     """
     with Project.load(cli.root) as project:
         kb = project.knowledge.knowledge_base(kb_id)
@@ -136,7 +137,7 @@ def lose(cli: Cli, kb_id: str, lost: Sequence[int], *, others: bool = False) -> 
 
 
 def test_a_store_that_was_emptied(ready_cli: Cli) -> None:
-    """Its catalog knows more than it holds; the repair that is said repairs it."""
+    """If a store has fewer vectors than its catalog, the suggested command restores them."""
     lose(ready_cli, "docs", [1, 2])
     found = findings(ready_cli, code=1)
     repair = "lorebind knowledge ingest docs"
@@ -157,7 +158,7 @@ def test_a_store_that_was_emptied(ready_cli: Cli) -> None:
 
 
 def test_a_store_that_holds_the_vectors_of_another_day(ready_cli: Cli) -> None:
-    """It has as many as it should, and not the same: a few of them are asked for."""
+    """If a store has the right number of vectors, but others, a sample detects it."""
     lose(ready_cli, "docs", [1, 2], others=True)
     status, detail = findings(ready_cli, code=1)["knowledge base docs"]
     assert status == "failed"
@@ -168,7 +169,8 @@ def test_a_store_that_holds_the_vectors_of_another_day(ready_cli: Cli) -> None:
 
 
 def test_a_store_that_lost_one_of_many(cli: Cli) -> None:
-    """Where another is in its place, --deep finds it, and the repair that is said repairs it."""
+    """If another vector replaces one of many, --deep detects it, and the suggested command restores
+    it."""
     cli.write({f"docs/{number}.md": f"# {number}\n\nRule {number}.\n" for number in range(200)})
     assert cli("knowledge", "ingest").code == 0
     lose(cli, "docs", [2], others=True)
@@ -185,7 +187,7 @@ def test_a_store_that_lost_one_of_many(cli: Cli) -> None:
 
 
 def test_another_embedder(ready_cli: Cli) -> None:
-    """An index of another embedder cannot be searched; the repair that is said repairs it."""
+    """An index of another embedder cannot be searched; the suggested command rebuilds it."""
     other = WORDS.replace("hashing", "hashing, config: { dimension: 64 }")
     ready_cli.write({"lorebind.yaml": PROJECT.replace(WORDS, other)})
     found = findings(ready_cli, code=1)
@@ -193,7 +195,7 @@ def test_another_embedder(ready_cli: Cli) -> None:
     assert status == "failed"
     assert "was built with the embedder hashing/bag-of-words of dimension 256" in detail
     assert found["embedder words"] == ("ok", "hashing/bag-of-words, dimension 64 (measured)")
-    repair = detail.partition("build it anew with: ")[2]
+    repair = detail.partition("rebuild it with: ")[2]
     assert repair == "lorebind knowledge reindex docs"
     assert ready_cli(*repair.split()[1:]).code == 0
     assert findings(ready_cli, code=1)["knowledge base docs"][0] == "ok"
@@ -205,11 +207,12 @@ def test_documents_that_failed_are_a_warning(cli: Cli) -> None:
     assert cli("knowledge", "ingest").code == 1
     status, detail = findings(cli)["knowledge base docs"]
     assert status == "warning"
-    assert "1 failed, docs/broken.md among them" in detail
+    assert "1 failed, such as docs/broken.md" in detail
 
 
 def test_a_variable_that_is_not_set(cli: Cli) -> None:
-    """It is named, whether a template names it or an embedder needs it; others are examined."""
+    """The finding names the variable, whether a template or an embedder needs it; others are
+    examined."""
     openai = WORDS.replace("hashing", "openai")
     cli.write({"lorebind.yaml": PROJECT.replace(WORDS, openai)})
     found = {one.part: one for one in examined(cli)}
@@ -224,7 +227,7 @@ def test_a_variable_that_is_not_set(cli: Cli) -> None:
 
 
 def test_a_model_that_cannot_be_made(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its provider's words are said, and the part it names has failed."""
+    """The finding quotes the provider's error, and the part has failed."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     cli.write({"lorebind.yaml": PROJECT + "models: [{ id: m, provider: openai, model: x }]\n"})
     status, detail = findings(cli, code=1)["model m"]
@@ -233,7 +236,7 @@ def test_a_model_that_cannot_be_made(cli: Cli, monkeypatch: pytest.MonkeyPatch) 
 
 
 class Answering(BaseChatModel):
-    """A service that answers, or fails as it is told to; it counts its calls and their limits."""
+    """A service that answers or fails as configured; it counts its calls and their limits."""
 
     fails: str = ""
     max_tokens: int | None = None
@@ -269,7 +272,7 @@ def test_a_model_is_asked_one_word(
     status: str,
     said: str,
 ) -> None:
-    """Once, with a limit of a few tokens; its failure is found with provider and model."""
+    """A model is called once, with a limit of a few tokens; a failure names provider and model."""
     if fails == "late":
         monkeypatch.setattr(doctor, "SECONDS", 0.2)
     Answering.limits.clear()
@@ -277,7 +280,7 @@ def test_a_model_is_asked_one_word(
         (found,) = [one for one in project.doctor() if one.part == "model default"]
     assert (found.status, Answering.limits) == (status, [16])
     assert f"langchain:{__name__}{said}" in found.detail
-    assert not fails.startswith("401") or found.detail.endswith("the model, and config")
+    assert not fails.startswith("401") or found.detail.endswith("the model and its config")
 
 
 OWN_MODEL = """\
@@ -296,7 +299,7 @@ class House(BaseChatModel):
 
 
 def test_a_model_of_a_class_is_asked_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its failure is found with the class, and without the key that it quotes."""
+    """A failure names the class, but not the key that the error quotes."""
     monkeypatch.setenv("HOUSE_KEY", "sk-very-secret")
     declared = """\
 models:
@@ -309,7 +312,7 @@ models:
 
 
 class Unreachable(Embeddings):
-    """A service that never answers, until it is let."""
+    """A service that does not answer until it is released."""
 
     released = threading.Event()
 
@@ -343,7 +346,7 @@ def _unreachable(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_part_that_does_not_answer(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, released: threading.Event
 ) -> None:
-    """It has failed after its time, and the parts after it are examined."""
+    """It fails after the timeout, and later parts are examined."""
     _unreachable(cli, monkeypatch)
     monkeypatch.setattr(doctor, "SECONDS", 0.2)
     found = findings(cli, code=1)
@@ -359,7 +362,7 @@ def test_a_part_that_does_not_answer(
 def test_no_secret_is_in_what_is_found(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, released: threading.Event
 ) -> None:
-    """What a provider says is repeated without the key that it was given."""
+    """A provider's error is repeated without the key that it quotes."""
     _unreachable(cli, monkeypatch)
     released.set()
     status, detail = findings(cli, code=1)["embedder words"]
@@ -370,7 +373,7 @@ def test_no_secret_is_in_what_is_found(
 
 @pytest.mark.enable_socket
 def test_a_server_that_is_not_there(cli: Cli) -> None:
-    """A vector database that refuses connections has failed, with its address."""
+    """A vector database that refuses connections fails, and the finding names its address."""
     qdrant = '{ id: far, type: qdrant, config: { url: "http://127.0.0.1:9", timeout_seconds: 1 } }'
     text = PROJECT.replace("{ id: file, type: sqlite }", f"{{ id: file, type: sqlite }}, {qdrant}")
     assert text != PROJECT
@@ -381,7 +384,7 @@ def test_a_server_that_is_not_there(cli: Cli) -> None:
 
 
 def test_a_database_that_is_none(ready_cli: Cli) -> None:
-    """A file that SQLite cannot read fails what needs it, and the rest is examined."""
+    """If SQLite cannot read the file, the parts that need it fail, and the rest is examined."""
     for file in (ready_cli.root / ".lorebind").glob("lorebind.db*"):
         file.write_bytes(b"this is no database " * 400)
     found = findings(ready_cli, code=1)
@@ -390,7 +393,7 @@ def test_a_database_that_is_none(ready_cli: Cli) -> None:
 
 
 def test_the_extras_say_what_is_missing(ready_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each with the command that installs it; lacking one is no failure."""
+    """Missing extras are listed with the command that installs them, and are not a failure."""
     monkeypatch.setattr(doctor, "_installed", lambda name: name != "pypdfium2")
     status, detail = findings(ready_cli)["extras"]
     assert status == "ok"

@@ -1,4 +1,4 @@
-"""Documents that are listed, added and deleted one by one."""
+"""List, add and delete single documents."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ pytestmark = pytest.mark.enable_socket
 
 
 def test_documents_and_their_chunks(project: Project) -> None:
-    """By uri and by id, those that failed with their reasons; the chunks are those of a search."""
+    """Documents are listed with uri and id, failed ones with reasons; the chunks are those of a
+    search."""
     assert project.documents("docs") == []
     project.ingest("docs")
     broken, keys = project.documents("docs")
@@ -100,7 +101,7 @@ def test_documents_and_their_chunks(project: Project) -> None:
 def test_failures_are_listed_even_where_all_fail_at_first(
     tmp_path: Path, vector_db: dict[str, Any]
 ) -> None:
-    """A report that nobody has read can be read again."""
+    """The failures of an ingest can still be listed after its report is lost."""
     root = write(tmp_path, {"docs/broken.pdf": "This is no PDF.\n"})
     with Project.build(declared(vector_db), root=root) as project:
         (failure,) = project.ingest("docs").failures
@@ -109,7 +110,8 @@ def test_failures_are_listed_even_where_all_fail_at_first(
 
 
 def test_what_is_added_stays(project: Project, tmp_path: Path) -> None:
-    """Through ingest, replace, reindex and a new process; it is searched as the others are."""
+    """Added documents survive ingest, replace, reindex and restarts, and are searched like
+    others."""
     report = project.add_documents("docs", [LUNCH, BILLS])
     assert (report.status, report.documents["added"]) == ("completed", 2)
     assert uris(project) == ["added:bills.txt", "added:lunch.md"]
@@ -136,7 +138,7 @@ def test_what_is_added_stays(project: Project, tmp_path: Path) -> None:
 
 
 def test_an_added_document_is_replaced_by_its_id(project: Project) -> None:
-    """Only what changed is embedded; without an id the text itself tells one from another."""
+    """Only changed content is embedded; a document without an id is identified by its text."""
     project.add_documents("docs", [LUNCH, {"text": "Snow falls."}])
     report = project.add_documents("docs", [{**LUNCH, "title": "Food"}, {"text": "Snow falls."}])
     assert (report.documents["updated"], report.documents["unchanged"]) == (1, 1)
@@ -148,7 +150,7 @@ def test_an_added_document_is_replaced_by_its_id(project: Project) -> None:
 
 
 def test_an_added_document_is_deleted(project: Project) -> None:
-    """It is not found any more, and no ingest brings it back; a source's own is refused."""
+    """It is no longer found, and no ingest restores it; a source's document cannot be deleted."""
     project.ingest("docs")
     project.add_documents("docs", [LUNCH, BILLS])
     lunch = next(one for one in project.documents("docs") if one.uri == "added:lunch.md")
@@ -164,7 +166,8 @@ def test_an_added_document_is_deleted(project: Project) -> None:
 
 
 def test_an_index_is_deleted(project: Project) -> None:
-    """With everything in it; the next ingest begins anew, and embeds nothing."""
+    """Deleting an index removes everything in it; the next ingest rebuilds it from cached
+    embeddings."""
     seen: list[str] = []
 
     class Watching(Extension):
@@ -184,7 +187,7 @@ def test_an_index_is_deleted(project: Project) -> None:
 
 
 def test_what_is_no_document(project: Project) -> None:
-    """It is refused with its place, and nothing is added."""
+    """An invalid document is refused with its location, and nothing is added."""
     wrong: list[tuple[Any, str]] = [
         ([], "there are no documents to add"),
         (
@@ -209,7 +212,7 @@ def test_what_is_no_document(project: Project) -> None:
 
 
 def test_another_embedder_loses_nothing(tmp_path: Path, vector_db: dict[str, Any]) -> None:
-    """Added beside an index of another embedder, a document waits for the reindex."""
+    """A document that is added to an index of another embedder waits for the reindex."""
     root = write(tmp_path, FILES)
     with Project.build(declared(vector_db), root=root) as project:
         project.ingest("docs")
@@ -224,7 +227,7 @@ def test_another_embedder_loses_nothing(tmp_path: Path, vector_db: dict[str, Any
 
 
 def test_tenants_see_their_own(project: Project) -> None:
-    """What one adds, lists and deletes is nobody else's."""
+    """No tenant sees the documents that another adds, lists and deletes."""
     with tenant("acme"):
         project.add_documents("docs", [LUNCH])
         assert uris(project) == ["added:lunch.md"]
@@ -237,7 +240,7 @@ def test_tenants_see_their_own(project: Project) -> None:
 
 
 async def test_added_while_others_are(project: Project) -> None:
-    """Several at a time wait for each other."""
+    """Concurrent additions wait for each other."""
     many = [[{"id": f"{n}.txt", "text": f"Number {n} of many."}] for n in range(4)]
     await asyncio.gather(*(project.aadd_documents("docs", some) for some in many))
     assert len(await project.adocuments("docs", state="ready")) == 4
@@ -260,7 +263,7 @@ with Project.build(json.loads(sys.argv[1]), root=".") as project:
 def test_what_was_added_survives_a_kill(
     tmp_path: Path, vector_db: dict[str, Any], forked: ForkedPython
 ) -> None:
-    """It is kept before it is ingested, and the next ingest goes on with it."""
+    """A document is stored before it is ingested, and the next ingest completes it."""
     write(tmp_path, FILES)
     data = declared(vector_db)
     command = [forked.commands / "python", "-c", KILLED, json.dumps(data)]
@@ -273,7 +276,7 @@ def test_what_was_added_survives_a_kill(
 
 
 def test_on_the_command_line(ready_cli: Cli) -> None:
-    """Every verb, as a table and as JSON."""
+    """Every command prints a table and JSON."""
     ready_cli.write({"lunch.txt": "Lunch is served at noon.\n"})
     assert ready_cli("knowledge", "add", "docs", "lunch.txt").code == 0
     listed = ready_cli("knowledge", "documents", "docs")
@@ -288,7 +291,7 @@ def test_on_the_command_line(ready_cli: Cli) -> None:
     assert "    Lunch is served" in ready_cli("knowledge", "chunks", "docs", added["id"]).out
     assert "documents ready" in ready_cli("knowledge", "stats", "docs").out
     asked = ready_cli("knowledge", "delete", "docs")
-    assert (asked.code, "1 of them added by hand; to do so, add --yes" in asked.err) == (2, True)
+    assert (asked.code, "1 of them added by hand; to confirm, add --yes" in asked.err) == (2, True)
     gone = ready_cli("knowledge", "delete", "docs", added["id"])
     assert (gone.code, gone.out) == (0, "deleted 1 document of docs\n")
     assert ready_cli("knowledge", "delete", "docs", "--yes").code == 0

@@ -1,4 +1,4 @@
-"""A model that was given too little searches by itself before it answers."""
+"""A model with too few passages searches by itself before it answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEARCH = calls("rotate the keys", tool="search_guide")
 
 
 class Streaming(Agentic):
-    """Says its messages as chunks."""
+    """A model that answers in chunks."""
 
     def _stream(self, messages: Any, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
         message = self._generate(messages, *args, **kwargs).generations[0].message
@@ -37,7 +37,7 @@ class Streaming(Agentic):
 
 
 def asked(project: Project, model: Agentic, face: str) -> Any:
-    """The answer, however it was asked for."""
+    """Return the answer by one of the ways to ask."""
     if face == "generate":
         return project.generate(OFF_TOPIC, model=model)
     if face == "agenerate":
@@ -50,7 +50,8 @@ def asked(project: Project, model: Agentic, face: str) -> Any:
 @pytest.mark.parametrize("face", ["generate", "agenerate", "stream"])
 @pytest.mark.parametrize(("way", "choice"), [("auto", None), ("escalate", "any")])
 def test_it_searches_and_cites(tmp_path: Path, face: str, way: str, choice: str | None) -> None:
-    """Weak passages are given; what its own search finds is numbered on, and can be cited."""
+    """Weak passages are given; the numbers of the model's own search continue theirs, and can be
+    cited."""
     kind = Streaming if face == "stream" else Agentic
     model = kind(says=[SEARCH, AIMessage("By command [3].")])
     with shop(tmp_path, guide=f", tool_fallback: {way}") as project:
@@ -66,7 +67,7 @@ def test_it_searches_and_cites(tmp_path: Path, face: str, way: str, choice: str 
 
 
 def test_a_task_lets_its_model_search(tmp_path: Path) -> None:
-    """A task of a workflow does the same as `generate`."""
+    """A task of a workflow behaves as `generate` does."""
     model = Agentic(says=[SEARCH, AIMessage("By command [1].")])
     with shop(tmp_path, guide=", min_score: 1, tool_fallback: auto") as project:
         project._workflows._parts.models = OneModel(model)
@@ -76,7 +77,7 @@ def test_a_task_lets_its_model_search(tmp_path: Path) -> None:
 
 
 def test_an_answer_without_a_search(tmp_path: Path) -> None:
-    """`auto` lets the model answer at once; a hit offers no tool."""
+    """`auto` lets the model answer immediately; after a hit, it gets no tool."""
     for question, tools in ((OFF_TOPIC, ["search_guide"]), (QUESTION, [])):
         model = Agentic(says=[AIMessage("I do not know.")])
         with shop(tmp_path, guide=", tool_fallback: auto") as project:
@@ -85,7 +86,8 @@ def test_an_answer_without_a_search(tmp_path: Path) -> None:
 
 
 def test_a_search_without_words_and_without_end(tmp_path: Path) -> None:
-    """A blank query is told; a model that goes on searching is asked without a tool at last."""
+    """A blank query gets an error message; a model that keeps searching is finally called without
+    tools."""
     says = [calls("", tool="search_guide"), *[SEARCH] * MOST_SEARCHES]
     model = Agentic(says=says)
     with shop(tmp_path, guide=", tool_fallback: auto") as project:
@@ -96,7 +98,7 @@ def test_a_search_without_words_and_without_end(tmp_path: Path) -> None:
 
 
 def test_a_model_that_takes_no_tools(tmp_path: Path) -> None:
-    """It is asked as ever."""
+    """A model without tool support is called as usual."""
     model = Scripted(says=["I do not know."])
     with shop(tmp_path, guide=", tool_fallback: escalate") as project:
         answer = project.generate(OFF_TOPIC, model=model)

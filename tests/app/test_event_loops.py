@@ -1,7 +1,7 @@
-"""Clients of LangChain beside Lorebind: whoever was called how before, the next call works.
+"""LangChain clients next to Lorebind: after any sequence of sync and async calls, the next works.
 
 The clients are real, and share their connections as they always do. The server keeps connections
-open, except for those calls whose event loop is about to end: no client of LangChain survives that.
+open, except for calls whose event loop is about to end, because no LangChain client survives that.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ SUBJECTS = ("Keys are rotated every ninety days.", "Bills are sent by mail.", "S
 
 
 class Server(EmbeddingServer):
-    """Chats too, always with the same words, in one piece or several."""
+    """A server that also answers chats, always with the same text, in one part or several."""
 
     keeps = True
     """Whether connections stay open."""
@@ -99,7 +99,7 @@ def _said(text: str) -> dict[str, Any]:
 
 
 class Desk:
-    """A project, with clients of the same server beside it."""
+    """A project, and clients of the same server next to it."""
 
     def __init__(self, root: Path, server: Server) -> None:
         self.root, self.server, self.calls = root, server, itertools.count()
@@ -128,7 +128,7 @@ class Desk:
         (self.root / "docs/a.md").write_text(text, encoding="utf-8")
 
 
-# Each operation in both ways; what it gives is true if it worked.
+# Each operation, sync and async; its result is true if it worked.
 
 
 def generate(desk: Desk) -> Any:
@@ -216,7 +216,7 @@ async def aeverything_else(desk: Desk) -> Any:
     return await mine.asimilarity_search(desk.question())
 
 
-# The ways to call them.
+# The ways to call the operations.
 
 
 def in_thread(work: Callable[[], object]) -> None:
@@ -259,7 +259,7 @@ class Ways:
         in_thread(self.sync)
 
     def loop(self) -> None:
-        """A new loop, in which the user's own clients are called too."""
+        """Run a new loop, in which the user's own clients are called too."""
         with loop_that_ends(self._desk):
             asyncio.run(self._in_loop())
 
@@ -285,13 +285,13 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
         desk = Desk(tmp_path, server)
         with desk.project:
             yield desk
-        for one in gc.get_objects():  # LangChain never closes them
+        for one in gc.get_objects():  # because LangChain never closes them
             if type(one) is OpenAI:
                 one.close()
 
 
 def walk(ways: Sequence[str], length: int) -> list[str]:
-    """Calls in an order that holds every sequence of so many ways (de Bruijn's)."""
+    """Call the ways in an order that contains every sequence of this length (de Bruijn)."""
     calls = [ways[-1]] * (length - 1)
     seen = set()
     while True:
@@ -326,12 +326,12 @@ def test_every_order(
     awaited: Callable[[Desk], Any],
     calls: Sequence[str],
 ) -> None:
-    """No call leaves anything behind that makes one of the next calls fail."""
+    """No call makes a later call fail."""
     call_all(desk, calls, blocking, awaited)
 
 
 def test_everything_else_in_every_order(desk: Desk) -> None:
-    """The same for workflows, tools, prompts, `ask`, `doctor` and live embeddings."""
+    """Workflows, tools, prompts, `ask`, `doctor` and live embeddings also work in every order."""
     call_all(desk, walk(["loop", "sync"], 2), everything_else, aeverything_else)
 
 

@@ -1,4 +1,4 @@
-"""A vector store that others fill, seen from every side of a project."""
+"""A vector store that others fill, in every feature of a project."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 WORDS = LorebindEmbeddings(HashingEmbedder(dimension=256))
 PAGE = {"source": "b.pdf", "page": 0, "page_label": "1"}
-"""As loaders of LangChain count the pages of a PDF."""
+"""Page metadata as LangChain's PDF loaders write it."""
 DOCUMENTS = [
     Document("Keys are rotated every month.", id="a", metadata={"source": "keys.md"}),
     Document("Lunch is served at noon.", id="b", metadata={"source": "lunch.md"}),
@@ -38,7 +38,7 @@ QUESTION = "How often are keys rotated?"
 
 
 class Backwards:
-    """A reranker that likes what has fewer words."""
+    """A reranker that prefers shorter texts."""
 
     def rerank(self, question: str, texts: list[str]) -> list[float]:
         return [1 / len(text.split()) for text in texts]
@@ -56,7 +56,7 @@ def project_of(
     store: InMemoryVectorStore | None = None,
     **more: Any,
 ) -> Project:
-    """A project with nothing but a store of others, searched in some way."""
+    """Return a project with only a store that others fill, and these retrieval settings."""
     base = {"id": "documents", "retrieval": retrieval or {}}
     declared = {"knowledge_bases": [base], "knowledge": [{"id": "documents"}], **more}
     model: Any = FakeListChatModel(responses=["Every month [1]."])
@@ -75,7 +75,7 @@ def uris(found: Any) -> list[str]:
 
 
 def test_what_is_found_is_judged_and_freed_of_repeats(tmp_path: Path) -> None:
-    """`min_score`, repeats, a reranker and stages mean what they mean elsewhere."""
+    """`min_score`, deduplication, a reranker and stages work as for other knowledge bases."""
     copy = Document("Lunch is  served at noon.", metadata={"source": "copy.md"})
     with Project.build(vector_store=existing(filled(copy)), root=tmp_path) as project:
         found = project.query("documents", QUESTION, top_k=3)
@@ -97,7 +97,7 @@ def test_what_is_found_is_judged_and_freed_of_repeats(tmp_path: Path) -> None:
 
 
 def test_every_way_to_ask(project: Project) -> None:
-    """A retriever, a prompt, a tool, middleware and an answer give the same passages."""
+    """A retriever, a prompt, a tool, middleware and an answer return the same passages."""
     documents = project.retriever("documents", top_k=1).invoke(QUESTION)
     assert [(one.id, one.metadata["uri"]) for one in documents] == [("a", "keys.md")]
     assert "[1] keys.md" in project.prompt(top_k=1).invoke(QUESTION).to_string()
@@ -114,13 +114,13 @@ def test_every_way_to_ask(project: Project) -> None:
 
 
 def test_it_is_explained(project: Project) -> None:
-    """By similarity, and with no level for an embedder that nobody knows."""
+    """It is searched by similarity, and has no hit score, because the embedder is unknown."""
     (binding,) = project.explain()
     assert (binding.settings.strategy, binding.hit_score) == ("similarity", None)
 
 
 def test_both_colours_and_many_threads(project: Project) -> None:
-    """All at once, the first of them too, and after the project was closed."""
+    """Sync and async calls may run at the same time, from the first use on and after closing."""
 
     async def ask() -> list[list[str]]:
         asked = (project.aquery("documents", QUESTION) for _ in range(8))
@@ -135,7 +135,7 @@ def test_both_colours_and_many_threads(project: Project) -> None:
 
 
 def test_wrappers(tmp_path: Path) -> None:
-    """A cache keeps nothing that may have changed unseen, and others' ids are no intruders."""
+    """A cache keeps no results that may change unnoticed, and foreign ids are accepted."""
     store = filled()
     declared = {"wrappers": [{"type": "cache"}, {"type": "isolation"}]}
     with Project.build(declared, vector_store=existing(store), root=tmp_path) as project:
@@ -146,7 +146,7 @@ def test_wrappers(tmp_path: Path) -> None:
 
 
 class Silent(InMemoryVectorStore):
-    """Does not tell what embeds for it."""
+    """A store that does not expose its embedder."""
 
     @property
     def embeddings(self) -> None:  # type: ignore[override]
@@ -154,7 +154,7 @@ class Silent(InMemoryVectorStore):
 
 
 def test_a_store_that_does_not_tell_its_embedder(tmp_path: Path) -> None:
-    """That of the project is taken for its own."""
+    """The project's embedder is assumed to be the store's own."""
     store = Silent(WORDS)
     store.add_documents(DOCUMENTS)
     with Project.build(vector_store=existing(store), embedder=WORDS, root=tmp_path) as project:
@@ -162,7 +162,7 @@ def test_a_store_that_does_not_tell_its_embedder(tmp_path: Path) -> None:
 
 
 def test_the_service_searches_it_by_similarity(project: Project) -> None:
-    """Also where nobody resolves a binding."""
+    """Similarity is used even if no binding is resolved."""
     found = asyncio.run(project.knowledge.query("documents", QUESTION))
     assert found.strategy == "similarity"
 
@@ -212,10 +212,11 @@ def open_store():
     ]
 )
 def shop(request: pytest.FixtureRequest, empty_cli: Cli) -> tuple[Cli, float | None]:
-    """A project whose YAML names what opens the store, and the level of a hit."""
+    """Return a project whose YAML names the class or function that opens the store, and a hit
+    score."""
     maker, code, embedder, level = request.param
     yaml = YAML.replace("MAKER", maker).replace("EMBEDDER", embedder)
-    # Chroma keeps what it has opened, by the path as it was given.
+    # Chroma caches what it has opened by the given path.
     folder = str(empty_cli.root / "chroma")
     code = code.replace('"chroma"', repr(folder))
     files = {"docs/a.md": "# A\n\nSnow falls.\n", "shop.py": code}
@@ -227,7 +228,8 @@ def shop(request: pytest.FixtureRequest, empty_cli: Cli) -> tuple[Cli, float | N
 
 
 def test_files_name_it(shop: tuple[Cli, float | None]) -> None:
-    """By its class, or by a function of the project with and without a place for the embedder."""
+    """A file can name its class, or a function of the project with or without an embedder
+    parameter."""
     cli, level = shop
     done = cli("knowledge", "query", "old", "-q", QUESTION, "--output", "json", "--top-k", "1")
     assert done.code == 0, done
@@ -250,7 +252,7 @@ def test_files_name_it(shop: tuple[Cli, float | None]) -> None:
 
 
 def test_commands_about_all_pass_over_it(shop: tuple[Cli, float | None]) -> None:
-    """They are about what Lorebind fills; by its name it is refused."""
+    """Commands for all knowledge bases skip it; by name, it is refused."""
     cli, _ = shop
     for command in ("plan", "ingest"):
         assert cli("knowledge", command).code == 0
@@ -269,7 +271,7 @@ def test_commands_about_all_pass_over_it(shop: tuple[Cli, float | None]) -> None
 
 @pytest.mark.parametrize("strategy", ["similarity", "mmr", "rerank"])
 def test_what_ranks_them(tmp_path: Path, strategy: str) -> None:
-    """Where others would count words too, a notice says that nothing but vectors counts."""
+    """A notice says that only vectors count, if other knowledge bases would also count words."""
     reranker = {"class": f"{__name__}:Backwards"} if strategy == "rerank" else None
     with project_of(tmp_path, {"strategy": strategy, "rerank": reranker}) as project:
         notices = project.query("documents", QUESTION).notices
@@ -281,7 +283,7 @@ def test_what_ranks_them(tmp_path: Path, strategy: str) -> None:
 
 
 class Alike:
-    """A reranker that takes all for equal."""
+    """A reranker that gives all passages the same score."""
 
     def rerank(self, question: str, texts: list[str]) -> list[float]:
         return [0.5 for _ in texts]
@@ -289,7 +291,7 @@ class Alike:
 
 @pytest.mark.parametrize("strategy", ["similarity", "mmr", "rerank"])
 def test_a_document_that_would_fill_the_list(tmp_path: Path, strategy: str) -> None:
-    """Documents are told apart by their source; one without any is a document of its own."""
+    """Documents are identified by source; a passage without one counts as a document of its own."""
     source = {"Ada": "keys.md", "Bo": "keys.md", "Cy": "keys.md", "Di": "", "Ed": ""}
     more = [
         Document(f"How often are keys rotated, {name}?", id=name, metadata={"source": uri})

@@ -1,4 +1,4 @@
-"""What cannot be done with a vector store that others fill, and what is said to do instead."""
+"""Operations that a vector store filled by others does not support, and the suggested fixes."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def filled(store: VectorStore | None = None) -> VectorStore:
 
 
 class Unscored(InMemoryVectorStore):
-    """Finds documents, and does not tell how near they are."""
+    """A store that returns documents without scores."""
 
     similarity_search_with_score = VectorStore.similarity_search_with_score
     asimilarity_search_with_score = VectorStore.asimilarity_search_with_score
 
 
 class Ranks(InMemoryVectorStore):
-    """Calls the place in the order a score."""
+    """A store that returns ranks as scores."""
 
     def similarity_search_with_score(self, query: str, k: int = 4, **more: Any) -> Any:
         found = super().similarity_search_with_score(query, k)
@@ -53,7 +53,7 @@ class Ranks(InMemoryVectorStore):
 
 
 class Other(Words):
-    """Not what the documents were embedded with."""
+    """Another embedder than the one the documents were embedded with."""
 
     def embed_query(self, text: str) -> list[float]:
         return super().embed_query(text[::-1])
@@ -80,7 +80,7 @@ def with_another_embedder(folder: Path) -> VectorStore:
 def test_scores_that_are_none(
     make: Callable[[Path], VectorStore], said: str, tmp_path: Path
 ) -> None:
-    """A figure that is no cosine is not taken for one."""
+    """A score that is not a cosine is refused."""
     with (
         Project.build(vector_store=existing(make(tmp_path / "db")), root=tmp_path) as project,
         pytest.raises(StoreError, match=said),
@@ -89,7 +89,8 @@ def test_scores_that_are_none(
 
 
 def test_an_empty_store(tmp_path: Path) -> None:
-    """It is taken for the wrong one; once it is filled, it is searched."""
+    """An empty store is refused, because it is probably the wrong one; once filled, it is
+    searched."""
     store = InMemoryVectorStore(UNIT)
     with Project.build(vector_store=existing(store), root=tmp_path) as project:
         with pytest.raises(NotIngestedError, match="check that its collection, table or file"):
@@ -110,7 +111,7 @@ def test_an_empty_store(tmp_path: Path) -> None:
     ],
 )
 def test_searches_that_need_an_index(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
-    """They are refused before anything is searched, also in a stage that is seldom reached."""
+    """They are refused before the search, even in a stage that is rarely reached."""
     with Project.build(vector_store=existing(filled()), root=tmp_path) as project:
         retriever = project.retriever("documents", **settings)
         with pytest.raises(UsageError, match=said):
@@ -154,7 +155,7 @@ def test_evaluation(tmp_path: Path) -> None:
 
 
 def test_a_tenant(tmp_path: Path) -> None:
-    """Others keep no tenants apart, so that one would see what belongs to another."""
+    """Such a store does not separate tenants, so one tenant would see the data of another."""
     with Project.build(vector_store=existing(filled()), root=tmp_path) as project:
         with tenant("acme"), pytest.raises(UsageError, match="has no tenants"):
             project.query("documents", QUESTION)
@@ -162,7 +163,7 @@ def test_a_tenant(tmp_path: Path) -> None:
 
 
 def test_several_at_once(tmp_path: Path) -> None:
-    """Its figures have nothing in common with those of an index."""
+    """Its scores cannot be compared with those of an index."""
     source = {"type": "inline", "documents": [{"id": "a", "text": "A"}]}
     declared = {
         "name": "shop",
@@ -183,7 +184,7 @@ def test_several_at_once(tmp_path: Path) -> None:
 
 
 def test_documents_beside_it(tmp_path: Path) -> None:
-    """Documents cannot be put into a store that others fill: they need a place of their own."""
+    """Documents cannot be added to a store that others fill: they need their own database."""
     with pytest.raises(ConfigurationError, match=r"'documents' is filled by others, so sources"):
         Project.build(vector_store=existing(filled()), documents=DOCUMENTS[:1], root=tmp_path)
 
@@ -242,7 +243,7 @@ OLD = "knowledge_bases:\n  - id: old\n"
     ],
 )
 def test_what_files_say(added: str, said: list[str], tmp_path: Path) -> None:
-    """What would be ignored or could not be done is refused with its place."""
+    """Settings that would be ignored or cannot work are refused with their location."""
     write(tmp_path, {"lorebind.yaml": THEIRS + added})
     with pytest.raises(ConfigurationError) as refused:
         Project.load(tmp_path)
@@ -252,7 +253,7 @@ def test_what_files_say(added: str, said: list[str], tmp_path: Path) -> None:
 
 
 def test_a_workflow_may_have_its_own_of_that_name(tmp_path: Path) -> None:
-    """What is refused of the project's is no mistake in its own."""
+    """A workflow's own knowledge base of that name is valid."""
     source = {"type": "inline", "documents": [{"id": "a", "text": "A"}]}
     declared: dict[str, Any] = {
         "name": "shop",
@@ -290,7 +291,7 @@ def test_a_factory_that_makes_something_else(tmp_path: Path) -> None:
 
 
 def test_documents_that_are_equal(tmp_path: Path) -> None:
-    """One document, and the question is its text: its score is a cosine all the same."""
+    """A document that equals the question has a valid cosine as its score."""
     store = Chroma("one", UNIT, persist_directory=str(tmp_path / "db"))  # squared distances
     store.add_documents([Document("The keys are rotated."), Document("Lunch is served at noon.")])
     with Project.build(vector_store=existing(store), root=tmp_path) as project:

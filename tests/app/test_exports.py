@@ -1,4 +1,4 @@
-"""The doors of the packages: what they offer, and what opening them costs."""
+"""The packages' public names, and the cost of importing them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ print([name for name in {HEAVY!r} if name in sys.modules], seen)
 
 
 def in_a_fresh_interpreter(code: str) -> str:
-    """What the last line of the output says was loaded, and touched."""
+    """Return the loaded modules and touched files from the last line of the output."""
     done = subprocess.run(
         [sys.executable, "-B", "-c", WATCH % code],
         capture_output=True,
@@ -61,7 +61,7 @@ def in_a_fresh_interpreter(code: str) -> str:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_all_is_sorted_and_there(name: str) -> None:
-    """Every name of a door is there, once, and the list is sorted."""
+    """Every public name exists, once, and the list is sorted."""
     door = importlib.import_module(name)
     assert door.__all__ == sorted(set(door.__all__))
     for exported in door.__all__:
@@ -78,7 +78,7 @@ def test_star_imports_work(name: str) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
-    """Asking a door for what it does not have fails as it does for any module."""
+    """An unknown name raises AttributeError, as in any module."""
     with pytest.raises(AttributeError, match="nothing_like_it"):
         _ = importlib.import_module(name).nothing_like_it
 
@@ -103,7 +103,7 @@ except SystemExit as done:
 
 
 def test_errors_are_what_users_catch_already() -> None:
-    """Each error derives from the root, and from the builtin that users would expect."""
+    """Each error derives from the root, and from the builtin error that users expect."""
     lorebind = importlib.import_module("lorebind")
     errors = [getattr(lorebind, name) for name in lorebind.__all__ if name.endswith("Error")]
     assert len(errors) > 5

@@ -1,4 +1,4 @@
-"""Models of the hub in a project: what commands download, and what they only speak of."""
+"""Models from the hub in a project: which commands download them, and which do not."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def shop(empty_cli: Cli) -> Cli:
 
 
 def test_from_the_declaration_to_the_passage(hub: HubServer, shop: Cli) -> None:
-    """An ingest downloads the embedder, a query the reranker; later ones download nothing."""
+    """An ingest downloads the embedder, a query the reranker; later commands download nothing."""
     done = shop("knowledge", "ingest", "docs")
     assert done.code == 0, done.err
     assert f"downloading the model {EMBEDDER}, " in done.err
@@ -60,7 +60,7 @@ def test_from_the_declaration_to_the_passage(hub: HubServer, shop: Cli) -> None:
     assert done.code == 0, done.err
     best = json.loads(done.out)["matches"][0]
     assert "Rotate the keys" in best["text"]
-    # "rotate" and "keys" are what the small cross-encoder looks for.
+    # The small cross-encoder prefers "rotate" and "keys".
     assert best["scores"]["rerank"] == pytest.approx(1 / (1 + 2.718281828 ** -(2 + 1 + 1)), abs=0.1)
     downloaded = len(hub.requests)
     shop("knowledge", "ingest", "docs")
@@ -70,7 +70,7 @@ def test_from_the_declaration_to_the_passage(hub: HubServer, shop: Cli) -> None:
 
 
 def test_what_downloads_nothing(hub: HubServer, shop: Cli) -> None:
-    """Commands that only read, and a plan; the hub is asked for a commit at most."""
+    """Read-only commands and plans download nothing; they request at most a commit from the hub."""
     for command in (
         *("validate", "schema", "knowledge list", "knowledge get docs", "bindings explain"),
         *("doctor", "knowledge plan docs"),
@@ -82,7 +82,7 @@ def test_what_downloads_nothing(hub: HubServer, shop: Cli) -> None:
 
 
 def test_doctor(hub: HubServer, shop: Cli) -> None:
-    """It says that a model would be downloaded, and how large it is; one that is there it tries."""
+    """It names the size of a model that would be downloaded, and tries a model that is present."""
 
     def found() -> dict[str, tuple[str, str]]:
         done = shop("doctor", "--output", "json")
@@ -108,13 +108,13 @@ def test_doctor(hub: HubServer, shop: Cli) -> None:
         "knowledge base docs": ("ok", "2 documents, 2 chunks, dimension 384"),
         "reranker of knowledge base docs": (
             "ok",
-            f"fastembed {RERANKER}: asked for 'ready' it gives 'ready' the figure 0.50",
+            f"fastembed {RERANKER}: queried with 'ready', it scores 'ready' 0.50",
         ),
     }
 
 
 def test_doctor_tells_of_languages(empty_cli: Cli) -> None:
-    """The default embedder knows one; those that know more are named."""
+    """The default embedder knows one language; embedders for more languages are listed."""
     empty_cli.write({"lorebind.yaml": "name: p\n"})
     done = empty_cli("doctor", "--output", "json")
     (detail,) = [
@@ -125,7 +125,7 @@ def test_doctor_tells_of_languages(empty_cli: Cli) -> None:
 
 
 def test_ctrl_c(hub: HubServer, shop: Cli) -> None:
-    """It ends a command that downloads at once, and the next one begins where that ended."""
+    """Ctrl-C ends a download immediately, and the next command continues it."""
     waiting, go = threading.Event(), threading.Event()
     hub.gate = lambda path: (waiting.set(), go.wait(20)) if path.endswith(".onnx") else None
     process = subprocess.Popen(
@@ -144,7 +144,8 @@ def test_ctrl_c(hub: HubServer, shop: Cli) -> None:
 
 
 def test_a_moved_revision_asks_for_a_reindex(hub: HubServer, shop: Cli) -> None:
-    """Another revision is another embedder: its index is refused with the command to renew it."""
+    """Another revision counts as another embedder: its index is refused with the command to rebuild
+    it."""
     from tests.knowledge.hub_server import EMBEDDER_REPOSITORY, embedder_files
 
     assert shop("knowledge", "ingest", "docs").code == 0

@@ -1,4 +1,4 @@
-"""A follow-up is understood, in whatever way it is asked."""
+"""Follow-up questions are understood, however they are asked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HISTORY: Any = [("user", FIRST), ("assistant", "Three to five working days.")]
 DELIVERY = "Standard delivery may take three to five days; with express delivery it is one."
 FILES = {
     "docs/delivery.md": f"{DELIVERY}\n",
-    "docs/returns.md": "And whoever returns an item is paid within thirty days.\n",
+    "docs/returns.md": "And anyone who returns an item is paid within thirty days.\n",
 }
 PROJECT = """\
 name: shop
@@ -48,7 +48,8 @@ workflows:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    """Two documents. Of the follow-up alone, the wrong one is nearer, and too far away."""
+    """Return a project with two documents. The follow-up alone is nearer to the wrong one, and too
+    far away."""
     with Project.load(write(tmp_path, {**FILES, "lorebind.yaml": PROJECT})) as loaded:
         loaded.ingest("docs")
         assert loaded.generate(SECOND).verdict == "fallback"
@@ -56,7 +57,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 def test_generate(project: Project) -> None:
-    """In all its ways; the result tells what was searched for."""
+    """`generate` condenses in all its forms; the result has the text that was searched for."""
     answers = [
         project.generate(SECOND, history=HISTORY),
         asyncio.run(project.agenerate(SECOND, history=HISTORY)),
@@ -70,7 +71,7 @@ def test_generate(project: Project) -> None:
 
 
 def test_what_is_to_be_searched_for_may_be_said(project: Project) -> None:
-    """A query takes the place of the question, in the conversation too."""
+    """A query replaces the question, also within a conversation."""
     more: Any = {"history": HISTORY, "query": "item returns paid"}
     assert project.generate("Go on.", **more).offered[0].uri == "docs/returns.md"
     alone = project.generate("Go on.", condense="none", **more)
@@ -78,7 +79,7 @@ def test_what_is_to_be_searched_for_may_be_said(project: Project) -> None:
 
 
 def test_a_blank_question_stays_one(project: Project) -> None:
-    """Whatever was said before it."""
+    """A blank question is refused, whatever the history."""
     with pytest.raises(UsageError, match="the question is empty"):
         project.generate("  ", history=HISTORY)
     with pytest.raises(UsageError, match=r"'history' must be a list.*'tool_call_id' is missing"):
@@ -86,7 +87,7 @@ def test_a_blank_question_stays_one(project: Project) -> None:
 
 
 def test_prompt(project: Project) -> None:
-    """The history of a mapping, and the messages before the question."""
+    """The history of a mapping is used, and so are the messages before the question."""
     prompt = project.prompt()
     for given in (
         {"question": SECOND, "history": HISTORY},
@@ -100,7 +101,7 @@ def test_prompt(project: Project) -> None:
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 def test_an_agent(project: Project, way: str) -> None:
-    """Its middleware searches with the user's message before."""
+    """Its middleware searches with the previous message of the user."""
     model = Agentic(says=[AIMessage("In one day [1].")])
     agent: Any = create_agent(model, [], middleware=[project.middleware()])
     given = {"messages": [*HISTORY, ("user", SECOND)]}
@@ -111,7 +112,7 @@ def test_an_agent(project: Project, way: str) -> None:
 
 
 def test_a_workflow(project: Project) -> None:
-    """A task takes what was said before from wherever its template says."""
+    """A task takes the history from wherever its template names it."""
     said = [{"role": role, "content": text} for role, text in HISTORY]
     for messages, verdict in ((said, "hit"), ([], "fallback")):
         result = project.run("reply", {"question": SECOND, "said": messages})
@@ -121,7 +122,7 @@ def test_a_workflow(project: Project) -> None:
 
 
 def test_none(project: Project) -> None:
-    """`condense: none` searches for the question alone, and explain says where that was set."""
+    """`condense: none` searches for the question alone, and explain names its location."""
     answer = project.generate(SECOND, history=HISTORY, condense="none")
     assert (answer.verdict, answer.results[0].searched_for) == ("fallback", SECOND)
     (bound,) = project.explain()
@@ -131,7 +132,7 @@ def test_none(project: Project) -> None:
 
 
 def with_model(root: Path, model: Any, binding: str = "") -> Project:
-    """The project with a live model `quick`, which its binding condenses by."""
+    """Return the project with a live model `quick` that condenses questions."""
     declared = {
         "name": "shop",
         "embedders": [{"id": "words", "provider": "hashing"}],
@@ -155,7 +156,7 @@ def with_model(root: Path, model: Any, binding: str = "") -> Project:
 
 
 def test_a_model_condenses(tmp_path: Path) -> None:
-    """What it writes is searched for, and it is asked only where something was said before."""
+    """Its output is searched for, and it is called only if there is a history."""
     model = Scripted(says=["How long is express delivery?"])
     with with_model(tmp_path, model) as project:
         answer = project.generate(SECOND, history=HISTORY)
@@ -166,7 +167,7 @@ def test_a_model_condenses(tmp_path: Path) -> None:
 
 
 def test_what_a_model_condenses_is_no_part_of_the_answer(tmp_path: Path) -> None:
-    """The stream of an agent's messages has the answer alone; callbacks see both calls."""
+    """The stream of an agent's messages has only the answer; callbacks see both calls."""
     seen: list[str] = []
 
     class Watching(BaseCallbackHandler):
@@ -188,7 +189,7 @@ def test_what_a_model_condenses_is_no_part_of_the_answer(tmp_path: Path) -> None
 
 
 def test_a_model_that_fails(tmp_path: Path) -> None:
-    """It fails the search, as an outage does: `on_error` says what becomes of that."""
+    """A failing model fails the search, as an outage does, so `on_error` applies."""
     failing = Scripted(error=ConnectionError("no route"))
     with (
         with_model(tmp_path, failing) as project,
@@ -200,7 +201,7 @@ def test_a_model_that_fails(tmp_path: Path) -> None:
 
 
 def test_what_cannot_condense(project: Project) -> None:
-    """A model that is not there, and one that writes nothing."""
+    """An unknown model and a model that writes nothing are refused."""
     with pytest.raises(NotFoundError, match="there is no model 'slow'; known: default, quick"):
         project.generate(SECOND, history=HISTORY, condense={"model": "slow"})
     with pytest.raises(UsageError, match="model 'quick' is extractive"):
@@ -220,7 +221,7 @@ def test_what_cannot_condense(project: Project) -> None:
     ],
 )
 def test_what_is_declared_wrongly(empty_cli: Cli, condense: str, problem: str) -> None:
-    """It is refused where it stands."""
+    """A wrong value is reported at its location."""
     empty_cli.write(
         {
             "lorebind.yaml": f"""\
@@ -239,7 +240,7 @@ def test_what_is_declared_wrongly(empty_cli: Cli, condense: str, problem: str) -
 def test_a_conversation_in_the_terminal(
     empty_cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Each question is answered with those before it, until the input ends."""
+    """Each question is answered with the previous ones as context, until the input ends."""
     empty_cli.write(FILES)
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{FIRST}\n\n{SECOND}\n"))
     done = empty_cli("chat", "docs")
@@ -268,7 +269,7 @@ def test_a_word_ends_the_conversation(
 def test_a_conversation_goes_on_after_a_failure(
     empty_cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What fails is told, and the next question is answered."""
+    """A failure is printed, and the next question is answered."""
     empty_cli.write({**FILES, "lorebind.yaml": PROJECT})
     direct = "standard delivery three to five days"
     asked: list[str] = []

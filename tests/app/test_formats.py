@@ -1,4 +1,4 @@
-"""A folder with documents of every kind: each is read, and cited by its own place."""
+"""A folder with documents of every format: each is read, and cited by its own kind of location."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ FILES: dict[str, tuple[str | bytes, str, str]] = {
     "a.pdf": (pdf_bytes(["One " * 15, "The pine"]), "pine", "page 2"),
     "a.docx": (handbook(), "handbook", "lines 1-7"),
 }
-"""By name: the content, a word of it, and the place of the passage with that word."""
+"""By name: the content, a word of it, and the location of the passage with that word."""
 
 
 @pytest.fixture(scope="module")
@@ -94,14 +94,14 @@ def found(project: Project, word: str) -> Any:
 
 @pytest.mark.parametrize(("name", "word", "place"), [(n, w, p) for n, (_, w, p) in FILES.items()])
 def test_cited_by_place(project: Project, name: str, word: str, place: str) -> None:
-    """The passage with the word is cited with the place that its format has."""
+    """The passage with the word is cited with the location that its format has."""
     match = found(project, word)
     assert label(match.metadata).startswith(f"docs/{name}, {place}")
     assert word in match.text
 
 
 def test_source_code_is_cut_by_its_syntax(project: Project) -> None:
-    """A passage is a function, under the file's name; nothing is read again without a change."""
+    """A passage is a function, under the file's name; unchanged files are not read again."""
     match = found(project, "aspen")
     assert match.text == "def step_2():\n    return 'the word is aspen'"
     assert match.metadata["title"] == "a.py"
@@ -109,7 +109,8 @@ def test_source_code_is_cut_by_its_syntax(project: Project) -> None:
 
 
 def test_the_fields_can_be_filtered_by(project: Project) -> None:
-    """Places and headers are metadata like others, and authors' words are not places."""
+    """Locations and headers are ordinary metadata, and metadata from the document cannot replace
+    locations."""
     by_chapter = project.query("all", "mahogany", filters={"chapter": "Sales"})
     assert [match.metadata["uri"] for match in by_chapter] == ["docs/a.md"]
     by_slide = project.query("all", "maple", filters={"locator": "slide 2"})
@@ -119,7 +120,7 @@ def test_the_fields_can_be_filtered_by(project: Project) -> None:
 
 
 def test_neighbours_keep_to_a_sheet(project: Project) -> None:
-    """A passage grown by its neighbours is cited with the rows of the sheet it begins in."""
+    """A passage extended by its neighbors is cited with the rows of the sheet it begins in."""
     (document,) = project.retriever("all", neighbours=1).invoke("chestnut")
     assert label(document.metadata) == "docs/a.xlsx, sheet Prices, rows 7-9"
     (document,) = project.retriever("all", neighbours=1).invoke("walnut")
@@ -128,6 +129,6 @@ def test_neighbours_keep_to_a_sheet(project: Project) -> None:
 
 
 def test_every_ending_is_documented() -> None:
-    """The tables of formats name every ending that is read."""
+    """The tables of formats list every file extension that is read."""
     page = Path(__file__).parents[2].joinpath("docs", "sources.md").read_text(encoding="utf-8")
     assert [suffix for suffix in SUPPORTED_SUFFIXES if f"`{suffix}`" not in page] == []

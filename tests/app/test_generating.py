@@ -1,4 +1,4 @@
-"""Answers from Python: `generate` and `stream`, and the same answer by every way there is."""
+"""Answers from Python: `generate` and `stream`, and the same answer by all other ways."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def by_a_stream(project: Project) -> str:
     ],
 )
 def test_every_way_gives_the_same_answer(tmp_path: Path, way: Any) -> None:
-    """A chain, an agent, a graph, a workflow and a stream say what `generate` says."""
+    """A chain, an agent, a graph, a workflow and a stream return the answer of `generate`."""
     with shop(tmp_path) as project:
         answer = project.generate(QUESTION)
         assert KEYS in answer.text
@@ -91,7 +91,8 @@ def test_every_way_gives_the_same_answer(tmp_path: Path, way: Any) -> None:
 
 
 def test_an_answer_has_its_grounds(tmp_path: Path) -> None:
-    """What was cited, offered and unknown, the verdict, and the tokens by the model's counter."""
+    """An answer has its citations, offered passages, unknown markers, verdict, and tokens by the
+    model's counter."""
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("By command [1]; see also [7].")])
         answer = project.generate(QUESTION, "guide", model=model)
@@ -102,7 +103,7 @@ def test_an_answer_has_its_grounds(tmp_path: Path) -> None:
 
 
 def test_an_agent_answers_with_its_instructions_and_bindings(tmp_path: Path) -> None:
-    """`agent=` brings the system message and the knowledge of the agent."""
+    """`agent=` adds the system message and the bindings of the agent."""
     with shop(tmp_path) as project:
         model = Scripted()
         project.generate(QUESTION, agent="clerk", model=model)
@@ -112,7 +113,8 @@ def test_an_agent_answers_with_its_instructions_and_bindings(tmp_path: Path) -> 
 
 
 def test_what_was_found_before_is_not_searched_again(tmp_path: Path) -> None:
-    """`retrieved_contexts` stand in the prompt as they are, capped and numbered as others are."""
+    """`retrieved_contexts` are put into the prompt unchanged, capped and numbered like other
+    passages."""
     given = [RetrievedContext("mine", "Turn the key twice.", 0.4, 5, {"uri": "mine.md"}, id="m")]
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("Twice [1].")])
@@ -123,7 +125,7 @@ def test_what_was_found_before_is_not_searched_again(tmp_path: Path) -> None:
 
 
 def test_history_and_attachments_stay_beside(tmp_path: Path) -> None:
-    """What was said before comes first, and a picture stands behind the question."""
+    """The history comes first, and an image follows the question."""
     picture = {"type": "image", "url": "https://example.com/key.png"}
     before = [HumanMessage("Hello!"), AIMessage("Hello.")]
     with shop(tmp_path) as project:
@@ -148,7 +150,7 @@ def test_a_budget_for_all(tmp_path: Path) -> None:
 
 
 def test_a_stream_is_checked_as_a_whole(tmp_path: Path) -> None:
-    """A marker that comes in two parts is a citation; before the end there is no answer."""
+    """A marker that is split over two parts is a citation; there is no answer before the end."""
     with shop(tmp_path) as project:
         stream = project.stream(QUESTION, model=Parts(says=["By command", " [", "1", "] and [9]."]))
         with pytest.raises(UsageError, match="read the stream to its end"):
@@ -162,7 +164,7 @@ def test_a_stream_is_checked_as_a_whole(tmp_path: Path) -> None:
 
 
 async def test_a_stream_in_an_asynchronous_loop(tmp_path: Path) -> None:
-    """`async for` gives the same parts."""
+    """`async for` yields the same parts."""
     project = await asyncio.to_thread(shop, tmp_path)
     async with project:
         stream = project.astream(QUESTION, model=Parts(says=["a ", "b [1]"]))
@@ -171,7 +173,7 @@ async def test_a_stream_in_an_asynchronous_loop(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_breaks_raises(tmp_path: Path) -> None:
-    """What a provider raises in the middle comes out where the stream is read."""
+    """A provider's exception in the middle of a stream is raised where the stream is read."""
     with shop(tmp_path) as project:
         stream = project.stream(QUESTION, model=Parts(says=["a", "b"], breaks=True))
         parts = []
@@ -182,7 +184,7 @@ def test_a_stream_that_breaks_raises(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_is_left_is_ended(tmp_path: Path) -> None:
-    """Who stops reading ends the model's call too, though the stream be kept."""
+    """If you stop reading, the model call ends, even if the stream object is kept."""
     with shop(tmp_path) as project:
         model = Parts(says=[str(number) for number in range(1000)])
         stream = project.stream(QUESTION, model=model)
@@ -196,7 +198,7 @@ def test_a_stream_that_is_left_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["break", "cancel"])
 async def test_an_asynchronous_stream_that_is_left_is_ended(tmp_path: Path, way: str) -> None:
-    """The same for `async for`, which is left, or whose task is cancelled."""
+    """The model call also ends if an `async for` loop is left or its task is cancelled."""
     project = await asyncio.to_thread(shop, tmp_path)
     async with project:
         model = Parts(says=[str(number) for number in range(100_000)])
@@ -219,7 +221,7 @@ async def test_an_asynchronous_stream_that_is_left_is_ended(tmp_path: Path, way:
 
 @pytest.mark.parametrize("when", ["after it", "during it"])
 def test_a_stream_is_read_once(tmp_path: Path, when: str) -> None:
-    """Reading it again is refused, and disturbs neither the first reader nor the answer."""
+    """A second read is refused, and affects neither the first reader nor the answer."""
     with shop(tmp_path) as project:
         stream = project.stream(QUESTION, model=Parts(says=["a", "b [1]"]))
         reader = iter(stream)
@@ -231,7 +233,8 @@ def test_a_stream_is_read_once(tmp_path: Path, when: str) -> None:
 
 
 def test_a_stream_is_the_answer_for_the_tenant_that_asked(tmp_path: Path) -> None:
-    """Whoever reads it later, as a web server does, reads that tenant's passages and no other's."""
+    """A later reader, such as a web server, gets the passages of the tenant that called, and no
+    others."""
     with shop(tmp_path) as project:
         (tmp_path / "guide/keys.md").write_text("Acme rotates the keys by hand.\n")
         with tenant("acme"):
@@ -252,7 +255,7 @@ def test_a_stream_is_the_answer_for_the_tenant_that_asked(tmp_path: Path) -> Non
     ],
 )
 def test_a_streams_answer_is_that_of_generate(tmp_path: Path, guide: str, verdict: str) -> None:
-    """For every verdict: the same text, citations, budget and usage."""
+    """For every verdict, text, citations, budget and usage are the same."""
     with shop(tmp_path, guide=guide) as project:
         stream = project.stream(QUESTION, model=Parts(says=["By command", " [1]."]))
         text = "".join(stream)
@@ -264,7 +267,7 @@ def test_a_streams_answer_is_that_of_generate(tmp_path: Path, guide: str, verdic
 
 
 def test_callbacks_reach_the_model(tmp_path: Path) -> None:
-    """`config` is handed on, so that tracing sees the call."""
+    """`config` is passed on, so that tracing sees the call."""
     seen = []
 
     class Seen(BaseCallbackHandler):
@@ -280,7 +283,7 @@ def test_callbacks_reach_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", ["generate", "stream", "run"])
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_the_callers_callbacks_reach_the_model(tmp_path: Path, way: str, colour: str) -> None:
-    """Within a chain, an agent or a graph, the call of the model is a part of their run."""
+    """Within a chain, an agent or a graph, the model call is part of their run."""
     parents = {}
 
     class Seen(BaseCallbackHandler):
@@ -318,7 +321,7 @@ def test_the_callers_callbacks_reach_the_model(tmp_path: Path, way: str, colour:
 
 
 def test_places_that_are_not_there(tmp_path: Path) -> None:
-    """Unknown knowledge bases, agents and models are refused with those that there are."""
+    """Unknown knowledge bases, agents and models are refused with the known names."""
     with shop(tmp_path) as project:
         with pytest.raises(NotFoundError, match="did you mean 'guide'"):
             project.generate(QUESTION, "guides")
@@ -349,7 +352,7 @@ async def test_fifty_tasks_at_once(tmp_path: Path) -> None:
 
 
 def test_fifty_threads_at_once(tmp_path: Path) -> None:
-    """The same from threads, through the blocking twin."""
+    """Threads that call the sync version each get the passages of their own question and tenant."""
     with shop(tmp_path) as project:
         answers: dict[int, str] = {}
 
@@ -364,11 +367,11 @@ def test_fifty_threads_at_once(tmp_path: Path) -> None:
             thread.join()
     assert len(answers) == 50
     for number, answer in answers.items():
-        assert ("powder" if number % 2 else "rules of access") in answer
+        assert ("powder" if number % 2 else "access rules") in answer
 
 
 class Parts(Scripted):
-    """Says its lines one after the other, as the parts of one answer."""
+    """A model that returns its lines as the parts of one answer."""
 
     breaks: bool = False
     said: list[str] = []  # noqa: RUF012  # a field, which is copied
@@ -398,7 +401,7 @@ class Parts(Scripted):
 
 
 def test_settings_may_differ_for_a_call(tmp_path: Path) -> None:
-    """Fields of `retrieval` are taken by every face, and checked as those of the YAML are."""
+    """Every method accepts the fields of `retrieval`, and validates them as in YAML."""
     with shop(tmp_path) as project:
         answer = project.generate(QUESTION, "guide", model=Scripted(), top_k=1, render="json")
         assert [one.content for one in answer.offered] == [KEYS]
@@ -412,7 +415,7 @@ def test_settings_may_differ_for_a_call(tmp_path: Path) -> None:
 
 
 def test_what_was_said_and_found_before_in_langchains_forms(tmp_path: Path) -> None:
-    """History as pairs or mappings, passages as the documents of any retriever."""
+    """History may be pairs or mappings, and passages may be the documents of any retriever."""
     history = [("user", "Hello!"), {"role": "assistant", "content": "Hello."}]
     documents = [Document("The keys turn.", metadata={"source": "lock.md"})]
     with shop(tmp_path) as project:
@@ -430,7 +433,7 @@ def test_what_was_said_and_found_before_in_langchains_forms(tmp_path: Path) -> N
 
 
 def test_a_model_by_its_providers_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`provider:model` needs no declaration; a provider that is unknown is named."""
+    """`provider:model` needs no declaration; an unknown provider is named."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with shop(tmp_path) as project:
         model, counter = project._models.get("openai:gpt-4o-mini")
@@ -444,7 +447,7 @@ def test_a_model_by_its_providers_name(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("face", ["retriever", "prompt", "tool", "middleware", "generate"])
 def test_settings_of_a_call(tmp_path: Path, face: str) -> None:
-    """Each face takes the fields of `retrieval`, and refuses by name what it does not know."""
+    """Each method accepts the fields of `retrieval`, and names unknown ones in an error."""
     asked = [QUESTION] if face == "generate" else []
     with shop(tmp_path) as project:
         ask = getattr(project, face)
@@ -456,7 +459,7 @@ def test_settings_of_a_call(tmp_path: Path, face: str) -> None:
 
 
 def test_a_place_said_once(tmp_path: Path) -> None:
-    """Its methods know what is known there; a place that is not there is refused at once."""
+    """Its methods use the given location; an unknown location is refused immediately."""
     with shop(tmp_path) as project:
         clerk = project.at(agent="clerk")
         everywhere = [
@@ -478,7 +481,7 @@ def test_a_place_said_once(tmp_path: Path) -> None:
 
 
 def test_a_result_is_a_sequence(tmp_path: Path) -> None:
-    """The matches of a query are taken by place, in slices, backwards, and looked for."""
+    """The matches of a query support indexing, slices, `reversed` and `in`."""
     with shop(tmp_path) as project:
         result = project.query("guide", QUESTION)
     first, second = result

@@ -1,4 +1,4 @@
-"""A workflow as a graph of LangGraph: within a user's graph, and run by itself."""
+"""A workflow as a LangGraph graph: as a node of a user's graph, and by itself."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 def desk(node: Any, **options: Any) -> Any:
-    """A graph of a user with a workflow as its second node."""
+    """Return a user's graph with a workflow as its second node."""
     graph = StateGraph(Desk)
     graph.add_node("prepare", lambda state: {"input": {"ticket": state["ticket"]}})
     graph.add_node("triage", node)
@@ -62,8 +62,8 @@ def asked(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_node_interrupts_and_goes_on(project: Project) -> None:
-    """It raises LangGraph's interrupt while a task waits, takes the answer, and gives the output;
-    the next turn of the caller's thread is a thread of its own."""
+    """The node raises LangGraph's interrupt while a task waits, takes the answer, and returns the
+    output; the next turn of the caller's thread is a new thread of the workflow."""
     graph = desk(project.graph("triage"), checkpointer=InMemorySaver())
     first = asked(graph.invoke({"ticket": "refund"}, USER))
     assert [one["path"] for one in first["waiting"]] == ["approve"]
@@ -82,7 +82,7 @@ def test_a_node_interrupts_and_goes_on(project: Project) -> None:
 
 
 async def test_the_same_awaited(project: Project) -> None:
-    """`ainvoke` and `astream` are as good; the run is a part of the caller's trace."""
+    """`ainvoke` and `astream` work alike; the run is part of the caller's trace."""
     graph = desk(project.graph("triage"), checkpointer=InMemorySaver())
     assert asked(await graph.ainvoke({"ticket": "refund"}, USER))["waiting"]
     assert (await graph.ainvoke(PAY, USER))["output"]["paid"] == {"ok": True}
@@ -105,7 +105,7 @@ async def test_the_same_awaited(project: Project) -> None:
 def test_an_answer_that_does_not_fit_is_asked_for_again(
     project: Project, answer: Any, problem: str
 ) -> None:
-    """The interrupt comes again and says why; a right answer is taken then."""
+    """The interrupt is raised again with the reason; then a valid answer is accepted."""
     graph = desk(project.graph("triage"), checkpointer=InMemorySaver())
     before = asked(graph.invoke({"ticket": "refund"}, USER))
     for _ in range(2):
@@ -116,7 +116,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(
 
 
 def test_answers_may_come_one_by_one(tmp_path: Path) -> None:
-    """What is answered is not asked again, also where a task waits more than once."""
+    """Answered tasks are not asked again, even if a task waits more than once."""
     two = """\
 id: two
 tasks:
@@ -139,7 +139,7 @@ outputs: { both: "{{ .tasks.both.output }}", last: "{{ .tasks.last.output }}" }
 
 
 def test_a_round_that_waits_again_is_not_answered_by_the_one_before(tmp_path: Path) -> None:
-    """LangGraph gives earlier answers again; they belong to the round that they were given in."""
+    """LangGraph repeats earlier answers; each belongs to the round in which it was given."""
     loop = """\
 id: loop
 tasks:
@@ -160,7 +160,7 @@ tasks:
 
 
 def test_without_a_checkpointer(project: Project) -> None:
-    """A run that needs no answer just runs; one that waits is resumed by its own thread."""
+    """A run that needs no answer completes; a waiting one is resumed by its own thread."""
     graph = desk(project.graph("triage"))
     assert graph.invoke({"ticket": "x"})["log"]
     waits = asked(graph.invoke({"ticket": "refund"}))
@@ -172,7 +172,7 @@ def test_without_a_checkpointer(project: Project) -> None:
 
 
 def test_a_failure_is_resumed_where_it_failed(project: Project, tmp_path: Path) -> None:
-    """LangGraph executes the node again; what the workflow had finished does not run again."""
+    """LangGraph executes the node again; finished tasks of the workflow do not run again."""
     graph = desk(project.graph("strict"), checkpointer=InMemorySaver())
     with pytest.raises(TaskError, match="no ticket"):
         graph.invoke({"ticket": "boom"}, USER)
@@ -183,7 +183,8 @@ def test_a_failure_is_resumed_where_it_failed(project: Project, tmp_path: Path) 
 
 
 def test_a_run_that_was_not_noted_is_not_run_again(project: Project, tmp_path: Path) -> None:
-    """If the process dies after the workflow's end and before LangGraph has written it down."""
+    """A completed workflow does not run again if the process dies before LangGraph has stored the
+    result."""
 
     class Dies(InMemorySaver):
         dies = True
@@ -203,7 +204,7 @@ def test_a_run_that_was_not_noted_is_not_run_again(project: Project, tmp_path: P
 
 
 def test_many_at_once(project: Project) -> None:
-    """Branches of one node have threads of their own."""
+    """Parallel branches of one node have their own threads."""
 
     class Fan(TypedDict, total=False):
         outputs: Annotated[list[Any], operator.add]
@@ -234,7 +235,8 @@ class Chat(TypedDict, total=False):
 
 
 def test_messages_go_in_and_come_back(tmp_path: Path) -> None:
-    """Tasks know the caller's messages as `state.messages`; those they add are the caller's."""
+    """Tasks read the caller's messages as `state.messages`; the messages they add go back to the
+    caller."""
     talk = """\
 id: talk
 tasks:
@@ -257,7 +259,8 @@ tasks:
 
 
 def test_a_run_within_a_node_is_on_its_own(project: Project) -> None:
-    """`project.run` in a user's node is kept by the workflow's checkpointer, not the user's."""
+    """`project.run` in a user's node stores its state in the workflow's checkpointer, not in the
+    user's."""
     saver = InMemorySaver()
 
     def node(state: Desk) -> Desk:
@@ -270,7 +273,7 @@ def test_a_run_within_a_node_is_on_its_own(project: Project) -> None:
 
 
 def test_tenants_are_kept_apart(project: Project) -> None:
-    """The threads belong to the tenant for whom the graph is run."""
+    """Threads belong to the tenant for which the graph runs."""
     graph = desk(project.graph("triage"))
     with tenant("ann"):
         graph.invoke({"ticket": "refund"})
@@ -279,7 +282,7 @@ def test_tenants_are_kept_apart(project: Project) -> None:
 
 
 def test_what_cannot_be(project: Project) -> None:
-    """An unknown workflow, a missing input, and inputs that are no mapping."""
+    """An unknown workflow, a missing input, and inputs that are not a mapping are refused."""
     with pytest.raises(NotFoundError, match="did you mean 'triage'"):
         project.graph("triag")
     graph = project.graph("triage")

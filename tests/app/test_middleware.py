@@ -1,4 +1,4 @@
-"""Knowledge for agents: what their model is given, what they keep, what they may do on a miss."""
+"""Knowledge for agents: the model's input, the stored state, and the tools after a miss."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def weather(place: str) -> str:
 
 
 def ask(agent: Any, question: str = QUESTION, config: Any = None) -> list[BaseMessage]:
-    """The messages after an agent has been asked."""
+    """Return the messages after a call of an agent."""
     found: list[BaseMessage] = agent.invoke({"messages": [("user", question)]}, config)["messages"]
     return found
 
@@ -46,7 +46,7 @@ def said_of(message: BaseMessage) -> dict[str, Any]:
 
 
 def test_the_model_sees_passages_and_the_state_does_not(tmp_path: Path) -> None:
-    """The block stands before the question when the model is called, and in no message after."""
+    """The passages precede the question in the model call, and are in no message afterwards."""
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("With the rotate command [1].")])
         messages = ask(create_agent(model, [], middleware=[project.middleware()]))
@@ -57,7 +57,7 @@ def test_the_model_sees_passages_and_the_state_does_not(tmp_path: Path) -> None:
 
 
 def test_the_answer_says_what_it_cites(tmp_path: Path) -> None:
-    """Citations are checked, unknown markers are told, and no passage is kept with them."""
+    """Citations are checked, unknown markers are reported, and no passage is stored with them."""
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("By command [1], as is known [9].")])
         *_, answer = ask(create_agent(model, [], middleware=[project.middleware()]))
@@ -70,7 +70,7 @@ def test_the_answer_says_what_it_cites(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 def test_a_checkpoint_holds_no_passage(tmp_path: Path, way: str) -> None:
-    """What a checkpointer writes names no text of a passage."""
+    """A checkpointer stores no text of a passage."""
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("With the command [1].")] * 2)
         saver = InMemorySaver()
@@ -87,7 +87,7 @@ def test_a_checkpoint_holds_no_passage(tmp_path: Path, way: str) -> None:
 
 
 def test_a_tools_turn_searches_once(tmp_path: Path) -> None:
-    """While tools are at work the passages stay before the question, and nothing is searched."""
+    """During tool calls, the passages stay before the question, and there is no further search."""
     with shop(tmp_path) as project:
         searched: list[str] = []
         project.knowledge.events.subscribe(Searches(searched))
@@ -103,7 +103,7 @@ def test_a_tools_turn_searches_once(tmp_path: Path) -> None:
 
 
 class Searches(Extension):
-    """Notes each search."""
+    """Records each search."""
 
     def __init__(self, seen: list[str]) -> None:
         self.seen = seen
@@ -113,7 +113,7 @@ class Searches(Extension):
 
 
 def test_the_next_question_is_searched_for(tmp_path: Path) -> None:
-    """Every message of the user's has passages of its own, and those before have none any more."""
+    """Every message of the user gets its own passages, and earlier messages lose theirs."""
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("ok"), AIMessage("ok")])
         agent = create_agent(
@@ -127,7 +127,7 @@ def test_the_next_question_is_searched_for(tmp_path: Path) -> None:
 
 
 def test_an_agents_own_bindings(tmp_path: Path) -> None:
-    """`agent=` adds what the agent binds to what the project binds, with its settings."""
+    """`agent=` adds the agent's bindings to the project's, with its settings."""
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("ok")])
         ask(create_agent(model, [], middleware=[project.middleware(agent="clerk")]))
@@ -137,7 +137,7 @@ def test_an_agents_own_bindings(tmp_path: Path) -> None:
 
 
 def test_a_miss_leaves_the_tools_alone(tmp_path: Path) -> None:
-    """Without `tool_fallback` the model is told the fallback, and keeps exactly its tools."""
+    """Without `tool_fallback`, the model gets the fallback text, and keeps exactly its tools."""
     with shop(tmp_path, guide=MISS) as project:
         model = Agentic(says=[AIMessage("I do not know.")])
         *_, answer = ask(create_agent(model, [weather], middleware=[project.middleware()]))
@@ -148,7 +148,7 @@ def test_a_miss_leaves_the_tools_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("way", "choice"), [("auto", None), ("escalate", "any")])
 def test_a_miss_may_let_the_agent_search(tmp_path: Path, way: str, choice: str | None) -> None:
-    """`auto` offers a tool that searches; `escalate` demands one, until it has answered."""
+    """`auto` offers a search tool; `escalate` requires its use until it has answered."""
     with shop(tmp_path, guide=f", min_score: 1, tool_fallback: {way}") as project:
         says = [calls("keys that leak", tool="search_guide"), AIMessage("Nothing.")]
         model = Agentic(says=says)
@@ -162,7 +162,7 @@ def test_a_miss_may_let_the_agent_search(tmp_path: Path, way: str, choice: str |
 
 
 def test_a_weak_match_may_let_the_agent_search_too(tmp_path: Path) -> None:
-    """The passages are given, said to be weak, and the tool is there beside them."""
+    """Weak passages are given and marked as weak, and the tool is offered in addition."""
     with shop(tmp_path, guide=", tool_fallback: auto") as project:
         model = Agentic(says=[AIMessage("I do not know.")])
         agent = create_agent(model, [weather], middleware=[project.middleware()])
@@ -173,7 +173,7 @@ def test_a_weak_match_may_let_the_agent_search_too(tmp_path: Path) -> None:
 
 
 def test_a_hit_hides_the_tool_of_a_miss(tmp_path: Path) -> None:
-    """Where enough is found, the agent has only the tools that it was given."""
+    """After a hit, the agent has only its own tools."""
     with shop(tmp_path, guide=", tool_fallback: auto") as project:
         model = Agentic(says=[AIMessage("ok [1]")])
         ask(create_agent(model, [weather], middleware=[project.middleware()]))
@@ -181,7 +181,7 @@ def test_a_hit_hides_the_tool_of_a_miss(tmp_path: Path) -> None:
 
 
 def test_numbers_mean_one_passage_in_a_conversation(tmp_path: Path) -> None:
-    """The middleware's passages, and those of tools called at once and later, never share one."""
+    """Passages of the middleware and of concurrent and later tool calls never share a number."""
     with shop(tmp_path) as project:
         says = [
             calls("rules of access", "alpine chalets", tool="search_rules"),
@@ -208,7 +208,7 @@ def test_numbers_mean_one_passage_in_a_conversation(tmp_path: Path) -> None:
 
 
 def test_a_tenant_sees_its_own(tmp_path: Path) -> None:
-    """An agent that is asked for another tenant is given nothing of this one's."""
+    """A call for another tenant gets none of this tenant's passages."""
     with shop(tmp_path) as project:
         with tenant("acme"):
             (tmp_path / "guide/keys.md").write_text("Acme rotates the keys by hand.\n")
@@ -225,7 +225,7 @@ def test_a_tenant_sees_its_own(tmp_path: Path) -> None:
     ("policy", "given"), [("fallback", f"Ask again later.\n\n{QUESTION}"), ("skip", QUESTION)]
 )
 def test_an_outage_follows_on_error(tmp_path: Path, policy: str, given: str) -> None:
-    """With `on_error` an agent goes on without its knowledge, and says that it does."""
+    """With `on_error`, an agent continues without its knowledge, and the model is notified."""
     words = f", fallback: Ask again later., on_error: {policy}"
     with shop(tmp_path, guide=words) as project:
         break_index(tmp_path)
@@ -252,7 +252,7 @@ def break_index(root: Path) -> None:
 
 
 def test_pictures_beside_the_question_stay(tmp_path: Path) -> None:
-    """A message of several parts keeps them all, behind the block."""
+    """All parts of a multimodal message are kept, after the passages."""
     picture = {"type": "image", "url": "https://example.com/keys.png"}
     asked = HumanMessage([{"type": "text", "text": QUESTION}, picture])
     with shop(tmp_path) as project:
@@ -265,7 +265,7 @@ def test_pictures_beside_the_question_stay(tmp_path: Path) -> None:
 
 
 def test_nothing_asked_is_nothing_searched(tmp_path: Path) -> None:
-    """A conversation without words of the user's goes to the model as it is."""
+    """A conversation without text from the user is passed to the model unchanged."""
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("ok")])
         agent: Any = create_agent(model, [], middleware=[project.middleware()])
@@ -289,4 +289,4 @@ def test_many_agents_at_once(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
     for number in range(50):
-        assert ("powder" if number % 2 else "rules of access") in answers[number]
+        assert ("powder" if number % 2 else "access rules") in answers[number]

@@ -1,4 +1,4 @@
-"""Documents, chunks and runs that are listed page by page, by SQL."""
+"""Documents, chunks and runs in pages, which SQL selects."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def keep_waiting(project: Project, *names: str) -> None:
 
 
 def test_pages_in_both_directions(project: Project) -> None:
-    """Joined, they are the whole list: by code points, with what waits for its first ingest."""
+    """Joined pages are the whole list: in code point order, including documents that wait for an
+    ingest."""
     project.ingest("docs")
     keep_waiting(project, "added:1", "docs/b", "docs/zz", "zzz")
     whole = uris(project.documents("docs"))
@@ -77,7 +78,7 @@ def test_pages_in_both_directions(project: Project) -> None:
 
 
 def test_a_page_of_one_state(project: Project) -> None:
-    """A state limits what is counted too, and what waits is `pending`."""
+    """A state also limits the counts, and waiting documents are `pending`."""
     project.ingest("docs")
     keep_waiting(project, "docs/b", "zzz")
     assert uris(project.documents("docs", state="failed", limit=5)) == ["docs/broken.pdf"]
@@ -91,7 +92,7 @@ def test_a_page_of_one_state(project: Project) -> None:
 
 
 def test_pages_while_documents_go(project: Project, tmp_path: Path) -> None:
-    """The next page begins where the one before has ended, though its last document is gone."""
+    """The next page continues after the previous one, even if its last document is removed."""
     project.ingest("docs")
     first = uris(project.documents("docs", limit=3))
     rest = uris(project.documents("docs", after=first[-1]))
@@ -103,7 +104,8 @@ def test_pages_while_documents_go(project: Project, tmp_path: Path) -> None:
 
 
 def test_one_document(project: Project) -> None:
-    """By uri and by id, also one that waits; an unknown one is named with those there are."""
+    """A document is found by uri and by id, even if it waits; for an unknown one, the known ones
+    are listed."""
     with pytest.raises(NotFoundError, match=r"has no document 'docs/a\.txt'; known: none"):
         project.document("docs", "docs/a.txt")
     keep_waiting(project, "added:1")
@@ -118,7 +120,7 @@ def test_one_document(project: Project) -> None:
 
 
 def test_pages_of_chunks(project: Project, tmp_path: Path) -> None:
-    """Joined, they are all chunks of the document, in its order."""
+    """Joined pages are all chunks of the document, in order."""
     text = "\n\n".join(
         f"Paragraph {n} has words of its own, as many as fit here." for n in range(40)
     )
@@ -136,7 +138,7 @@ def test_pages_of_chunks(project: Project, tmp_path: Path) -> None:
 
 
 def test_parts_that_cannot_be(project: Project) -> None:
-    """Each is refused with what may be given."""
+    """Invalid arguments are refused with the valid values."""
     with pytest.raises(UsageError, match="after a uri or before one; give only one of them"):
         project.documents("docs", after="a", before="b")
     with pytest.raises(UsageError, match="limit must be at least 1, not 0"):
@@ -148,7 +150,7 @@ def test_parts_that_cannot_be(project: Project) -> None:
 
 
 def test_runs(project: Project, tmp_path: Path) -> None:
-    """The latest first, each with its report; one that failed says why."""
+    """The newest run comes first, each with its report; a failed one has a reason."""
     assert project.runs("docs") == []
     assert project.count_documents("docs") == {"ready": 0, "pending": 0, "failed": 0}
     reports = [project.ingest("docs") for _ in range(5)]
@@ -177,7 +179,7 @@ def test_runs(project: Project, tmp_path: Path) -> None:
 
 
 async def test_asynchronously(project: Project) -> None:
-    """Each has its `a`."""
+    """Each method has an async version."""
     await project.aingest("docs")
     page = await project.adocuments("docs", limit=1)
     assert await project.adocument("docs", page[0].id) == page[0]

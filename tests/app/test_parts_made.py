@@ -1,4 +1,4 @@
-"""Which parts of a knowledge base an operation makes, counted in the plugins that make them."""
+"""Which parts of a knowledge base an operation creates, counted by plugins."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NOTHING = {"sources": 0, "chunkers": 0, "embedders": 0}
 
 
 class Counting:
-    """A plugin that counts what it makes."""
+    """A plugin that counts the objects it creates."""
 
     def __init__(self, plugin: Any) -> None:
         self.Declaration = plugin.Declaration
@@ -58,7 +58,7 @@ class Counting:
 
 
 class Counts:
-    """What the plugins have made since the last look."""
+    """The objects that plugins have created since the last call."""
 
     def __init__(self) -> None:
         self.plugins: dict[str, Counting] = {
@@ -91,7 +91,7 @@ def counts() -> Iterator[Counts]:
 
 @pytest.fixture
 def project(tmp_path: Path, counts: Counts) -> Iterator[Project]:
-    """Two knowledge bases, with nothing ingested yet."""
+    """Return a project with two knowledge bases, with nothing ingested yet."""
     with Project.load(write(tmp_path, FILES), environ={}) as project:
         yield project
 
@@ -119,7 +119,7 @@ def test_a_question_makes_no_source_and_no_chunker(
 
 
 def test_an_ingest_makes_each_once(project: Project, counts: Counts) -> None:
-    """So do a plan, the ingest after it, and a reindex; the embedder is shared by all of them."""
+    """A plan, the ingest after it, and a reindex create each part once, and share the embedder."""
     project.plan("guide")
     assert counts.look() == {"sources": 1, "chunkers": 1, "embedders": 1}
     for operation in (project.ingest, project.reindex):
@@ -128,7 +128,8 @@ def test_an_ingest_makes_each_once(project: Project, counts: Counts) -> None:
 
 
 def test_only_the_first_question_ingests(tmp_path: Path, counts: Counts) -> None:
-    """With `ingest: on_start` the first question makes each once, and the next makes nothing."""
+    """With `ingest: on_start`, the first question creates each part once, and later ones create
+    none."""
     text = PROJECT.replace("chunking: {", "ingest: on_start\n    chunking: {")
     with Project.load(write(tmp_path, FILES | {"lorebind.yaml": text}), environ={}) as project:
         assert project.query("guide", QUESTION).matches
@@ -143,7 +144,7 @@ def test_statistics_make_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """`knowledge list` and `get` and `stats` read the catalog alone, before an ingest and after."""
+    """`knowledge list`, `get` and `stats` read only the catalog, before and after an ingest."""
     cli = Cli(write(tmp_path, FILES), monkeypatch, capsys)
     for chunks in (0, 2):
         with Project.load(tmp_path, environ={}) as project:
@@ -159,7 +160,8 @@ def test_statistics_make_nothing(
 def test_doctor_finds_a_chunker_that_cannot_be_made(
     project: Project, counts: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A question does not need it, so nothing else would tell before the next ingest."""
+    """A question does not need the chunker, so nothing else would report it before the next
+    ingest."""
     project.ingest("guide")
 
     def broken(declaration: Any, environment: Any) -> Any:

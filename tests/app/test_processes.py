@@ -1,4 +1,4 @@
-"""Several processes at one project, and one that is interrupted: nothing is lost or mixed."""
+"""Several processes with one project, and one that is interrupted: no data is lost or mixed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ print(json.dumps(found))
 
 
 def documents(version: str) -> dict[str, str]:
-    """Documents of three chunks; each chunk says its number and the version of its document."""
+    """Return documents of three chunks; each chunk has its number and the version of its
+    document."""
     return {
         f"docs/{name}.md": "\n\n".join(
             f"paragraph {number} {version} of document {name}, {'long enough ' * 6}"
@@ -77,7 +78,7 @@ def documents(version: str) -> dict[str, str]:
 
 
 class Room:
-    """A project folder with a slow embedder, and the processes at work in it."""
+    """A project folder with a slow embedder, and the processes that use it."""
 
     def __init__(self, root: Path, forked: ForkedPython) -> None:
         self.root = root
@@ -112,13 +113,13 @@ class Room:
         return self.start(str(self._forked.commands / "python"), *arguments)
 
     def embedded(self) -> list[list[str]]:
-        """The texts of each call so far."""
+        """Return the texts of each call so far."""
         if not self.log.exists():
             return []
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
     def ready(self) -> int:
-        """How many documents are served."""
+        """Return the number of ready documents."""
         path = self.root / ".lorebind" / "lorebind.db"
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
             counted = db.execute("select count(*) from catalog_documents where state = 'ready'")
@@ -153,15 +154,13 @@ def result(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def test_an_interrupted_ingest_is_completed_by_the_next(room: Room) -> None:
-    """Ctrl-C ends with 130 and a sentence; what was done is there, and is not done again."""
+    """Ctrl-C exits with 130 and a message; finished work is kept, and not repeated."""
     first = room.start(str(LOREBIND), "knowledge", "ingest", "docs", seconds=0.4)
     wait_until(lambda: len(room.embedded()) >= 3 and room.ready() >= 1, first)
     first.send_signal(signal.SIGINT)
     code, out, err = result(first)
     assert (code, "Traceback" in out + err) == (130, False)
-    assert (
-        err == "lorebind: interrupted; what was finished is kept, and the next run completes it\n"
-    )
+    assert err == "lorebind: interrupted; finished work is kept, and the next run completes it\n"
     before = room.embedded()
     total = DOCUMENTS * PARAGRAPHS
     assert sum(map(len, before)) < total
@@ -180,12 +179,12 @@ def test_an_interrupted_ingest_is_completed_by_the_next(room: Room) -> None:
     assert report["documents"]["unchanged"] == stats["documents"]["ready"]
     embedded = Counter(text for texts in room.embedded() for text in texts)
     assert len(embedded) == total
-    assert sum(embedded.values()) <= total + BATCH  # the call that was cut off, once more
+    assert sum(embedded.values()) <= total + BATCH  # the interrupted call is repeated
     assert report["texts_embedded"] == sum(map(len, room.embedded()[len(before) :]))
 
 
 def test_queries_see_whole_documents_while_an_ingest_runs(room: Room) -> None:
-    """Other processes may query meanwhile: each document is wholly old or wholly new."""
+    """Other processes may query during an ingest: each document is either old or new as a whole."""
     assert result(room.lorebind("knowledge", "ingest", "docs"))[0] == 0
     write(room.root, documents("two"))
     asking = {room.root / name: room.python("-c", ASKING, name) for name in ("one", "two")}
@@ -194,7 +193,7 @@ def test_queries_see_whole_documents_while_an_ingest_runs(room: Room) -> None:
     calls = len(room.embedded())
     (room.root / "calls").write_bytes(b"." * (calls + 5))
     ingest = room.lorebind("knowledge", "ingest", "docs", gate="calls")
-    for looks, process in asking.items():  # they look while the sixth call is waiting
+    for looks, process in asking.items():  # they search while the sixth call is waiting
         wait_until(lambda looks=looks: looks.stat().st_size > 1, process)  # type: ignore[misc]
     (room.root / "calls").write_bytes(b"." * 99)
     code, out, err = result(ingest)
@@ -217,7 +216,7 @@ def test_queries_see_whole_documents_while_an_ingest_runs(room: Room) -> None:
 
 
 def test_a_second_ingest_is_refused_by_name(room: Room) -> None:
-    """Of two ingests of one knowledge base at once, one works and the other says why not."""
+    """One of two concurrent ingests of a knowledge base runs; the other reports why it does not."""
     first = room.lorebind("knowledge", "ingest", "docs", gate="calls")
     wait_until(lambda: len(room.embedded()) >= 1, first)
     code, _, err = result(room.lorebind("knowledge", "ingest", "docs"))

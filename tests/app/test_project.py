@@ -1,4 +1,4 @@
-"""`Project`: loading, both faces, closing, and sharing."""
+"""`Project`: loading, sync and async versions, closing, and sharing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def plain(result: Any) -> dict[str, Any]:
-    """A result as data, without what differs from run to run."""
+    """Return a result as data, without values that differ between runs."""
     data = asdict(result)
     for key in ("seconds", "run_id", "thread_id"):
         data.pop(key, None)
@@ -45,7 +45,7 @@ def plain(result: Any) -> dict[str, Any]:
 
 
 def open_files(root: Path) -> list[str]:
-    """The files below a folder that this process holds open."""
+    """Return the files below a folder that this process has open."""
     held = []
     for link in Path("/proc/self/fd").iterdir():
         try:
@@ -77,7 +77,7 @@ def test_built_and_loaded_find_the_same(root: Path) -> None:
 
 
 def test_nothing_is_opened_before_it_is_needed(root: Path) -> None:
-    """Loading, planning and asking for statistics leave the project folder as it is."""
+    """Loading, planning and statistics leave the project folder unchanged."""
     before = sorted(root.rglob("*"))
     with Project.load(root) as project:
         assert project.plan("docs").texts_to_embed == 2
@@ -88,7 +88,7 @@ def test_nothing_is_opened_before_it_is_needed(root: Path) -> None:
 
 
 async def test_both_faces_give_the_same(root: Path) -> None:
-    """Every operation gives the same whether it blocks or is awaited, in a running loop too."""
+    """Every operation returns the same in its sync and async version, also in a running loop."""
     async with Project.load(root) as project:
         assert plain(project.plan("docs")) == plain(await project.aplan("docs"))
         first = await project.aingest("docs")
@@ -112,13 +112,13 @@ def twins() -> list[str]:
 
 
 def test_there_are_twins_to_compare() -> None:
-    """The operations of the front door are among those compared below."""
+    """All operations of `Project` are compared below."""
     assert {"aask", "aclose", "aingest", "aplan", "aquery", "arun", "astats"} <= set(twins())
 
 
 @pytest.mark.parametrize("name", twins())
 def test_every_awaited_method_has_a_blocking_twin(name: str) -> None:
-    """`aquery` has a `query` beside it, of the same signature and the same documentation."""
+    """`aquery` has a sync version `query` with the same signature and documentation."""
     awaited, blocking = getattr(Project, name), getattr(Project, name.removeprefix("a"))
     assert inspect.signature(blocking) == inspect.signature(awaited)
     assert awaited.__doc__
@@ -128,18 +128,18 @@ def test_every_awaited_method_has_a_blocking_twin(name: str) -> None:
 
 
 def test_a_context_manager_closes_what_was_opened(root: Path) -> None:
-    """After the block no file of the project is held open."""
+    """After the block, no file of the project is open."""
     with Project.load(root) as project:
         project.ingest("docs")
         project.query("docs", QUESTION)
         assert open_files(root)
     assert open_files(root) == []
     del project
-    gc.collect()  # what was not closed would warn, and warnings are errors
+    gc.collect()  # unclosed resources would warn, and warnings are errors
 
 
 async def test_an_async_context_manager_closes_too(root: Path) -> None:
-    """The same for `async with`, also when the block raises."""
+    """`async with` closes too, even if the block raises."""
 
     async def fail_inside() -> None:
         async with Project.load(root) as project:
@@ -154,7 +154,7 @@ async def test_an_async_context_manager_closes_too(root: Path) -> None:
 
 
 def test_closing_twice_and_going_on_are_fine(root: Path) -> None:
-    """Closing again does nothing, and a later call opens again what it needs."""
+    """Closing again does nothing, and a later call reopens what it needs."""
     project = Project.load(root)
     project.ingest("docs")
     project.close()
@@ -172,7 +172,7 @@ def project(root: Path) -> Any:
 
 
 def test_a_result_is_its_matches(project: Project) -> None:
-    """A query's result iterates over its matches, best first, and knows its length."""
+    """A query's result iterates over its matches, best first, and has a length."""
     result = project.query("docs", QUESTION)
     assert list(result) == result.matches
     assert len(result) == 2
@@ -211,7 +211,7 @@ def test_a_query_may_override(project: Project) -> None:
     ],
 )
 def test_limits_are_told(project: Project, override: dict[str, Any], said: str) -> None:
-    """A setting out of its limits is an error that names the setting and the limit."""
+    """A setting out of range raises an error that names the setting and the limit."""
     with pytest.raises(UsageError, match=said):
         project.query("docs", QUESTION, **override)
 
@@ -226,7 +226,7 @@ def test_a_blank_question_is_refused(project: Project, question: str) -> None:
 
 
 def test_ask_searches_what_is_bound(project: Project) -> None:
-    """With project-level bindings, those are searched and nothing else."""
+    """With project-level bindings, only those are searched."""
     answer = project.ask(QUESTION)
     assert [found.binding.id for found in answer.results] == ["docs"]
     assert answer.verdict == "hit"
@@ -234,7 +234,7 @@ def test_ask_searches_what_is_bound(project: Project) -> None:
 
 
 def test_ask_without_bindings_searches_everything(root: Path) -> None:
-    """A project that binds nothing is asked as a whole."""
+    """In a project without bindings, all knowledge bases are searched."""
     write(root, {"lorebind.yaml": PROJECT.replace("knowledge: [{ id: docs }]\n", "")})
     with Project.load(root) as project:
         project.ingest("docs")
@@ -245,7 +245,7 @@ def test_ask_without_bindings_searches_everything(root: Path) -> None:
 
 
 def test_a_retriever_of_named_knowledge_bases_or_of_a_place(project: Project) -> None:
-    """`retriever` takes ids, or the place whose bindings are meant; fields are handed on."""
+    """`retriever` accepts ids or a location with bindings; its own fields are passed on."""
     by_id = project.retriever("docs", k=1, tags=["mine"])
     assert by_id.tags == ["mine"]
     assert len(by_id.invoke(QUESTION)) == 1
@@ -256,13 +256,13 @@ def test_a_retriever_of_named_knowledge_bases_or_of_a_place(project: Project) ->
 
 
 def test_a_retriever_of_nothing_is_refused(tmp_path: Path) -> None:
-    """Where nothing is bound there is nothing to retrieve, and the error says what to do."""
+    """If nothing is bound, there is nothing to retrieve, and the error suggests a fix."""
     with pytest.raises(UsageError, match=r"project.retriever\('docs'\)"):
         Project.build({"name": "p"}, root=tmp_path).retriever()
 
 
 def test_unknown_ids_are_named(project: Project) -> None:
-    """Every operation names the nearest of what there is."""
+    """Every operation suggests the nearest known id."""
     for operation in (project.ingest, project.plan, project.stats):
         with pytest.raises(NotFoundError, match="'doks'; did you mean 'docs'"):
             operation("doks")
@@ -275,12 +275,12 @@ def test_unknown_ids_are_named(project: Project) -> None:
 
 
 async def test_it_works_in_a_running_loop(project: Project) -> None:
-    """The blocking face may be used where a loop runs, as in a notebook."""
+    """The sync version works while a loop runs, as in a notebook."""
     assert len(project.query("docs", QUESTION)) == 2
 
 
 def test_eight_threads_share_a_project(root: Path) -> None:
-    """From their first use on, threads may use one project at the same time."""
+    """Threads may share one project at the same time, from its first use on."""
     with Project.load(root) as first:
         first.ingest("docs")
         first.ingest("rules")
@@ -293,7 +293,7 @@ def test_eight_threads_share_a_project(root: Path) -> None:
 
 
 def test_extensions_hear_of_an_ingest(root: Path) -> None:
-    """An extension is told of an ingest, a query and the end, and may fail without harm."""
+    """An extension receives events of an ingest, a query and closing, and may fail without harm."""
     heard: list[tuple[str, str]] = []
 
     class Watch(Extension):
@@ -313,7 +313,7 @@ def test_extensions_hear_of_an_ingest(root: Path) -> None:
 
 
 def test_nothing_shows_a_secret(root: Path) -> None:
-    """Neither the project nor anything it holds shows a variable's value in its `repr`."""
+    """The `repr` of a project and its parts shows no value of a variable."""
     models = '\nmodels: [{ id: m, provider: openai, model: gpt-4o, api_key: "{{ .env.K }}" }]\n'
     write(root, {"lorebind.yaml": PROJECT + models, ".env": "OTHER=from-the-file-7788\n"})
     project = Project.load(root, environ={"K": "sk-very-secret-1234"})
@@ -327,7 +327,7 @@ def test_nothing_shows_a_secret(root: Path) -> None:
 
 
 def test_no_project_is_an_error_with_a_way_out(tmp_path: Path) -> None:
-    """Where there is no project file, the error says how to make one."""
+    """Without a project file, the error names the command that creates one."""
     with pytest.raises(ConfigurationError, match="lorebind init") as caught:
         Project.load(tmp_path)
     assert caught.value.problems[0].file == "lorebind.yaml"

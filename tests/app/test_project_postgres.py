@@ -53,7 +53,7 @@ def best(project: Project, question: str, **settings: Any) -> str:
 
 
 def test_from_documents_to_answers(project: Project, tmp_path: Path, dsn: str) -> None:
-    """Ingest, ask, ingest again, edit, delete and replace do on PostgreSQL what they do."""
+    """Ingest, ask, ingest again, edit, delete and replace work on PostgreSQL as elsewhere."""
     with pytest.raises(NotIngestedError):
         project.query("docs", "keys")
     report = project.ingest("docs")
@@ -88,7 +88,7 @@ def test_from_documents_to_answers(project: Project, tmp_path: Path, dsn: str) -
 
 
 def test_another_project_object_finds_it(project: Project, tmp_path: Path, dsn: str) -> None:
-    """What one process ingested another one answers from, and does not embed again."""
+    """Another process answers from an existing index, and embeds nothing again."""
     project.ingest("docs")
     with Project.build(declarations(), root=tmp_path, environ={"PG_DSN": dsn}) as other:
         assert "ninety days" in best(other, "How do I rotate the keys?")

@@ -1,4 +1,4 @@
-"""`lorebind knowledge purge`: what belongs to undeclared knowledge bases is found and removed."""
+"""`lorebind knowledge purge`: data of undeclared knowledge bases is found and removed."""
 
 from __future__ import annotations
 
@@ -47,29 +47,30 @@ knowledge_bases:
   - { id: rules, sources: [{ type: markdown_glob, path: "rules/*.md" }] }
 """
 GONE = Undeclared("file", "rules", "default", "project", documents=1, chunks=1)
-NOTHING = "nothing is left of knowledge bases that are not declared any more\n"
+NOTHING = "no data is left of knowledge bases that are no longer declared\n"
 
 KEPT = {"catalog_version", "catalog_leases", "catalog_embeddings", "store_spaces"}
-"""What is of no knowledge base, or says nothing of what is in one."""
+"""Tables that belong to no knowledge base, or contain nothing about its content."""
 
 
 @pytest.fixture
 def gone_cli(ready_cli: Cli) -> Cli:
-    """The knowledge base `rules` was ingested, and is not declared any more."""
+    """Return a project where `rules` was ingested and is no longer declared."""
     assert WITHOUT_RULES != PROJECT
     ready_cli.write({"lorebind.yaml": WITHOUT_RULES})
     return ready_cli
 
 
 def contents(root: Path) -> dict[str, list[Any]]:
-    """All rows of the project's database, by table."""
+    """Return all rows of the project's database, by table."""
     with closing(sqlite3.connect(root / ".lorebind" / "lorebind.db")) as db:
         tables = db.execute("select name from sqlite_master where type = 'table'").fetchall()
         return {name: db.execute(f'select * from "{name}"').fetchall() for (name,) in tables}
 
 
 def rows(root: Path) -> dict[str, int]:
-    """How many rows tables have that belong to knowledge bases, words among them."""
+    """Return the number of rows per table that belong to knowledge bases, including full-text
+    rows."""
     words = {"catalog_words": 0}
     for name, found in contents(root).items():
         if name.startswith("catalog_words_"):
@@ -80,7 +81,7 @@ def rows(root: Path) -> dict[str, int]:
 
 
 def purged(cli: Cli, *options: str) -> list[dict[str, Any]]:
-    """What the command prints for programs."""
+    """Return the JSON output of the command."""
     done = cli("knowledge", "purge", "--output", "json", *options)
     assert (done.code, done.err) == (0, "")
     (found,) = json.loads(done.out).values()
@@ -88,7 +89,7 @@ def purged(cli: Cli, *options: str) -> list[dict[str, Any]]:
 
 
 def finding(cli: Cli) -> dict[str, str] | None:
-    """What `doctor` finds of undeclared knowledge, in a project where nothing fails."""
+    """Return the finding of `doctor` about undeclared data, in a project where nothing fails."""
     done = cli("doctor", "--output", "json")
     assert done.code == 0, done
     found = [
@@ -98,7 +99,7 @@ def finding(cli: Cli) -> dict[str, str] | None:
 
 
 def test_it_is_shown_first(gone_cli: Cli) -> None:
-    """Without --yes, a table says what would go, and not one row of the database changes."""
+    """Without --yes, a table lists the data, and no row of the database changes."""
     before = contents(gone_cli.root)
     done = gone_cli("knowledge", "purge")
     assert (done.code, done.err) == (0, "")
@@ -121,7 +122,8 @@ def test_it_is_shown_first(gone_cli: Cli) -> None:
 
 
 def test_it_is_removed(ready_cli: Cli) -> None:
-    """With --yes its vectors, chunks, words, documents and runs go; what is declared stays."""
+    """With --yes, its vectors, chunks, words, documents and runs are removed; declared ones
+    stay."""
     with_both = rows(ready_cli.root)
     ready_cli.write({"lorebind.yaml": WITHOUT_RULES})
     done = ready_cli("knowledge", "purge", "--yes")
@@ -147,7 +149,7 @@ def test_it_is_removed(ready_cli: Cli) -> None:
 
 
 def test_twice_is_once(gone_cli: Cli) -> None:
-    """When nothing is left that is said, and nothing changes."""
+    """If no data is left, the command says so and changes nothing."""
     assert gone_cli("knowledge", "purge", "--yes").code == 0
     before = contents(gone_cli.root)
     for options in ([], ["--yes"]):
@@ -158,7 +160,7 @@ def test_twice_is_once(gone_cli: Cli) -> None:
 
 
 def test_for_programs(gone_cli: Cli) -> None:
-    """JSON says under `undeclared` what there is, and under `removed` what there was."""
+    """JSON lists existing data under `undeclared`, and removed data under `removed`."""
     whole = {
         "vector_db": "file",
         "kb_id": "rules",
@@ -174,21 +176,21 @@ def test_for_programs(gone_cli: Cli) -> None:
 
 
 def test_from_python(gone_cli: Cli) -> None:
-    """`purge` shows unless it is told to remove, and gives what it removed."""
+    """`purge` only lists data unless it is told to remove it, and returns the removed data."""
     with Project.load(gone_cli.root) as project:
         assert project.purge(dry_run=False) == [GONE]
         assert project.purge() == []
 
 
 def test_nothing_was_ever_ingested(cli: Cli) -> None:
-    """Then nothing is left, and looking for it makes no file."""
+    """Without any ingest, there is no data, and looking for it creates no file."""
     for options in ([], ["--yes"]):
         assert cli("knowledge", "purge", *options).out == NOTHING
     assert not (cli.root / ".lorebind").exists()
 
 
 def test_of_a_workflow(cli: Cli) -> None:
-    """A workflow's own goes when the workflow is gone; the project's of the same id stays."""
+    """A removed workflow's own knowledge base is purged; the project's of the same id stays."""
     cli.write({"workflows/own.yaml": OWN})
     assert cli("knowledge", "ingest").code == 0
     assert purged(cli) == []
@@ -200,7 +202,7 @@ def test_of_a_workflow(cli: Cli) -> None:
 
 
 def test_of_every_tenant(cli: Cli) -> None:
-    """What tenants have of it goes; what they have of a declared one stays."""
+    """Data of all tenants is removed; their data of declared knowledge bases stays."""
     with Project.load(cli.root) as project:
         for name in ("acme", "zenith"):
             with tenant(name):
@@ -219,7 +221,7 @@ def test_of_every_tenant(cli: Cli) -> None:
 
 
 def test_collections_and_other_projects_are_left_alone(gone_cli: Cli) -> None:
-    """They may be in the same file, and have the same name."""
+    """Both may be in the same file, and have the same name."""
     other = gone_cli.root / "other"
     write(other, DOCUMENTS)
     parts = {
@@ -243,7 +245,7 @@ def test_collections_and_other_projects_are_left_alone(gone_cli: Cli) -> None:
 
 
 def test_one_that_never_had_a_document(cli: Cli) -> None:
-    """What a first ingest that failed has left goes too."""
+    """Leftovers of a first ingest that failed are removed too."""
     (cli.root / "rules" / "access.md").write_bytes(b"\xff\xfe\xfa")
     assert cli("knowledge", "ingest", "rules").code == 1
     cli.write({"lorebind.yaml": WITHOUT_RULES})
@@ -254,7 +256,7 @@ def test_one_that_never_had_a_document(cli: Cli) -> None:
 
 
 def test_the_embedding_cache_stays(gone_cli: Cli) -> None:
-    """One that is declared again is built without embedding anything."""
+    """If it is declared again, it is rebuilt without embedding anything."""
     assert gone_cli("knowledge", "purge", "--yes").code == 0
     gone_cli.write({"lorebind.yaml": PROJECT})
     with Project.load(gone_cli.root) as project:
@@ -285,7 +287,7 @@ class PurgeMeanwhile(Extension):
 
 
 def test_while_it_is_ingested(ready_cli: Cli, forked: ForkedPython) -> None:
-    """It is refused as a second ingest is, and removes nothing; afterwards it is done."""
+    """It is refused as a second ingest is, and removes nothing; after the ingest, it works."""
     meanwhile = PurgeMeanwhile(ready_cli.root, forked)
     (ready_cli.root / "rules" / "more.md").write_text("# More\n\nAccess ends in June.\n")
     with Project.load(ready_cli.root, extensions=[meanwhile]) as project:
@@ -299,7 +301,8 @@ def test_while_it_is_ingested(ready_cli: Cli, forked: ForkedPython) -> None:
 
 
 def test_a_process_that_still_declares_it(ready_cli: Cli) -> None:
-    """Its searches say that nothing is ingested, and name the repair; its ingest brings it back."""
+    """Its searches report that nothing is ingested, with a suggested command; its ingest restores
+    the data."""
     with Project.load(ready_cli.root) as before:
         assert before.query("rules", "access").matches
         ready_cli.write({"lorebind.yaml": WITHOUT_RULES})
@@ -311,7 +314,7 @@ def test_a_process_that_still_declares_it(ready_cli: Cli) -> None:
 
 
 class FailsOnce(StoreWrapper):
-    """A store whose database goes away in the middle of a purge."""
+    """A store whose database becomes unavailable in the middle of a purge."""
 
     failed = False
 
@@ -323,7 +326,7 @@ class FailsOnce(StoreWrapper):
 
 
 def test_what_an_outage_has_left(gone_cli: Cli) -> None:
-    """Another purge removes it: vectors are never left behind without their catalog."""
+    """Another purge removes the rest: vectors never remain without their catalog."""
     with Project.load(gone_cli.root) as project:
         index = project.knowledge.index("file")
         index.store = FailsOnce(index.store)
@@ -335,7 +338,7 @@ def test_what_an_outage_has_left(gone_cli: Cli) -> None:
 
 
 def test_one_that_moved(ready_cli: Cli) -> None:
-    """What it has left in the vector database where it was before goes, and nothing else does."""
+    """Its data in the previous vector database is removed, and nothing else."""
     moved = PROJECT.replace(
         "{ id: file, type: sqlite }",
         "{ id: file, type: sqlite }, { id: new, type: sqlite, config: { path: .lorebind/new.db } }",
@@ -349,7 +352,7 @@ def test_one_that_moved(ready_cli: Cli) -> None:
 
 
 def test_vector_databases_in_one_file(cli: Cli) -> None:
-    """What is declared in one of them is not taken for a leftover of the other."""
+    """Knowledge bases declared in one of them do not count as leftovers of the other."""
     shared = PROJECT.replace(
         "{ id: file, type: sqlite }", "{ id: file, type: sqlite }, { id: same, type: sqlite }"
     ).replace("  - id: rules\n", "  - id: rules\n    vector_db: same\n")
@@ -366,11 +369,11 @@ def test_vector_databases_in_one_file(cli: Cli) -> None:
 
 
 def test_what_doctor_finds(gone_cli: Cli) -> None:
-    """It warns of it, and names it and both commands; the exit code stays 0."""
+    """It warns with the name and both commands; the exit code stays 0."""
     assert finding(gone_cli) == {
         "part": "undeclared knowledge",
         "status": "warning",
-        "detail": "1 chunks belong to knowledge bases that are not declared any more (rules); "
+        "detail": "1 chunks belong to knowledge bases that are no longer declared (rules); "
         "list them with: lorebind knowledge purge, and remove them with: "
         "lorebind knowledge purge --yes",
     }
@@ -379,7 +382,7 @@ def test_what_doctor_finds(gone_cli: Cli) -> None:
 
 
 def postgres_project(root: Path, dsn: str, *knowledge_bases: tuple[str, str]) -> Project:
-    """With two tables in one database, which have one catalog."""
+    """Return a project with two tables in one database, which share one catalog."""
     declared = {
         "name": "shop",
         "embedders": [{"id": "words", "provider": "hashing"}],
@@ -400,7 +403,8 @@ def postgres_project(root: Path, dsn: str, *knowledge_bases: tuple[str, str]) ->
 
 
 def postgres_rows(dsn: str) -> dict[str, int]:
-    """How many rows the tables have that belong to knowledge bases, words among them."""
+    """Return the number of rows per table that belong to knowledge bases, including full-text
+    rows."""
     with psycopg.connect(dsn) as db:
         tables = db.execute(
             "select relname from pg_class where relkind = 'r' and relnamespace = %s::regnamespace",
@@ -414,7 +418,7 @@ def postgres_rows(dsn: str) -> dict[str, int]:
 
 
 def test_in_postgresql(tmp_path: Path, dsn: str) -> None:
-    """Nothing of it is left in any table, whichever its vectors were in."""
+    """No table has any of its data, wherever its vectors were."""
     write(tmp_path, DOCUMENTS)
     with postgres_project(tmp_path, dsn, ("docs", "one"), ("rules", "two")) as project:
         project.ingest("docs")
@@ -429,7 +433,7 @@ def test_in_postgresql(tmp_path: Path, dsn: str) -> None:
 
 
 def test_in_postgresql_while_it_is_ingested(tmp_path: Path, dsn: str) -> None:
-    """A process elsewhere that ingests it is not disturbed."""
+    """A purge does not disturb an ingest of another process."""
     write(tmp_path, DOCUMENTS)
     with (
         postgres_project(tmp_path, dsn, ("docs", "one"), ("rules", "two")) as before,

@@ -1,4 +1,4 @@
-"""A project where nothing can be written: its index is searched, and nothing else is tried."""
+"""A project on read-only storage: its index is searched, and no write is tried."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ NOTICE = "lorebind.db cannot be written here; it is opened read-only"
 
 
 def in_a_mount(folder: Path) -> list[str]:
-    """In a namespace of its own, where the folder is mounted read-only."""
+    """Return a command prefix that mounts the folder read-only in a namespace."""
     return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT, str(folder)]
 
 
 def without_rights(_: Path) -> list[str]:
-    """Without what lets the super-user write where the rights of a folder forbid it."""
+    """Return a command prefix that drops root's right to ignore permissions."""
     rights = "-dac_override,-dac_read_search"
     return ["setpriv", "--bounding-set", rights, "--inh-caps", rights] if os.geteuid() == 0 else []
 
@@ -40,7 +40,7 @@ def without_rights(_: Path) -> list[str]:
 def closed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, ForkedPython]]:
-    """A folder, and what runs commands that cannot write what is in it and has no such right."""
+    """Yield a folder, and a runner of commands that cannot write to it."""
     around: Callable[[Path], list[str]] = request.param
     folder = tmp_path_factory.mktemp("closed")
     probe = folder / "probe"
@@ -63,14 +63,14 @@ def closed(
 
 @pytest.fixture
 def tmp_path(closed: tuple[Path, ForkedPython]) -> Iterator[Path]:
-    """A project's folder within it."""
+    """Return a project's folder within it."""
     with tempfile.TemporaryDirectory(dir=closed[0]) as folder:
         yield Path(folder)
 
 
 @pytest.fixture
 def read_only(closed: tuple[Path, ForkedPython]) -> Iterator[ReadOnly]:
-    """Runs `lorebind` where a folder cannot be written, whose files may be changed meanwhile."""
+    """Yield a runner of `lorebind` for folders that it cannot write to, though others may."""
     shut: list[Path] = []
 
     def run(folder: Path, *arguments: str) -> Done:
@@ -97,7 +97,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_what_reads_works_as_before(
     ready_cli: Cli, read_only: ReadOnly, arguments: tuple[str, ...]
 ) -> None:
-    """It prints the same, says once that nothing can be changed, and changes nothing."""
+    """The output is the same, a note says once that nothing can be changed, and nothing changes."""
     as_before = ready_cli(*arguments)
     before = files(ready_cli.root)
     done = read_only(ready_cli.root, *arguments)
@@ -108,7 +108,7 @@ def test_what_reads_works_as_before(
 
 
 def test_an_ingest_is_refused(ready_cli: Cli, read_only: ReadOnly) -> None:
-    """It says what cannot be written, and what can be done."""
+    """The message names the location that is not writable, and a fix."""
     done = read_only(ready_cli.root, "knowledge", "ingest", "docs")
     assert done.code == 1
     assert "lorebind.db: cannot be written here; make its folder writable" in done.err
@@ -116,14 +116,14 @@ def test_an_ingest_is_refused(ready_cli: Cli, read_only: ReadOnly) -> None:
 
 
 def test_without_an_index(cli: Cli, read_only: ReadOnly) -> None:
-    """Where there is no index, that is what is said."""
+    """Without an index, the message says that nothing is ingested."""
     done = read_only(cli.root, "knowledge", "query", "docs", "-q", "keys")
     assert done.code == 1
     assert "lorebind knowledge ingest docs" in done.err
 
 
 def test_what_is_ingested_on_start(ready_cli: Cli, read_only: ReadOnly) -> None:
-    """A knowledge base that is ingested before its first use is searched as it is."""
+    """A knowledge base with `ingest: on_start` is searched as it is."""
     on_start = PROJECT.replace("- id: docs\n    desc", "- id: docs\n    ingest: on_start\n    desc")
     ready_cli.write({"lorebind.yaml": on_start, "docs/new.md": "# New\n\nThis came later.\n"})
     done = read_only(ready_cli.root, "knowledge", "query", "docs", "-q", "rotate the keys")
@@ -133,7 +133,7 @@ def test_what_is_ingested_on_start(ready_cli: Cli, read_only: ReadOnly) -> None:
 
 
 def test_ask(ready_cli: Cli, read_only: ReadOnly) -> None:
-    """A question is answered from the index that is there."""
+    """A question is answered from the existing index."""
     done = read_only(ready_cli.root, "ask", ".", "How do I rotate the keys?")
     assert done.code == 0, done
     assert "Rotate the keys" in done.out
@@ -142,7 +142,8 @@ def test_ask(ready_cli: Cli, read_only: ReadOnly) -> None:
 
 
 def test_beside_a_process_that_writes(ready_cli: Cli, read_only: ReadOnly) -> None:
-    """What another process has committed and not yet moved into the file is found too."""
+    """Changes that another process has committed, but not yet moved into the file, are found
+    too."""
     with closing(sqlite3.connect(ready_cli.root / ".lorebind/lorebind.db")) as writer:
         writer.execute(
             "update catalog_chunks set text = 'Moved.' where version in"

@@ -22,7 +22,7 @@ def test_every_command_is_in_the_reference(command: list[str]) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_it_is_said_of_every_command_what_it_runs(command: list[str]) -> None:
-    """The table of SECURITY.md has a row for it, alone or with others of its group."""
+    """The table of SECURITY.md has a row for the command, alone or with others of its group."""
     table = (ROOT / "SECURITY.md").read_text(encoding="utf-8").split("\n\n")[3]
     commands = " ".join(row.split("|")[1] for row in table.splitlines()[2:])
     assert re.search(rf"`([a-z]+ )*{command[-1]}\b", commands)

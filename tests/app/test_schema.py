@@ -1,4 +1,4 @@
-"""The schemas, where editors look for them."""
+"""The JSON Schemas, in the location where editors find them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLACE = ".lorebind/schema"
 
 @pytest.mark.parametrize("kind", FILES)
 def test_a_schema_is_printed(empty_cli: Cli, kind: Kind) -> None:
-    """`schema KIND` prints that schema as JSON, needs no project, and leaves no file."""
+    """`schema KIND` prints that schema as JSON, needs no project, and writes no file."""
     done = empty_cli("schema", kind)
     assert (done.code, done.err) == (0, "")
     assert json.loads(done.out) == json_schema(kind)
@@ -30,7 +30,7 @@ def test_a_schema_is_printed(empty_cli: Cli, kind: Kind) -> None:
 
 
 def test_what_init_writes_is_checked_by_editors(empty_cli: Cli) -> None:
-    """The first line of each file leads, from its folder, to a schema by which it is valid."""
+    """The first line of each file names, relative to its folder, a schema by which it is valid."""
     assert empty_cli("init").code == 0
     assert empty_cli("validate").code == 0
     files = sorted(empty_cli.root.rglob("*.yaml"))
@@ -44,13 +44,13 @@ def test_what_init_writes_is_checked_by_editors(empty_cli: Cli) -> None:
 
 
 def test_schemas_are_kept_out_of_version_control(empty_cli: Cli) -> None:
-    """They stand in the data folder, which ignores itself."""
+    """They are in the data folder, which ignores itself."""
     assert empty_cli("init").code == 0
     assert (empty_cli.root / ".lorebind/.gitignore").read_text() == "*\n"
 
 
 def test_schemas_are_renewed(cli: Cli) -> None:
-    """`schema --write` replaces what an earlier version wrote, in the project's folder."""
+    """`schema --write` replaces the files of an earlier version in the project's folder."""
     cli.write({f"{PLACE}/agent.json": "{}"})
     cli("schema", "--write", "--project", "lorebind.yaml")
     names = [path.name for path in sorted((cli.root / PLACE).iterdir())]
@@ -65,6 +65,6 @@ def test_what_was_written_as_data(cli: Cli) -> None:
 
 
 def test_no_folder_no_schemas(empty_cli: Cli) -> None:
-    """A project folder that is not there is wrong usage."""
+    """A missing project folder is wrong usage."""
     done = empty_cli("schema", "--write", "--project", "nowhere")
     assert (done.code, done.err) == (2, "lorebind: there is no folder nowhere\n")

@@ -1,4 +1,4 @@
-"""The types of keyword arguments agree with the declarations that they stand for."""
+"""The types of keyword arguments agree with the declarations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RETRIEVER = LorebindRetriever.model_fields.keys() - {"service", "bindings"}
     ],
 )
 def test_every_setting_has_a_type(typed: type, there: set[str]) -> None:
-    """A field that is added to a declaration is added to the types too, and taken off both."""
+    """A field that is added to or removed from a declaration must change in the types too."""
     declared = RetrievalDeclaration.model_fields.keys() | there
     missing, too_many = declared - set(typed.__annotations__), set(typed.__annotations__) - declared
     assert not missing, f"{typed.__name__} lacks {sorted(missing)}"
@@ -38,23 +38,23 @@ def test_every_setting_has_a_type(typed: type, there: set[str]) -> None:
 
 
 def test_every_word_has_a_type() -> None:
-    """Where a declaration takes certain words only, the type takes the same ones."""
+    """If a declaration accepts a set of words, the type accepts the same ones."""
     known = vars(retrieval) | {"Mapping": dict, "Any": Any}
     hints = get_type_hints(RetrievalSettings, localns=known)
     for name, field in RetrievalDeclaration.model_fields.items():
-        # The words of `condense` are short for a mapping.
+        # The words of `condense` are a short form of a mapping.
         declared = words(field.annotation) or {"condense": {"turns", "none"}}.get(name, set())
         assert words(hints[name]) == declared, name
 
 
 def words(annotation: Any) -> set[str]:
-    """The words of the `Literal` within an annotation."""
+    """Return the values of the `Literal` within an annotation."""
     parts = get_args(annotation)
     return {part for part in parts if isinstance(part, str)}.union(*map(words, parts))
 
 
 def test_any_mapping_is_a_setting(tmp_path: Path) -> None:
-    """Mappings that are no dicts are taken; what they hold is checked as ever."""
+    """Mappings other than dicts are accepted, and their content is validated as usual."""
     with shop(tmp_path) as project:
         tool = project.tool("guide", filters=MappingProxyType({"uri": "guide/keys.md"}))
         assert KEYS in tool.invoke({"query": QUESTION})

@@ -1,4 +1,4 @@
-"""The YAML of the technical specification that this grew from: it loads as it stands, and works."""
+"""The YAML of the original technical specification loads unchanged, and works."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ NAME = "name: support\n"
 INPUT = "input: { training_video_id: { type: string, required: false } }\n"
 PROMPT = '    prompt: "Who is refunded? {{ .workflow.vars.support_docs }}"\n'
 AUTOLOAD = "autoload: { include: [workflows/*.yaml] }\n"
-"""The lines that complete them."""
+"""The lines that complete the examples."""
 
 FILES = {
     "lorebind.yaml": NAME + PROJECT + AGENT + AUTOLOAD,
     "workflows/support-assistant.yaml": WORKFLOW + PROMPT + INPUT,
-    "docs/support/refunds.md": "# Refunds\n\nWho asks within 30 days is refunded in full.\n",
+    "docs/support/refunds.md": "# Refunds\n\nCustomers are refunded in full within 30 days.\n",
     "workflows/support/playbooks/anger.md": "# Anger\n\nSay what you do next, and by when.\n",
 }
 ENVIRONMENT = {"OPENAI_API_KEY": "sk-hidden", "PGVECTOR_DSN": "postgresql://hidden@localhost/x"}
@@ -121,7 +121,7 @@ ENVIRONMENT = {"OPENAI_API_KEY": "sk-hidden", "PGVECTOR_DSN": "postgresql://hidd
     "workflow", [WORKFLOW + PROMPT + INPUT, "id: w\n" + TASK + PROMPT.replace(".workflow", ".none")]
 )
 def test_the_examples_load_as_they_stand(tmp_path: Path, workflow: str) -> None:
-    """Project, workflow, task and agent are valid with nothing in them changed."""
+    """Project, workflow, task and agent are valid without changes."""
     own = WORKFLOW[WORKFLOW.index("knowledge_bases:") : WORKFLOW.index("tasks:")]
     if "knowledge_bases:" not in workflow:
         workflow = INPUT + own + workflow.replace("{{ .none.vars.support_docs }}", "")
@@ -137,7 +137,7 @@ def test_the_examples_load_as_they_stand(tmp_path: Path, workflow: str) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path, dsn: str, socket_enabled: None) -> Iterator[Project]:
-    """The same with a server on this machine in OpenAI's place, and a real PostgreSQL."""
+    """Return the same project with a local server instead of OpenAI's, and a real PostgreSQL."""
     with embedding_server() as server:
         here = f'      base_url: "{server.url}"\n      dimension: 8\n      batch_size: 96\n'
         text = FILES["lorebind.yaml"].replace("      batch_size: 96\n", here)
@@ -148,7 +148,7 @@ def project(tmp_path: Path, dsn: str, socket_enabled: None) -> Iterator[Project]
 
 
 def test_the_project_works(project: Project) -> None:
-    """It ingests what it can reach, names what it cannot, and answers from the rest."""
+    """It ingests the reachable sources, names the others, and answers from the rest."""
     report = project.ingest("support_docs")
     assert (report.status, report.documents["added"]) == ("completed_with_failures", 1)
     assert [failure.uri for failure in report.failures] == ["https://example.com/support.pdf"]

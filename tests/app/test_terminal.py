@@ -1,4 +1,4 @@
-"""What reaches a terminal or a pipe: no text acts on it, and no output is lost in silence."""
+"""Output to a terminal or a pipe: no text controls the terminal, and no output is lost silently."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 @pytest.fixture
 def hostile(cli: Cli) -> Cli:
-    """A project whose names and texts try to act on the terminal, ingested with a failure."""
+    """Return a project whose names and texts try to control the terminal, ingested with a
+    failure."""
     cli.write(
         {
             "docs/a\nforged line\x1b[2J.md": f"# Keys {HOSTILE}\n\nRotate the keys. {HOSTILE}\n",
@@ -34,7 +35,7 @@ def hostile(cli: Cli) -> Cli:
 
 
 def test_what_acts_is_written_out() -> None:
-    """Controls, line separators and reversals, as Python writes them; newlines and tabs stay."""
+    """Controls, line separators and reversals are escaped as in Python; newlines and tabs stay."""
     assert visible("a\x1b[2J\x9b\u202eb\r\nc\td\re\udcff") == (
         "a\\x1b[2J\\x9b\\u202eb\nc\td\\re\\udcff"
     )
@@ -62,7 +63,7 @@ COMMANDS = [
 
 
 def test_nothing_printed_acts(hostile: Cli) -> None:
-    """Neither results nor errors, for people or programs; and no name makes a line of its own."""
+    """Neither results nor errors control the terminal, in any format; and no name adds a line."""
     for command in COMMANDS:
         for more in ([], ["--output", "json"], ["--output", "yaml"]):
             done = hostile(*command, *more)
@@ -72,7 +73,7 @@ def test_nothing_printed_acts(hostile: Cli) -> None:
 
 
 def test_data_is_exact(hostile: Cli) -> None:
-    """JSON and YAML give back what was ingested, character by character."""
+    """JSON and YAML contain exactly the characters that were ingested."""
     from lorebind import Project
 
     with Project.load(hostile.root) as project:
@@ -84,7 +85,7 @@ def test_data_is_exact(hostile: Cli) -> None:
 
 
 def test_colours_are_ours_alone(hostile: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal, text without its colours is the text without a terminal."""
+    """On a terminal, text without its colors equals the text without a terminal."""
     commands = (QUERY, ["knowledge", "list"], ["bindings", "explain"])
     plain = [hostile(*command).out for command in commands]
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -99,7 +100,7 @@ def test_colours_are_ours_alone(hostile: Cli, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("variables", [ASCII, {"PYTHONIOENCODING": "ascii"}], ids=["C", "ascii"])
 def test_an_ascii_locale_shows_everything(hostile: Cli, variables: dict[str, str]) -> None:
-    """Other characters are written out for people, and escaped in data."""
+    """Other characters are escaped, both for people and in data."""
     hostile.write({"docs/zürich.md": "# Zürich\n\nRotate the keys in 東京.\n"})
     hostile("knowledge", "ingest")
     done = run_lorebind(hostile.root, *QUERY, **variables)
@@ -124,7 +125,7 @@ LOST = "lorebind: cannot write the output: "
     ],
 )
 def test_lost_output_is_no_success(cli: Cli, redirected: str, code: int, message: str) -> None:
-    """What cannot be written is said where that can be, and never ends with 0."""
+    """A failure to write is reported if possible, and the exit code is never 0."""
     done = subprocess.run(
         ["bash", "-c", f'"$0" knowledge list {redirected}', LOREBIND],
         cwd=cli.root,
@@ -137,7 +138,8 @@ def test_lost_output_is_no_success(cli: Cli, redirected: str, code: int, message
 
 
 def test_a_database_never_gets_the_place_of_a_closed_stream(cli: Cli) -> None:
-    """A file opened as number 1 or 2 would be written by every library that prints."""
+    """A file that is opened as descriptor 1 or 2 would be overwritten by every library that
+    prints."""
     script = '"$0" knowledge ingest >&- 2>&-; "$0" knowledge ingest > /dev/null 2>&- && "$0" doctor'
     done = subprocess.run(
         ["bash", "-c", script, LOREBIND],
@@ -152,16 +154,18 @@ def test_a_database_never_gets_the_place_of_a_closed_stream(cli: Cli) -> None:
 
 @pytest.mark.parametrize("command", [["schema", "--write"], ["init", "new"]])
 def test_files_that_cannot_be_written_are_named(empty_cli: Cli, command: list[str]) -> None:
-    """Where a folder is to be made, there is a file: one line, and no traceback."""
+    """If a file is in the way of a folder, the message is one line without a traceback."""
     for name in (".lorebind", "new"):
         (empty_cli.root / name).write_text("")
     done = empty_cli(*command)
     assert (done.code, done.out) == (1, "")
-    assert re.fullmatch(r"lorebind: cannot (write|make) .*; (choose a folder|make) .*\n", done.err)
+    assert re.fullmatch(
+        r"lorebind: cannot (write|create) .*; (choose a writable folder|make) .*\n", done.err
+    )
 
 
 def test_closed_input_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`apply -f -` with nothing to read from is wrong usage."""
+    """`apply -f -` without an input is wrong usage."""
     monkeypatch.setattr("sys.stdin", None)
     done = cli("knowledge", "apply", "-f", "-")
     assert (done.code, done.out) == (2, "")

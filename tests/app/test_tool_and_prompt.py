@@ -34,17 +34,21 @@ def contents(text: Any) -> list[str]:
 
 
 def test_what_a_model_is_told_of_a_tool(tmp_path: Path) -> None:
-    """A tool has the ids in its name, what is in there, how to cite, and one argument."""
+    """A tool's name has the ids; its description has the content and how to cite; it has one
+    argument."""
     with shop(tmp_path) as project:
         told = convert_to_openai_tool(project.tool("guide", "rules"))["function"]
     assert told["name"] == "search_guide_rules"
-    assert told["description"].startswith("How keys are handled. Who may do what. Gives passages")
+    assert told["description"].startswith(
+        "How keys are handled. Rights of each role. Gives passages"
+    )
     assert list(told["parameters"]["properties"]) == ["query"]
     assert told["parameters"]["required"] == ["query"]
 
 
 def test_a_tool_gives_a_block_and_its_citations(tmp_path: Path) -> None:
-    """The model reads the block; the program finds the citations, as plain values, beside it."""
+    """The model reads the passages; the program finds the citations next to them, as plain
+    values."""
     with shop(tmp_path) as project:
         found = project.tool("guide").invoke(
             {"name": "search_guide", "args": {"query": QUESTION}, "id": "1", "type": "tool_call"}
@@ -56,7 +60,7 @@ def test_a_tool_gives_a_block_and_its_citations(tmp_path: Path) -> None:
 
 
 def test_a_tool_in_an_asynchronous_loop(tmp_path: Path) -> None:
-    """The tool's own coroutine gives the same."""
+    """The tool's own coroutine returns the same."""
     with shop(tmp_path) as project:
         tool = project.tool("guide", name="handbook", description="The handbook.")
         assert asyncio.run(tool.ainvoke({"query": QUESTION})) == tool.invoke({"query": QUESTION})
@@ -64,21 +68,21 @@ def test_a_tool_in_an_asynchronous_loop(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_finds_nothing_says_so(tmp_path: Path) -> None:
-    """A miss is words for the model, not an empty text."""
+    """A miss is a text for the model, not an empty text."""
     with shop(tmp_path, guide=", min_score: 1") as project:
         said = project.tool().invoke({"query": "Nothing of the kind?"})
     assert said == NOTHING_FOUND
 
 
 def test_a_tools_budget(tmp_path: Path) -> None:
-    """`max_tokens` caps what a call gives."""
+    """`max_tokens` limits the passages of a call."""
     with shop(tmp_path) as project:
         said = project.tool("guide", "rules", max_tokens=70).invoke({"query": QUESTION})
     assert 1 <= len(contents(said)) < 4
 
 
 def test_a_name_that_models_accept(tmp_path: Path) -> None:
-    """Providers want letters, digits, '-' and '_', at most 64 of them."""
+    """Providers accept letters, digits, '-' and '_', at most 64 of them."""
     with shop(tmp_path) as project:
         bindings = project.explain()
         odd = [replace(bindings[0], id="a.b " + "c" * 80)]
@@ -88,7 +92,7 @@ def test_a_name_that_models_accept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])
 def test_an_outage_in_a_tool(tmp_path: Path, policy: str) -> None:
-    """It is raised; or, where `on_error` says so, the model is told of it."""
+    """An outage is raised; or, if `on_error` says so, the model is notified."""
     yaml = (
         "name: shop\nvector_dbs: [{ id: file, type: sqlite }]\n"
         f"embedders: [{{ id: e, provider: langchain, class: '{FAILING}' }}]\n"
@@ -120,7 +124,7 @@ def test_an_outage_in_a_tool(tmp_path: Path, policy: str) -> None:
     ids=["text", "mapping", "message", "messages", "messages in a mapping", "prompt value"],
 )
 def test_whatever_holds_a_question(tmp_path: Path, given: Any) -> None:
-    """Each of them becomes the same message: the block, and then the question."""
+    """Each input results in the same message: the passages, then the question."""
     with shop(tmp_path) as project:
         (message,) = project.prompt("guide").invoke(given).to_messages()
     assert contents(message.text) == [KEYS, OLD]
@@ -132,7 +136,7 @@ def texts(value: PromptValue) -> list[tuple[str, str]]:
 
 
 def test_instructions_history_and_template(tmp_path: Path) -> None:
-    """The system message, what was said before, and a message of one's own making."""
+    """A prompt may have a system message, a history, and a custom template."""
     with shop(tmp_path, guide=", inject_as: handbook") as project:
         prompt = project.prompt(
             template="Handbook:\n{{ .handbook }}\n\n{{ .question }} In {{ .language }}!",
@@ -147,7 +151,7 @@ def test_instructions_history_and_template(tmp_path: Path) -> None:
 
 
 def test_documents_of_any_retriever(tmp_path: Path) -> None:
-    """Documents that are given are taken as they are, without a search."""
+    """Given documents are used as they are, without a search."""
     documents = [
         Document("From elsewhere.", metadata={"source": "wiki/a", "score": 0.2}),
         Document("Of no score."),
@@ -160,7 +164,7 @@ def test_documents_of_any_retriever(tmp_path: Path) -> None:
 
 
 def test_an_agents_prompt(tmp_path: Path) -> None:
-    """`agent=` brings its instructions and its bindings."""
+    """`agent=` adds its instructions and its bindings."""
     with shop(tmp_path) as project:
         (_, system), (_, asked) = texts(project.prompt(agent="clerk").invoke(QUESTION))
     assert system == "Be short."
@@ -169,7 +173,7 @@ def test_an_agents_prompt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("score", [None, "high", float("nan"), float("inf")])
 def test_a_score_that_is_none(tmp_path: Path, score: Any) -> None:
-    """A document whose score says nothing counts as much as the best."""
+    """A document without a usable score counts as much as the best one."""
     documents = [
         Document("Scored.", metadata={"score": 0.9, "source": None}),
         Document("Odd.", metadata={"score": score}),
@@ -181,7 +185,8 @@ def test_a_score_that_is_none(tmp_path: Path, score: Any) -> None:
 
 @pytest.mark.parametrize("given", [{"qestion": QUESTION}, {"question": 3}, 3, [], None, b"keys"])
 def test_what_holds_no_question(tmp_path: Path, given: Any) -> None:
-    """A mapping with another name, and what is no text, is refused with what is wanted."""
+    """A mapping with another key, and a value that is not text, are refused with the expected
+    form."""
     with shop(tmp_path) as project, pytest.raises(UsageError, match=r"question|user's"):
         project.prompt("guide").invoke(given)
 
@@ -199,13 +204,13 @@ def test_what_holds_no_question(tmp_path: Path, given: Any) -> None:
     ids=str,
 )
 def test_what_is_no_message_and_no_document(tmp_path: Path, given: Any) -> None:
-    """A text where a list belongs, and a list of something else, is refused by its name."""
+    """A text instead of a list, and a list of another type, are refused by name."""
     with shop(tmp_path) as project, pytest.raises(UsageError, match="must be a list of LangChain"):
         project.prompt("guide").invoke(given)
 
 
 def test_a_history_of_pairs_and_mappings(tmp_path: Path) -> None:
-    """What was said before may be written as LangChain lets messages be written."""
+    """The history may have any form that LangChain accepts for messages."""
     before = [("user", "Hello!"), {"role": "assistant", "content": "Hello."}]
     with shop(tmp_path) as project:
         value = project.prompt("guide").invoke({"question": QUESTION, "history": before})
@@ -213,7 +218,7 @@ def test_a_history_of_pairs_and_mappings(tmp_path: Path) -> None:
 
 
 def test_numbers_go_on_from_those_of_a_tool(tmp_path: Path) -> None:
-    """In a conversation in which a tool gave passages, a prompt's have other numbers."""
+    """In a conversation with passages from a tool, a prompt's passages have other numbers."""
     call = {"name": "search_guide", "args": {"query": QUESTION}, "id": "1", "type": "tool_call"}
     with shop(tmp_path) as project:
         told = project.tool("guide").invoke(call)
@@ -223,7 +228,7 @@ def test_numbers_go_on_from_those_of_a_tool(tmp_path: Path) -> None:
 
 
 def test_a_template_that_cannot_be(tmp_path: Path) -> None:
-    """A malformed one is refused at once; one that names what is not given, when it is used."""
+    """A malformed template is refused immediately; one with unknown names, when it is used."""
     with shop(tmp_path) as project:
         with pytest.raises(UsageError, match="not closed"):
             project.prompt("guide", template="{{ .question")
@@ -233,7 +238,7 @@ def test_a_template_that_cannot_be(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_among_other_runnables(tmp_path: Path) -> None:
-    """Streams, branches, retries, fallbacks and tags go through it as through any other."""
+    """Streams, branches, retries, fallbacks and tags work as with any other Runnable."""
     project = await asyncio.to_thread(shop, tmp_path)
     seen: list[Any] = []
 
@@ -256,7 +261,7 @@ async def test_a_prompt_among_other_runnables(tmp_path: Path) -> None:
 
 
 def test_a_batch(tmp_path: Path) -> None:
-    """LangChain's own ways of calling a Runnable work: many at once, each with its passages."""
+    """LangChain's batch methods work: each of many concurrent calls gets its own passages."""
     with shop(tmp_path) as project:
         prompt = project.prompt("guide", "rules")
         questions = [QUESTION, "What covers alpine chalets?"]

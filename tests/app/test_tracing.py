@@ -1,4 +1,4 @@
-"""Searches in callbacks and traces of LangChain: a run of type `retriever` in every face."""
+"""Searches in LangChain callbacks and traces: each is a run of type `retriever`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Heard(BaseCallbackHandler):
-    """Keeps the searches that it is told of."""
+    """Records the searches that it receives."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, UUID | None]] = []
@@ -81,7 +81,8 @@ FACES: dict[str, tuple[bool, Callable[[Project, Any], object]]] = {
 
 @pytest.mark.parametrize("face", FACES)
 def test_each_face_tells_of_its_search(tmp_path: Path, face: str) -> None:
-    """Once, with the question and the documents, below the run that it belongs to."""
+    """Each search is reported once, with question and documents, below the run that it belongs
+    to."""
     heard = Heard()
     is_below, ask = FACES[face]
     with shop(tmp_path) as project:
@@ -92,7 +93,7 @@ def test_each_face_tells_of_its_search(tmp_path: Path, face: str) -> None:
 
 
 def test_a_search_that_fails(tmp_path: Path) -> None:
-    """The error is told too."""
+    """The error is reported too."""
     heard = Heard()
     with shop(tmp_path) as project:
         break_index(tmp_path)

@@ -1,4 +1,4 @@
-"""`lorebind trust`, and that `ask` runs nothing of a project that its user does not trust."""
+"""`lorebind trust`: `ask` runs no code of a project that its user does not trust."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ LINE = (
     "hooks.py\n"
 )
 STOPPED = (
-    "lorebind: this project is not trusted, and asks for what is listed above; read its files, "
-    "then trust it with: lorebind trust {}; or for this once with --trust\n"
+    "lorebind: this project is not trusted, and demands the permissions listed above; read its "
+    "files, then trust it with: lorebind trust {}; or for this run with --trust\n"
 )
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user who has trusted nothing yet."""
+    """Set up a user who has trusted nothing yet."""
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv(trust.HOME, str(folder))
     return folder
@@ -55,13 +55,14 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def shop(empty_cli: Cli) -> Cli:
-    """The command line in a project of others, which names a class of its own."""
+    """Return the command line in a project of others, which names its own class."""
     empty_cli.write(DOCUMENTS | {"lorebind.yaml": PROJECT + EXTENSION, "hooks.py": HOOKS})
     return empty_cli
 
 
 def test_ask_stops_before_anything_is_run(shop: Cli) -> None:
-    """What the project asks for is listed, with the way on; nothing is imported or written."""
+    """The project's demands are listed, with the command to trust it; nothing is imported or
+    written."""
     (shop.root / "a b").mkdir()
     for path, named in ((".", "."), ("lorebind.yaml",) * 2, ("./a b/..", "'a b/..'")):
         done = shop("ask", path, QUESTION)
@@ -71,7 +72,7 @@ def test_ask_stops_before_anything_is_run(shop: Cli) -> None:
 
 
 def test_trust_lets_it_run_until_it_changes(shop: Cli) -> None:
-    """`trust` shows the same list; a change of the YAML or of a module named ends it."""
+    """`trust` shows the same list; a change of the YAML or of a named module ends trust."""
     done = shop("trust", ".")
     assert (done.code, done.out) == (0, f"{LINE}. is trusted with this\n")
     assert not (shop.root / "was-run").exists()
@@ -91,21 +92,21 @@ def test_trust_lets_it_run_until_it_changes(shop: Cli) -> None:
 
 
 def test_trust_may_be_for_once(shop: Cli) -> None:
-    """`--trust` runs it and keeps nothing."""
+    """`--trust` runs the project and stores nothing."""
     assert shop("ask", ".", QUESTION, "--trust").code == 0
     assert (shop.root / "was-run").exists()
     assert shop("ask", ".", QUESTION).code == 2
 
 
 def test_trust_can_be_listed_and_removed(shop: Cli, tmp_path: Path) -> None:
-    """By the folder, however its path is written, and by its file."""
+    """Trust is removed by the folder, however its path is written, or by its file."""
     assert shop("trust", "--list").out == ""
     link = tmp_path.parent / f"link to {tmp_path.name}"
     link.symlink_to(shop.root)
     for removed in (".", "lorebind.yaml", str(link)):
         shop("trust", str(link))
         assert shop("trust", "--list").out == f"{shop.root.resolve()}\n"
-        assert shop("trust", "--remove", removed).out == f"{removed} is trusted no longer\n"
+        assert shop("trust", "--remove", removed).out == f"{removed} is no longer trusted\n"
         assert shop("ask", ".", QUESTION).code == 2
     assert shop("trust", "--remove", ".").out == ". was not trusted\n"
     assert json.loads(shop("trust", "--list", "-o", "json").out) == {"trusted": []}
@@ -115,7 +116,8 @@ def test_trust_can_be_listed_and_removed(shop: Cli, tmp_path: Path) -> None:
 def test_variables_need_trust_too(
     empty_cli: Cli, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """A project that would send one to an address of its own is stopped before it is looked up."""
+    """A project that would send a variable to its own address is stopped before the address is
+    resolved."""
     source = (
         '{ type: url, url: "http://example.com",'
         f' fetch: {{ headers: {{ X: "{{{{ .{variable}.MINE }}}}" }} }} }}'
@@ -131,7 +133,8 @@ def test_variables_need_trust_too(
 
 
 def test_own_projects_are_trusted(empty_cli: Cli) -> None:
-    """What `init` made is, whatever it comes to name; and stays so when it is trusted again."""
+    """A project made by `init` is trusted whatever it names later, also after it is trusted
+    again."""
     assert empty_cli("init").code == 0
     empty_cli.write(DOCUMENTS | {"hooks.py": HOOKS})
     with (empty_cli.root / "lorebind.yaml").open("a") as file:
@@ -144,7 +147,7 @@ def test_own_projects_are_trusted(empty_cli: Cli) -> None:
 
 
 def test_init_does_not_trust_what_was_there(empty_cli: Cli) -> None:
-    """A folder of others whose files ask for something does not become one's own by `init`."""
+    """`init` in a folder of others whose files demand something does not trust the folder."""
     empty_cli.write(
         {
             "hooks.py": HOOKS,
@@ -159,7 +162,7 @@ def test_init_does_not_trust_what_was_there(empty_cli: Cli) -> None:
 def test_a_project_that_asks_for_nothing_needs_no_trust(
     cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is asked at once, and where nothing can be kept of it too."""
+    """It is answered immediately, even if trust cannot be stored."""
     done = cli("trust")
     assert (done.code, done.out) == (0, ". asks for nothing that needs trust\n")
     assert not list(home.iterdir())
@@ -171,7 +174,7 @@ def test_a_project_that_asks_for_nothing_needs_no_trust(
     "content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 90_000, b'{"own": 1}']
 )
 def test_a_damaged_file_trusts_nothing(shop: Cli, home: Path, content: bytes) -> None:
-    """Nor does one that was written for another folder; and both can be written anew."""
+    """Nor does a file that was written for another folder; and both can be written again."""
     shop("trust")
     (file,) = (home / "trusted").iterdir()
     file.write_bytes(content)
@@ -182,7 +185,7 @@ def test_a_damaged_file_trusts_nothing(shop: Cli, home: Path, content: bytes) ->
 
 
 def test_trust_is_for_one_folder(shop: Cli, home: Path) -> None:
-    """What was trusted of one is not of a copy of it, even by the same file."""
+    """Trust of a project does not apply to a copy, even with the same trust file."""
     shop("trust")
     (file,) = (home / "trusted").iterdir()
     for name in ("hooks.py", "lorebind.yaml"):
@@ -198,7 +201,7 @@ def test_trust_is_for_one_folder(shop: Cli, home: Path) -> None:
 
 
 def test_trust_is_private(shop: Cli, home: Path) -> None:
-    """Only its owner reads and writes it, and no unfinished file is left."""
+    """Only the owner can read and write the file, and no unfinished file is left."""
     shop("trust")
     (file,) = (home / "trusted").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -207,23 +210,24 @@ def test_trust_is_private(shop: Cli, home: Path) -> None:
 
 
 def test_where_nothing_can_be_kept(shop: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said, with what to do; `ask` is not let on."""
+    """The message suggests a fix, and `ask` stays refused."""
     (home / "trusted").write_text("no folder")
     for arguments in (["trust"], ["trust", "--remove"]):
         done = shop(*arguments)
         assert done.code == 2
-        assert f"{home / 'trusted'}, where trust is kept, cannot be used: " in done.err
+        assert f"{home / 'trusted'}, where trust is stored, cannot be used: " in done.err
     assert shop("ask", ".", QUESTION).code == 2
     assert shop("trust", "--list").out == ""
     monkeypatch.setenv(trust.HOME, "some/where")
     done = shop("trust")
     assert done.err == (
-        "lorebind: some/where is no absolute path; name a folder for trust by LOREBIND_HOME\n"
+        "lorebind: some/where is not an absolute path; set LOREBIND_HOME to an absolute path\n"
     )
 
 
 def test_the_folder_is_the_systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Below XDG_STATE_HOME where that is absolute, else in the home folder; or there is none."""
+    """The folder is below XDG_STATE_HOME if that is absolute, else in the home folder; or an error
+    is raised."""
     if sys.platform in ("win32", "darwin"):
         pytest.skip("has a convention of its own")
     monkeypatch.delenv(trust.HOME)
@@ -236,12 +240,12 @@ def test_the_folder_is_the_systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         monkeypatch.setenv("XDG_STATE_HOME", state)
         assert trust._state_folder() == expected / "lorebind" / "trusted"
     monkeypatch.setenv("HOME", "relative")
-    with pytest.raises(UsageError, match="is no absolute path"):
+    with pytest.raises(UsageError, match="is not an absolute path"):
         trust._state_folder()
 
 
 def test_many_at_once_lose_nothing(tmp_path: Path, forked: ForkedPython) -> None:
-    """Processes that trust projects at the same time, one of them all the time, keep all."""
+    """Concurrent processes that trust projects, one of them all the time, lose no entry."""
     program = (
         "import sys\nfrom lorebind import trust\n"
         "from lorebind_knowledge.configuration import read_demands\n"

@@ -1,4 +1,4 @@
-"""`lorebind knowledge watch`: what is written is ingested, and what goes wrong is survived."""
+"""`lorebind knowledge watch`: changes are ingested, and failures do not stop it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_WAIT = 60
 
 
 class Watching:
-    """A watching process and what it prints."""
+    """A watching process and its output."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -48,11 +48,11 @@ class Watching:
         self._reader.join()
 
     def waiting(self) -> list[str]:
-        """The lines that nobody has read."""
+        """Return the unread lines."""
         return list(self._lines.queue)
 
     def says(self, text: str) -> str:
-        """The next line that holds the text."""
+        """Return the next line that contains the text."""
         while True:
             line = self._lines.get(timeout=_LONGEST_WAIT)
             self.seen.append(line)
@@ -86,7 +86,8 @@ def change(empty_cli: Cli) -> Callable[[str, str], None]:
 
 
 def test_changes_are_ingested(empty_cli: Cli, change: Callable[[str, str], None]) -> None:
-    """New, changed and removed files, another project file, and one that is wrong in between."""
+    """New, changed and removed files are ingested, and so is another project file, after an invalid
+    one."""
     change("docs/keys.md", "# Keys\n\nRotate the keys.\n")
     change("rules/a.md", "# Access\n")
     change("lorebind.yaml", PROJECT)
@@ -100,7 +101,7 @@ def test_changes_are_ingested(empty_cli: Cli, change: Callable[[str, str], None]
         watch.says("docs: completed")
 
         change("lorebind.yaml", f"{PROJECT}\nnonsense: true\n")
-        assert "what was declared before goes on" in watch.says("nonsense")
+        assert "the previous declarations stay in effect" in watch.says("nonsense")
         change("lorebind.yaml", PROJECT.replace("docs/**/*.md", "docs/*.{md,txt}"))
         change("docs/more.txt", "Lunch is at noon.\n")
         assert "3 documents (1 new, 2 unchanged)" in watch.says("Plan: ")
@@ -111,22 +112,23 @@ def test_changes_are_ingested(empty_cli: Cli, change: Callable[[str, str], None]
         watch.says("docs: completed")
         assert not [line for line in watch.seen if "rules" in line][1:]  # nothing there changed
 
-        # What is hidden is no news, even beside what is.
+        # Hidden files cause no ingest, even next to changed ones.
         change("docs/.hidden/x.md", "# Hidden\n")
-        time.sleep(1)  # three times as long as a change is waited for
+        time.sleep(1)  # three times as long as the command waits for further changes
         assert watch.waiting() == []
         change("docs/last.md", "# Last\n")
         assert "3 documents (1 new, 2 unchanged)" in watch.says("Plan: ")
         watch.says("docs: completed")
         watch.process.send_signal(signal.SIGINT)
-        watch.says("interrupted; what was finished is kept")
+        watch.says("interrupted; finished work is kept")
         assert watch.process.wait(_LONGEST_WAIT) == 130
 
 
 def test_what_is_ignored_and_what_is_hidden(
     empty_cli: Cli, change: Callable[[str, str], None]
 ) -> None:
-    """A `.gitignore` is heeded as it changes, and so is a hidden folder that a pattern names."""
+    """Changes of `.gitignore` take effect, and so do those in a hidden folder that a pattern
+    names."""
     for name in ("keys", "more", "last"):
         change(f"docs/{name}.md", f"# {name}\n\nText of {name}.\n")
     with_notes = 'paths: ["docs/**/*.md", "docs/.notes/*.md"]'
@@ -142,7 +144,7 @@ def test_what_is_ignored_and_what_is_hidden(
 
 @pytest.mark.enable_socket
 def test_metrics_go_on(empty_cli: Cli, change: Callable[[str, str], None]) -> None:
-    """After a change of the project, also of one that cannot be opened, its port is served."""
+    """After a change of the project, even to one that cannot be opened, its port is served."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     metrics = f"extensions: [{{ provider: prometheus, port: {port} }}]\n"
@@ -157,7 +159,7 @@ def test_metrics_go_on(empty_cli: Cli, change: Callable[[str, str], None]) -> No
             assert b'knowledge_ingests_total{kb_id="docs"' in answer.read()
         broken = "[{ provider: python, class: nowhere:Nothing }, "
         change("lorebind.yaml", PROJECT + metrics.replace("[", broken))
-        assert "what was declared before goes on" in watch.says("nowhere")
+        assert "the previous declarations stay in effect" in watch.says("nowhere")
         change("docs/more.md", "# More\n")
         watch.says("docs: completed")
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
@@ -179,14 +181,14 @@ def test_what_fails_is_survived(empty_cli: Cli, change: Callable[[str, str], Non
 
 
 def test_an_unknown_knowledge_base_is_told_at_once(cli: Cli) -> None:
-    """Nothing is watched for a knowledge base that there is not."""
+    """An unknown knowledge base is refused immediately."""
     done = cli("knowledge", "watch", "dosc")
     assert done.code == 2
     assert "'docs'" in done.err
 
 
 def test_the_web_is_asked_again(empty_cli: Cli, change: Callable[[str, str], None]) -> None:
-    """With --every, an ingest is due after so many minutes, though no file changed."""
+    """With --every, an ingest runs after this many minutes, even if no file changed."""
     change("elsewhere/a.md", "# One\n")
     outside = "{ type: cloud_storage, provider: file, bucket: ../shelf }"
     shelf = empty_cli.root.parent / "shelf"

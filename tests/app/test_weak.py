@@ -1,4 +1,4 @@
-"""Questions in words that the documents do not have: what was found is given all the same."""
+"""Questions in words that the documents do not contain: the passages found are given anyway."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def uris(text: object) -> list[str]:
 
 @pytest.mark.parametrize("question", ASKED)
 def test_every_face_gives_what_was_found(project: Project, question: str) -> None:
-    """Whatever the verdict, the passages are in the prompt, and a weak one is said to be weak."""
+    """Whatever the verdict, the passages are in the prompt, and weak ones are marked as weak."""
     verdict = project.query("help", question).verdict
     assert verdict in ("hit", "weak")
     model = Scripted()
@@ -100,7 +100,7 @@ def test_the_right_document_is_first(project: Project) -> None:
 
 
 def test_the_extractive_model_quotes(tmp_path: Path, forked: ForkedPython) -> None:
-    """Without a model `ask` quotes the nearest passage, and says that it matches weakly."""
+    """Without a model, `ask` quotes the nearest passage, and says that it matches weakly."""
     write(tmp_path, DOCUMENTS)
     for question, code in (("Can I bring the stuff back?", 1), ("Will I have my cash again?", 0)):
         done = run_forked(forked, tmp_path, "ask", ".", question)
@@ -110,7 +110,7 @@ def test_the_extractive_model_quotes(tmp_path: Path, forked: ForkedPython) -> No
 
 
 def test_a_threshold_withholds(project: Project) -> None:
-    """`min_score` and `on_weak` withhold passages in every face alike; the model is told so."""
+    """`min_score` and `on_weak` withhold passages everywhere; the model is notified."""
     question = "Can I bring the stuff back?"
     for settings in ({"min_score": 0.9}, {"on_weak": "fallback"}):
         model = Scripted()

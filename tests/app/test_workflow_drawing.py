@@ -54,13 +54,13 @@ def _loaded(path: Path, **more: Any) -> LoadedProject:
 
 
 def test_a_workflow_as_text(tmp_path: Path) -> None:
-    """Each task with its kind, what it holds, and what follows on which route."""
+    """Each task has its kind, its content, and the next task of each route."""
     loaded = Project.load(write(tmp_path, FILES)).config
     assert "\n".join(as_text(outline(loaded, "triage"))) == TEXT
 
 
 def test_tasks_in_order_need_no_arrows(tmp_path: Path) -> None:
-    """Branches, items and the tasks of another workflow stand within the tasks that run them."""
+    """Branches, items and the tasks of another workflow are nested in the tasks that run them."""
     assert "\n".join(as_text(outline(_loaded(tmp_path), "outer"))) == (
         """\
 outer
@@ -78,7 +78,8 @@ end   composite  workflow inner
 
 
 def test_a_workflow_as_data(tmp_path: Path) -> None:
-    """Tasks with their paths, flows with their entries, edges with what decides for them."""
+    """The data has tasks with their paths, flows with their entries, and edges with their
+    conditions."""
     drawn = outline(Project.load(write(tmp_path, FILES)).config, "triage")
     assert (drawn.flow.entry, drawn.flow.ends) == ("read", ["reply", "apologise"])
     edges = {(one.source, one.target): (one.on, one.label) for one in drawn.flow.edges}
@@ -94,7 +95,7 @@ def test_a_workflow_as_data(tmp_path: Path) -> None:
 
 
 def test_mermaid_has_all_tasks_and_edges(tmp_path: Path) -> None:
-    """Tasks that hold others are subgraphs, routes are labels, and errors are dotted."""
+    """Tasks that contain others are subgraphs, routes are labels, and errors are dotted."""
     drawn = as_mermaid(outline(Project.load(write(tmp_path, FILES)).config, "triage"))
     assert drawn.startswith('flowchart TD\n  start(["start"])\n  t0[["read<br/>python')
     assert '  subgraph t2["answers<br/>collection' in drawn
@@ -109,7 +110,8 @@ def test_mermaid_has_all_tasks_and_edges(tmp_path: Path) -> None:
 
 
 def test_no_text_is_read_as_mermaid(tmp_path: Path) -> None:
-    """Ids are made up and labels escaped: quotes, brackets, comments and words of Mermaid."""
+    """Ids are generated and labels are escaped: quotes, brackets, comments and keywords of
+    Mermaid."""
     hostile = 'a"]\n  evil --> x %%{init: {}}%% #quot; `b` <script> | end'
     tasks = [
         {"id": "end", "type": "router", "condition": "'x'", "routes": {hostile: "subgraph"}},
@@ -125,7 +127,7 @@ def test_no_text_is_read_as_mermaid(tmp_path: Path) -> None:
 
 
 def test_langgraph_draws_the_tasks(tmp_path: Path) -> None:
-    """`get_graph()` has the declared tasks and edges, not the steps that host them."""
+    """`get_graph()` has the declared tasks and edges, not the steps that run them."""
     with Project.load(write(tmp_path, FILES)) as project:
         graph = project.graph("triage")
         drawn = graph.get_graph()
@@ -143,7 +145,7 @@ def test_langgraph_draws_the_tasks(tmp_path: Path) -> None:
 
 
 def test_langgraph_draws_any_name(tmp_path: Path) -> None:
-    """Words of Mermaid and dots are no names there; what is shown is the id."""
+    """Mermaid keywords and dots are not used as names; the id is displayed."""
     with Project(_loaded(tmp_path)) as project:
         drawn = project.graph("outer").get_graph(xray=True)
     names = {key: node.name for key, node in drawn.nodes.items()}

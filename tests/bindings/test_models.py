@@ -318,7 +318,7 @@ async def test_a_chat_model_by_class(tmp_path: Path, maker: dict[str, str], says
         ({"class": "chat:Nobody"}, "module 'chat' has no 'Nobody'"),
         (
             {"class": "chat:Mine", "config": {"voice": 1}},
-            r"model 'own' \(chat:Mine\) cannot be made",
+            r"model 'own' \(chat:Mine\) cannot be created",
         ),
         ({"factory": "chat:nothing"}, "expected a LangChain chat model.*, got a str"),
         ({"factory": "chat:CLASSES"}, "module 'chat' has no 'CLASSES'"),
@@ -339,7 +339,7 @@ async def test_a_class_that_quotes_its_key(tmp_path: Path) -> None:
         await answer(KnowledgeService(loaded), [], model, counter, Request("Hello"))
     assert KEY not in str(caught.value)
     del model
-    with pytest.raises(ModelError, match="cannot be made") as caught:
+    with pytest.raises(ModelError, match="cannot be created") as caught:
         ModelPool(own(tmp_path, **declared, config={"voice": 1})).get("own")
     assert KEY not in str(caught.value)
 

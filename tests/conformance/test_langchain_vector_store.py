@@ -239,7 +239,7 @@ def test_what_cannot_be_asked() -> None:
         face.similarity_search("a", filters={"team": "ops"})
     with pytest.raises(UsageError, match="'namespace'"):
         face.delete(["a"], namespace="x")
-    with pytest.raises(UsageError, match="top_k is at least 1"):
+    with pytest.raises(UsageError, match="top_k must be at least 1"):
         face.similarity_search("a", k=0)
     assert face.similarity_search("a") == []
 

@@ -90,6 +90,6 @@ def test_a_class_method_makes_it(make: Callable[..., LangChainStore]) -> None:
     assert PASSWORD not in str(caught.value)
     store.close()
     missing = make("langchain_postgres:PGVectorStore.create_sync", config | {"table_name": "none"})
-    with pytest.raises(StoreError, match="create_sync cannot be made with the configuration"):
+    with pytest.raises(StoreError, match="create_sync cannot be created from this configuration"):
         missing.add(space, [one(3)])
     missing.close()

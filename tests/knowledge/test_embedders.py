@@ -341,7 +341,7 @@ def test_declared_fingerprint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "kind", "message"),
     [
-        (f"{__name__}:Refusing", EmbedderError, "'mine': .*Refusing cannot be made"),
+        (f"{__name__}:Refusing", EmbedderError, "'mine': .*Refusing cannot be created"),
         (f"{__name__}:Overloading", UsageError, "'mine': module .* has no 'Overloading'"),
         ("pydantic:BaseModel", EmbedderError, "'mine': pydantic:BaseModel is the class BaseModel"),
         ("nowhere.at_all:Thing", UsageError, "'mine': .* cannot be imported: .* put nowhere/at_al"),

@@ -143,7 +143,7 @@ with Project.load() as project:
     assert (root / "audit.log").read_text().startswith("docs 2\n")
     for group in ("embedders", "vector_dbs", "chunkers", "rerankers", "tokenizers", "extensions"):
         assert [f"plugin acme of lorebind.{group}", "ok", "acme-lore 1.0"] in done["doctor"]
-    assert ["plugins acme of lorebind.loaders", "ok", "all can be used"] in done["doctor"]
+    assert ["plugins acme of lorebind.loaders", "ok", "all are usable"] in done["doctor"]
 
 
 def test_schema_and_reference_describe_the_plugins(site: Path) -> None:
@@ -205,7 +205,7 @@ async def test_what_a_plugin_says_is_said_without_secrets(site: Path) -> None:
     ):
         await embedder.embed_documents(["a"])
     loaded = build_project(data, root=site, environ={"ACME_KEY": "unreachable-key"})
-    with pytest.raises(EmbedderError, match=r"'e' cannot be made .* no route to acme with {{"):
+    with pytest.raises(EmbedderError, match=r"'e' cannot be created .* no route to acme with {{"):
         KnowledgeService(loaded).embedder()
 
 

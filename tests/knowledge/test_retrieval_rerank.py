@@ -158,10 +158,10 @@ async def test_an_outage_without_its_key(tmp_path: Path, kind: str) -> None:
 def test_a_configuration_that_is_refused(tmp_path: Path) -> None:
     """The message names the class and hides values from the environment."""
     environment = Environment(tmp_path, {"KEY": SECRET})
-    with pytest.raises(RerankerError, match=r"Refusing cannot be made.*no such key") as raised:
+    with pytest.raises(RerankerError, match=r"Refusing cannot be created.*no such key") as raised:
         make_reranker(declared("Refusing", key="{{ .env.KEY }}"), environment)
     assert SECRET not in str(raised.value)
-    with pytest.raises(RerankerError, match="Compressor cannot be made"):
+    with pytest.raises(RerankerError, match="Compressor cannot be created"):
         make_reranker(declared("Compressor", keep="many"), environment)
 
 

@@ -252,7 +252,7 @@ def test_what_is_no_document() -> None:
 
 def test_settings_that_do_not_fit() -> None:
     """A class that cannot be made fails with the reason, without its secrets."""
-    with pytest.raises(SourceError, match="cannot be made with the configuration given: TypeError"):
+    with pytest.raises(SourceError, match="cannot be created from this configuration: TypeError"):
         list(source(depth=3).items())
     keyed = LangChainDocuments(
         "key",

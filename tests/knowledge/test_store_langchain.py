@@ -323,7 +323,7 @@ def test_errors_hold_neither_secrets_nor_documents() -> None:
     broken = Recipe(
         "Failing", Failing, settings, written, {"parts": Recipe("part", Part, {"b": 1})}
     )
-    with pytest.raises(StoreError, match=r"part cannot be made with the configuration given: Type"):
+    with pytest.raises(StoreError, match=r"part cannot be created from this configuration: Type"):
         LangChainStore(broken).add(SPACE, [one(1)])
 
 
@@ -470,14 +470,18 @@ def test_what_a_declaration_names_is_made(tmp_path: Path) -> None:
         (
             {"factory": "mine:failing", "config": {"part": {"class": "mine:InMemoryVectorStore"}}},
             StoreError,
-            "mine:InMemoryVectorStore cannot be made with the configuration given: TypeError",
+            "mine:InMemoryVectorStore cannot be created from this configuration: TypeError",
         ),
         (
             {"factory": "mine:failing", "config": {"part": {"class": "mine:Size"}}},
             StoreError,
-            r"mine:failing cannot be made .*: ValueError: no <.*Size obj.*> for .secret.",
+            r"mine:failing cannot be created .*: ValueError: no <.*Size obj.*> for .secret.",
         ),
-        ({"class": "mine:Store"}, StoreError, "mine:Store cannot be made with the conf.*: TypeErr"),
+        (
+            {"class": "mine:Store"},
+            StoreError,
+            "mine:Store cannot be created from this conf.*: TypeErr",
+        ),
     ],
 )
 def test_what_cannot_be_made(

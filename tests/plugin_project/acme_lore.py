@@ -1,4 +1,4 @@
-"""A third party's package: one plugin for each group, as its author would write them."""
+"""A third-party package with one plugin per group, as its author would write them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class AcmeEmbedderDeclaration(EmbedderBase):
 
 
 class AcmeEmbedder(Embedder):
-    """Letters in threes, hashed."""
+    """An embedder that hashes groups of three letters."""
 
     batch_size = 16
 
@@ -103,7 +103,7 @@ class AcmeVectorDB(VectorDBBase):
 
 
 class AcmeStore(MemoryStore):
-    """Forgets everything when the process ends, and says so."""
+    """A store that forgets everything when the process ends, and says so."""
 
     persistent = False
 
@@ -128,7 +128,7 @@ class AcmeWikiDeclaration(SourceBase):
 
 
 class AcmeWiki:
-    """A page of the wiki is a document."""
+    """A source where each page of the wiki is a document."""
 
     def __init__(self, key: str, path: str) -> None:
         self.key, self._path = key, path
@@ -168,14 +168,14 @@ class loader:  # noqa: N801
 
 
 class AcmeChunking(ChunkerBase):
-    """Cut at semicolons."""
+    """Splits at semicolons."""
 
     strategy: Literal["acme"] = Field(description="Cuts at a mark.")
     mark: str = Field(";", min_length=1, max_length=1, description="Where it is cut.")
 
 
 class AcmeChunker(Chunker):
-    """Each part ends with its mark."""
+    """A chunker where each part ends with its mark."""
 
     def __init__(self, mark: str) -> None:
         self._mark = mark
@@ -231,7 +231,7 @@ class reranker:  # noqa: N801
 
 
 class AcmeTokenizing(TokenizerBase):
-    """A token for each word."""
+    """One token per word."""
 
     provider: Literal["acme"] = Field(description="Counts words.")
 
@@ -255,14 +255,14 @@ class tokenizer:  # noqa: N801
 
 
 class AcmeAudit(ExtensionBase):
-    """Writes down what happens."""
+    """Writes events to a file."""
 
     provider: Literal["acme"] = Field(description="Acme's audit.")
     file: str = Field(description="The file, relative to the project folder.")
 
 
 class Audit(Extension):
-    """One line for each search, without its text."""
+    """Writes one line per search, without its text."""
 
     def __init__(self, path: str) -> None:
         self._path = path

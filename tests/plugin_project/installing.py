@@ -1,4 +1,4 @@
-"""Distributions put into a folder as pip leaves them there: modules, and their metadata."""
+"""Install distributions into a folder as pip does: modules and their metadata."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def install(
 
     Args:
         folder: a folder that is on the path, or will be.
-        name: of the distribution.
-        offers: by the last part of the group's name, the entry points: `{name: "module:object"}`.
-        modules: what it brings, by name.
+        name: the name of the distribution.
+        offers: the entry points by the last part of the group's name: `{name: "module:object"}`.
+        modules: the source of its modules, by name.
         version: its version.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .trials import Trials
 
 INTERRUPTED = Path(__file__).with_name("interrupted.py")
-LINE = "lorebind: interrupted; what was finished is kept, and the next run completes it\n"
+LINE = "lorebind: interrupted; finished work is kept, and the next run completes it\n"
 COMMANDS: list[list[str]] = [
     ["knowledge", "list"],
     ["knowledge", "plan"],

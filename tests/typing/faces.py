@@ -1,7 +1,7 @@
-"""What users may write, and what type checkers refuse: this file is only checked, never run.
+"""Code that users may write, and code that type checkers refuse: this file is only type-checked.
 
-An error that is expected here is marked. mypy and pyright report a mark that is not needed, so each
-of these lines proves that both of them find its mistake.
+An expected error is marked. mypy and pyright report unused marks, so each of these lines proves
+that both of them find its mistake.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lorebind_knowledge.records import QueryResult
 
 
 def faces(project: Project, model: BaseChatModel) -> None:
-    """What each face takes, and what it gives."""
+    """Use the arguments and results of each method."""
     assert_type(project.retriever("docs", top_k=2, k=1, tags=["mine"]), LorebindRetriever)
     assert_type(
         project.prompt("docs", template="{{ .question }}", max_tokens=500, model=model),
@@ -52,7 +52,7 @@ def faces(project: Project, model: BaseChatModel) -> None:
 
 
 def at_a_place(project: Project, model: BaseChatModel) -> None:
-    """The same methods without the place."""
+    """Use the same methods without the location."""
     place = project.at(agent="clerk")
     assert_type(place.retriever(top_k=2, k=1), LorebindRetriever)
     assert_type(place.prompt(instructions="Be kind.", top_k=2), KnowledgePrompt)
@@ -70,7 +70,7 @@ def at_a_place(project: Project, model: BaseChatModel) -> None:
 
 
 async def awaited(project: Project) -> None:
-    """The asynchronous twins take the same."""
+    """Use the async versions with the same arguments."""
     assert_type(await project.agenerate("Who?", top_k=1), Answer)
     assert_type(await project.aquery_many(["docs"], "Who?", render="json"), QueryResult)
     assert_type(await project.at("docs").agenerate("Who?", top_k=1), Answer)
@@ -82,7 +82,7 @@ async def awaited(project: Project) -> None:
 def kept_for_later(
     project: Project, fusion: FusionDeclaration, stages: list[StageDeclaration]
 ) -> None:
-    """Settings have types of their own, and values may be mappings or declarations."""
+    """Use the types of settings, whose values may be mappings or declarations."""
     retrieval: RetrievalSettings = {
         "strategy": "hybrid",
         "filters": MappingProxyType({"team": "ops"}),

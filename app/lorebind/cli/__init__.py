@@ -1,4 +1,4 @@
-"""The command line. Commands import what they need when they run: `--help` stays fast."""
+"""The command line. Commands import their dependencies when they run, so `--help` is fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project as commands know it: in a folder of this machine, or behind a server."""
+"""The project of a command: in a folder of this machine, or on a server."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ if TYPE_CHECKING:
     from lorebind.remote import RemoteProject
 
     AnyProject: TypeAlias = Project | RemoteProject
-    """Commands use the methods that both have."""
+    """Commands use only methods that both classes have."""

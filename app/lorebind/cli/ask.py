@@ -1,4 +1,4 @@
-"""`lorebind ask`: from any folder, or a project, to a cited answer."""
+"""`lorebind ask`: answer a question from any folder or project, with citations."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from lorebind_knowledge.errors import UsageError
 
 
 def ask(
-    path: Annotated[str, typer.Argument(metavar="PATH_OR_PROJECT", help="A folder, or a project.")],
-    question: Annotated[str, typer.Argument(help="What to find out.")],
+    path: Annotated[str, typer.Argument(metavar="PATH_OR_PROJECT", help="A folder or a project.")],
+    question: Annotated[str, typer.Argument(help="The question to answer.")],
     top_k: TopKOption = None,
     trust: TrustOption = False,
     chat: Annotated[
-        bool, typer.Option("--chat", help="Go on with further questions afterwards.")
+        bool, typer.Option("--chat", help="Continue with further questions afterwards.")
     ] = False,
     output: OutputOption = Output.table,
 ) -> None:
     """Answer a question from the documents of a folder or project, with citations.
 
-    No configuration is needed: the folder's files are indexed in its .lorebind folder, and what
-    cannot be read is listed. The second run embeds only what changed.
+    No configuration is needed: the files of the folder are indexed in its .lorebind folder, and
+    unreadable files are listed. The second run embeds only changed files.
 
-    A project that names code or variables is asked only when you have made it by `init`, or
-    trusted it by `trust`.
+    If a project uses code or variables, you must have created it with `init` or trusted it with
+    `trust`.
     """
     from lorebind.cli.chat import converse
     from lorebind.cli.opening import ingested, project_at
     from lorebind.cli.printing import console, print_answer, print_data, print_matches
 
     if chat and output is not Output.table:
-        raise UsageError("--chat prints a conversation, not data; leave out --output or --chat")
+        raise UsageError("--chat prints a conversation, not data; omit --output or --chat")
     if not question.strip():
-        raise UsageError("the question is empty; give it some words")
+        raise UsageError("the question is empty; write a question")
     with project_at(Path(path), trusted=trust) as project:
         reports = ingested(project, output)
         answer = project.ask(question, top_k=top_k)

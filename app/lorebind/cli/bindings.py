@@ -1,4 +1,4 @@
-"""`lorebind bindings`: which knowledge is bound where, and who says so."""
+"""`lorebind bindings`: show which knowledge is bound where, and which declaration binds it."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from lorebind.cli.options import Output, OutputOption, ProjectOption
 if TYPE_CHECKING:
     from lorebind_bindings import Provenance, ResolvedBinding
 
-app = typer.Typer(help="Explain what is bound where.", no_args_is_help=True)
+app = typer.Typer(help="Explain which knowledge is bound where.", no_args_is_help=True)
 
 
 @app.callback()
 def bindings() -> None:
-    """Explain what is bound where."""
+    """Explain which knowledge is bound where."""
 
 
 @app.command()
 def explain(
-    workflow: Annotated[str | None, typer.Option("--workflow", help="Seen from this one.")] = None,
-    task: Annotated[str | None, typer.Option("--task", help="Of the workflow.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", help="The task's, if left out.")] = None,
+    workflow: Annotated[str | None, typer.Option("--workflow", help="A workflow.")] = None,
+    task: Annotated[str | None, typer.Option("--task", help="A task of the workflow.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", help="An agent. Default: the agent of the task.")
+    ] = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Show every setting in effect at a place, and the scope, file and line that set it."""
+    """Show every setting in effect, with the scope, file and line that set it."""
     from lorebind.cli.given import given_declarations
     from lorebind.cli.printing import print_data, print_line
 
@@ -43,7 +45,7 @@ def explain(
 
 
 def print_binding(binding: ResolvedBinding) -> None:
-    """Every setting, what set it, and what makes a match weak."""
+    """Print every setting with the declaration that set it, and when a match is weak."""
     from lorebind.cli.printing import console, print_line, print_table
 
     console().rule(binding.id, align="left")
@@ -64,9 +66,9 @@ def print_binding(binding: ResolvedBinding) -> None:
 
 
 def _level(binding: ResolvedBinding) -> str:
-    """From which cosine on a match is not weak."""
+    """Describe the lowest cosine at which a match is not weak."""
     if binding.settings.min_score is not None:
-        return "No match is weak: min_score decides what is found."
+        return "No match is weak: min_score alone decides which passages are returned."
     if binding.hit_score is None:
         return "No match is weak, unless the embedder itself has a hit_score."
     return f"A match is weak if its best passage has a cosine below {binding.hit_score:g}."
@@ -77,7 +79,7 @@ def _shown(value: Any) -> str:
 
     if value is None:
         return "-"
-    if isinstance(value, BaseModel):  # a declaration within the declaration, as it is written
+    if isinstance(value, BaseModel):  # a nested declaration, shown as written in YAML
         value = value.model_dump(mode="json")
         if isinstance(value, dict):
             return ", ".join(f"{name}: {_inner(part)}" for name, part in value.items())

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from lorebind.project import Project
 
 _REMEMBERED = 20
-"""Messages of a conversation that the model is given with a question."""
+"""Number of previous messages that the model gets with each question."""
 _ENDING = ("exit", "quit")
 """Words that end the conversation, as in other shells."""
 
 
 def chat(
     path: Annotated[
-        str, typer.Argument(metavar="PATH_OR_PROJECT", help="A folder, or a project.")
+        str, typer.Argument(metavar="PATH_OR_PROJECT", help="A folder or a project.")
     ] = ".",
     top_k: TopKOption = None,
     trust: TrustOption = False,
 ) -> None:
-    """Answer questions one after the other, each with what was said before it.
+    """Answer questions in turn, each with the previous messages as context.
 
-    The documents are those of `ask`. Ctrl-D, `exit` or `quit` ends the conversation.
+    The documents are the same as for `ask`. Ctrl-D, `exit` or `quit` ends the conversation.
     """
     from lorebind.cli.opening import ingested, project_at
 
@@ -42,7 +42,7 @@ def chat(
 
 
 def converse(project: Project, history: list[tuple[str, str]], top_k: int | None) -> None:
-    """Answer what the user types, until the input ends. An answer that fails can be asked again."""
+    """Answer the user's questions until the input ends. After a failure, the user can ask again."""
     from lorebind.cli.printing import print_line, print_sources
 
     for question in _questions():

@@ -1,4 +1,4 @@
-"""The `lorebind` command and its sub-commands."""
+"""The `lorebind` command and its subcommands."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def _print_version(wanted: bool) -> None:
 def main(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it only."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Declare knowledge once, bind it to every agent."""
@@ -68,7 +70,7 @@ app.add_typer(workflow.app, name="workflow")
 app.add_typer(token.app, name="token")
 
 _AT_A_SERVER = (knowledge.ingest, knowledge.query, run.run)
-"""The top-level commands that can ask a server."""
+"""Top-level commands that support `--server`."""
 
 for one in (app, knowledge.app, bindings.app, workflow.app, token.app):
     for command in one.registered_commands:

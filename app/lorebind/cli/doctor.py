@@ -1,4 +1,4 @@
-"""`lorebind doctor`: whether everything that a project needs is there and answers."""
+"""`lorebind doctor`: check that everything a project needs exists and answers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ def doctor(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
     deep: bool = typer.Option(
-        False, "--deep", help="Look for every single vector, not only for their number and some."
+        False, "--deep", help="Check every single vector, instead of their number and a sample."
     ),
 ) -> None:
-    """Try each embedder, vector database, index and model, and say the repair of what fails."""
+    """Try each embedder, vector database, index and model, and suggest a fix for each failure."""
     from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_data, print_table
 
@@ -22,7 +22,7 @@ def doctor(
         findings = loaded.doctor(deep=deep)
     if output is Output.table:
         rows = ((found.part, found.status, found.detail) for found in findings)
-        print_table(("part", "status", "what was found"), rows)
+        print_table(("part", "status", "details"), rows)
     else:
         print_data({"findings": findings}, output)
     if any(found.status == "failed" for found in findings):

@@ -1,4 +1,4 @@
-"""`lorebind knowledge documents|chunks|add|delete|stats`: what an index holds, piece by piece."""
+"""`lorebind knowledge documents|chunks|add|delete|stats`: inspect and change an index."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from lorebind.cli.options import IdArgument, Output, OutputOption, ProjectOption
 from lorebind_knowledge.errors import UsageError
 
 DocumentArgument = Annotated[
-    str, typer.Argument(metavar="DOCUMENT", help="Its uri, or its id as `documents` prints it.")
+    str, typer.Argument(metavar="DOCUMENT", help="Its uri, or its id as printed by `documents`.")
 ]
 
 
 def documents(
     kb_id: IdArgument,
     state: Annotated[
-        str | None, typer.Option("--state", help="Only those: ready, pending or failed.")
+        str | None,
+        typer.Option("--state", help="Only documents that are ready, pending or failed."),
     ] = None,
     workflow: WorkflowOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """List the documents of a knowledge base, those that failed among them."""
+    """List the documents of a knowledge base, including those that failed."""
     from lorebind.cli.given import given_project
     from lorebind.cli.printing import counted, print_data, print_line, print_table
 
@@ -49,7 +50,7 @@ def chunks(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Print the chunks of a document, in its order."""
+    """Print the chunks of a document in order."""
     from lorebind.cli.given import given_project
     from lorebind.cli.printing import print_chunks, print_data
 
@@ -68,9 +69,9 @@ def add(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Add files to a knowledge base, by their names, beside the documents of its sources.
+    """Add files to a knowledge base by name, next to the documents of its sources.
 
-    They are copied: they stay until they are deleted, whatever becomes of the files.
+    The files are copied: they stay until you delete them, even if the original files are removed.
     """
     from lorebind.cli.given import given_project
     from lorebind.cli.printing import print_data, print_report
@@ -94,16 +95,17 @@ def add(
 def delete(
     kb_id: IdArgument,
     document: Annotated[
-        str | None, typer.Argument(metavar="[DOCUMENT]", help="Left out: the whole index.")
+        str | None, typer.Argument(metavar="[DOCUMENT]", help="Default: the whole index.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete the whole index.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm to delete the whole index.")] = False,
     workflow: WorkflowOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Delete a document that was added, or the whole index of a knowledge base.
+    """Delete an added document, or the whole index of a knowledge base.
 
-    The declaration stays, and the next ingest begins anew. What was added goes with the index.
+    The declaration stays, and the next ingest builds a new index. Added documents are deleted with
+    the index.
     """
     from lorebind.cli.given import given_project
     from lorebind.cli.printing import counted, print_data, print_line
@@ -117,7 +119,7 @@ def delete(
             if not yes:
                 raise UsageError(
                     f"this deletes the index of {kb_id!r}: {counted(len(gone), 'document')}, "
-                    f"{added} of them added by hand; to do so, add --yes"
+                    f"{added} of them added by hand; to confirm, add --yes"
                 )
             loaded.delete(kb_id, workflow=workflow)
     if output is not Output.table:
@@ -132,7 +134,7 @@ def stats(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Count what is in the index of a knowledge base."""
+    """Show statistics about the index of a knowledge base."""
     from lorebind.cli.given import given_project
     from lorebind.cli.printing import print_data, print_table
     from lorebind.plain_data import as_data

@@ -1,6 +1,6 @@
-"""The process of a command: its output, Ctrl-C, and what an error becomes.
+"""The process of a command: its output, Ctrl-C, and the exit codes of errors.
 
-All this is in place before the commands are imported, which takes some tenths of a second.
+All of this is set up before the commands are imported, which takes some tenths of a second.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 FAILED = 1
 WRONG_USAGE = 2
 BROKEN_PIPE = 141
-"""What shells report of a program whose reader went away, as in `lorebind … | head -1`."""
+"""The code that shells report if the reader of a pipe exits, as in `lorebind … | head -1`."""
 
 
 def main() -> None:
-    """Run the command line; exit 0 fine, 1 failed, 2 wrong usage or configuration.
+    """Run the command line, and exit with 0 (success), 1 (failure) or 2 (usage, configuration).
 
-    3 is a workflow that waits for an answer or is paused, 130 is Ctrl-C, 141 a pipe that nobody
-    reads any more. Output that could not be written is 1.
+    Other exit codes: 3 if a workflow waits for an answer or is paused, 130 for Ctrl-C, and 141 if
+    the reader of a pipe has exited. If the output cannot be written, the code is 1.
     """
     interrupts = Interrupts()
     interrupts.watch()
@@ -56,13 +56,13 @@ def _run(interrupts: Interrupts) -> int:
         if not interrupts.came:
             _tell(error)
         code = exit_code(error)
-    except Exception:  # a mistake of ours, or of the project's code
+    except Exception:  # a bug in Lorebind or in the project's code
         if not interrupts.came:
             _tell_mistake()
         code = FAILED
     except KeyboardInterrupt:
         code = INTERRUPTED
-    # What it broke off may have failed in any way.
+    # An interrupted command may fail with any error; the interrupt is the reason to report.
     if code and interrupts.came:
         interrupts.tell()
         return INTERRUPTED
@@ -73,7 +73,7 @@ def _tell(error: LorebindError) -> None:
     from lorebind_knowledge.errors import ConfigurationError
 
     if isinstance(error, ConfigurationError):
-        # Problems begin with their places, as editors and terminals expect of them.
+        # Problems begin with their locations, as editors and terminals expect.
         lines = [str(problem) for problem in error.problems]
     else:
         lines = [f"lorebind: {error}"]
@@ -86,14 +86,14 @@ def _tell_mistake() -> None:
 
     traceback.print_exc()
     print(
-        "lorebind: this is a mistake in Lorebind, or in code that the project names; "
-        "if it is Lorebind's, please report it with the lines above",
+        "lorebind: this is a bug in Lorebind, or in code that the project uses; "
+        "if it is in Lorebind, please report it with the lines above",
         file=sys.stderr,
     )
 
 
 def exit_code(error: LorebindError) -> int:
-    """2 for what the caller wrote, 1 for what went wrong although it was right."""
+    """Return 2 for mistakes in the call or the configuration, and 1 for all other failures."""
     from lorebind_knowledge.errors import (
         ConfigurationError,
         NotFoundError,

@@ -1,4 +1,4 @@
-"""`lorebind eval`: strategies side by side, on questions with judgements."""
+"""`lorebind eval`: compare retrieval strategies on questions with relevance judgments."""
 
 from __future__ import annotations
 
@@ -22,27 +22,31 @@ _COLUMNS = (
 def evaluate(
     kb_id: IdArgument,
     queries: Annotated[Path, typer.Option("--queries", help='JSON Lines: {"id", "text"}.')],
-    qrels: Annotated[Path, typer.Option("--qrels", help="TSV: query, document, relevance.")],
+    qrels: Annotated[Path, typer.Option("--qrels", help="TSV file: query, document, relevance.")],
     strategies: Annotated[
-        list[str] | None, typer.Option("--strategy", help="Left out: all that need nothing more.")
+        list[str] | None,
+        typer.Option("--strategy", help="Default: all that need no further settings."),
     ] = None,
     min_ndcg: Annotated[
         float | None,
         typer.Option(
-            "--min-ndcg", min=0, max=1, help="Fail when the declared strategy stays below."
+            "--min-ndcg",
+            min=0,
+            max=1,
+            help="Fail if the nDCG@10 of the declared strategy is below this.",
         ),
     ] = None,
     tune: Annotated[
-        bool, typer.Option("--tune", help="Choose the fusion's weight by cross-validation.")
+        bool, typer.Option("--tune", help="Choose the fusion weight by cross-validation.")
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Write a picture: .png, .svg or .pdf.")
+        Path | None, typer.Option("--plot", help="Write a chart: .png, .svg or .pdf.")
     ] = None,
     workflow: WorkflowOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Measure how well the knowledge base is searched; documents score by their best chunk."""
+    """Measure the search quality of a knowledge base; a document scores as its best chunk does."""
     from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_data, print_line, print_table
 
@@ -81,7 +85,7 @@ def _row(score: StrategyScores) -> tuple[str, ...]:
 
 def _advice(tuning: Tuning) -> str:
     compared = (
-        f"a weight chosen by other questions has nDCG@10 {tuning.ndcg_10:.3f}, the declared "
+        f"a weight chosen on other questions has nDCG@10 {tuning.ndcg_10:.3f}, the declared "
         f"settings have {tuning.declared_ndcg_10:.3f}: {tuning.difference}"
     )
     if tuning.is_noise:

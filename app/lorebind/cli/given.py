@@ -1,4 +1,4 @@
-"""The project that a command is about: in a folder of this machine, or behind a server."""
+"""Open the project of a command: in a folder of this machine, or on a server."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def given_project(path: str) -> AnyProject:
-    """The project that `--project` or `--server` names.
+    """Open the project that `--project` or `--server` names.
 
     Raises:
-        ConfigurationError: with every problem of every file.
-        UsageError: the address is none.
+        ConfigurationError: the files have problems; the error lists all of them.
+        UsageError: the address of the server is not valid.
     """
     if (remote := given_server_project()) is not None:
         return remote
@@ -30,7 +30,7 @@ def given_project(path: str) -> AnyProject:
 
 
 def given_to_read(path: str) -> AnyProject:
-    """The same where only catalogs are read: no variable has to be set for it."""
+    """Open the project to read catalogs only, which needs no variables."""
     if (remote := given_server_project()) is not None:
         return remote
     from lorebind.cli.indexes import project_to_read
@@ -39,7 +39,7 @@ def given_to_read(path: str) -> AnyProject:
 
 
 def given_declarations(path: str) -> Declared | RemoteProject:
-    """The same where only files are read: nothing of the project is made, none of its code runs."""
+    """Open the project to read its declarations only, without running any of its code."""
     if (remote := given_server_project()) is not None:
         return remote
     from lorebind.declaration_methods import Declared
@@ -49,7 +49,7 @@ def given_declarations(path: str) -> Declared | RemoteProject:
 
 
 def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> Applied:
-    """Take resources into the project; see `lorebind_knowledge.configuration.applying`."""
+    """Apply resources to the project; see `lorebind_knowledge.configuration.applying`."""
     if (remote := given_server_project()) is not None:
         with remote:
             return remote.apply(text, shown_as, dry_run=dry_run)
@@ -59,7 +59,7 @@ def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> App
 
 
 def same_project(path: str) -> str:
-    """The options with which another command finds the same project and tenant, for messages.
+    """Return the options with which another command uses the same project and tenant.
 
     Args:
         path: the value of `--project`.
@@ -75,10 +75,10 @@ def same_project(path: str) -> str:
 
 
 def given_server_project() -> RemoteProject | None:
-    """The project behind the server that `--server` names; None if the command names a folder.
+    """Return the project of the server that `--server` names; None without that option.
 
     Raises:
-        UsageError: the address is none.
+        UsageError: the address of the server is not valid.
     """
     given = given_server.get()
     if given is None:

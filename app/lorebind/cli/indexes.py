@@ -1,4 +1,4 @@
-"""What `list` and `get` show of the indexes, even if some of them cannot be read."""
+"""The statistics of indexes for `list` and `get`, even if some indexes cannot be read."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def project_to_read(path: str) -> Project:
-    """A project of which only catalogs are read: no variable has to be set for it.
+    """Open a project to read catalogs only, which needs no variables.
 
-    Nobody is told of it and nothing is wrapped, so extensions and wrappers are not made.
+    Reading sends no events and calls no wrapper, so extensions and wrappers are not created.
     """
     from lorebind.project import Project
     from lorebind_knowledge.configuration import load_project
@@ -28,15 +28,15 @@ def project_to_read(path: str) -> Project:
 
 
 class Indexes:
-    """How much the indexes of a project hold, or why that cannot be read."""
+    """The statistics of a project's indexes, or the reason why an index cannot be read."""
 
     def __init__(self, project: AnyProject) -> None:
         self._project = project
         self._errors: dict[str, str] = {}
-        """By vector database: one that does not answer is not asked again."""
+        """Errors by vector database, so that a database that does not answer is tried only once."""
 
     def stats(self, kb: KnowledgeBaseInfo) -> tuple[KnowledgeStats | None, str | None]:
-        """The counts, else the error; neither for a knowledge base that others fill."""
+        """Return the statistics or else an error; neither for a knowledge base that others fill."""
         if kb.filled_by_others:
             return None, None
         if kb.vector_db not in self._errors:

@@ -1,4 +1,4 @@
-"""An ingest as the command line shows it: the plan, the bars, the summary."""
+"""Show an ingest on the command line: the plan, the progress bars and the summary."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def knowledge_bases(
     workflow: str | None = None,
     inputs: list[str] | None = None,
 ) -> list[tuple[str, str | None, dict[str, Any] | None]]:
-    """The knowledge bases that a command is about, each with its workflow and that one's inputs.
+    """Return the knowledge bases of a command, each with its workflow and the workflow's inputs.
 
-    Without an id these are all but those that others fill.
+    Without an id, these are all knowledge bases except those that others fill.
 
     Raises:
         NotFoundError: no such knowledge base.
@@ -63,9 +63,9 @@ def show_plan(
     strategy: str = "upsert",
     tokens: bool = False,
 ) -> IngestPlan:
-    """What an ingest would do; with output `table` it is shown.
+    """Return the plan of an ingest, and print it if the output is `table`.
 
-    Tokens are shown where that is asked for, and where they have a price.
+    Tokens are printed if the caller asks for them, or if they have a price.
     """
     plan = project.plan(kb_id, workflow=workflow, inputs=inputs, strategy=strategy)
     if output is Output.table:
@@ -91,9 +91,9 @@ def ingest_with_bars(
     wait: bool = False,
     brief: bool = False,
 ) -> IngestReport:
-    """Ingest with live bars, and print the summary where the output is a table.
+    """Ingest with progress bars, and print the summary if the output is `table`.
 
-    With `brief`, an ingest that changed nothing prints only what its sources skipped or failed at.
+    With `brief`, an ingest without changes prints only skipped documents and failures.
     """
     ingest = partial(
         project.ingest,
@@ -135,7 +135,7 @@ def reindex_with_bars(
     workflow: str | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> IngestReport:
-    """The same for a reindex."""
+    """Reindex with progress bars, and print the summary if the output is `table`."""
     with progress_bars(project.events, plan):
         report = project.reindex(kb_id, workflow=workflow, inputs=inputs, plan=plan)
     if output is Output.table:

@@ -1,4 +1,4 @@
-"""`lorebind init`: the first files of a project."""
+"""`lorebind init`: write the first files of a project."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROJECT = """\
 # The knowledge of this project: declared once, bound everywhere by id.
 name: {name}
 
-# Left out here, and so as if it were written:
+# Omitted here, so these defaults apply:
 #   embedders:  - {{ id: local, provider: local }}    no key, no server, no network
 #   vector_dbs: - {{ id: sqlite, type: sqlite }}      the file .lorebind/lorebind.db
 #   models:     - {{ id: default, provider: extractive }}   quotes the passages it is given
@@ -47,7 +47,7 @@ id: answer
 description: Answers one question from the project's knowledge, with citations.
 
 input:
-  question: {{ type: string, description: What to find out. }}
+  question: {{ type: string, description: The question to answer. }}
 
 agents:
   - id: librarian
@@ -66,12 +66,14 @@ outputs:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Where; made when it is not there.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(help="The folder, which is created if it does not exist.")
+    ] = Path(),
     output: OutputOption = Output.table,
 ) -> None:
-    """Write a commented lorebind.yaml and a first workflow. Never overwrites a file.
+    """Write a commented lorebind.yaml and a first workflow. Existing files are never overwritten.
 
-    Editors with a YAML language server check and complete both, by the schemas written with them.
+    It also writes JSON Schemas, with which editors complete and check both files.
     """
     from lorebind.cli.printing import print_data, print_line
 
@@ -89,7 +91,7 @@ def init(
     }
     for path in files:
         if path.exists():
-            raise UsageError(f"{path} is there already; nothing was written")
+            raise UsageError(f"{path} already exists; nothing was written")
     with naming_the_file():
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,9 +108,9 @@ def init(
 
 
 def _trust(folder: Path) -> None:
-    """Trust a project that was just made, unless files that were there make it ask for something.
+    """Trust the new project, unless existing files make it demand something.
 
-    Nothing else depends on it: where it cannot be done, `ask` will say so when it matters.
+    Failures are ignored, because `ask` reports missing trust when it is needed.
     """
     from lorebind.trust import trust
     from lorebind_knowledge.configuration import read_demands

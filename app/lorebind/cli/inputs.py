@@ -1,4 +1,4 @@
-"""`--input name=value`, `--answer task=value`: what a workflow is given on the command line."""
+"""`--input name=value` and `--answer task=value`: values for a workflow on the command line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 def input_values(
     written: Sequence[str] | None, inputs: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """`name=value` pairs; values of inputs that are no strings are read as JSON.
+    """Parse `name=value` pairs; values of inputs that are not strings are read as JSON.
 
     Args:
         written: the pairs.
-        inputs: what the workflow takes, see `Project.workflow_inputs`.
+        inputs: the workflow's inputs, see `Project.workflow_inputs`.
     """
     values: dict[str, Any] = {}
     for pair in written or ():
@@ -33,13 +33,13 @@ def input_values(
             values[name] = json.loads(value)
         except json.JSONDecodeError:
             raise UsageError(
-                f"input {name!r} is of type {kind}; {value!r} is not JSON for one"
+                f"input {name!r} is of type {kind}; {value!r} is not JSON of this type"
             ) from None
     return values
 
 
 def answer_values(written: Sequence[str] | None) -> dict[str, Any]:
-    """`task=value` pairs; a value that is JSON is read as such, and any other is text.
+    """Parse `task=value` pairs; a value that is valid JSON is read as JSON, any other as text.
 
     Raises:
         UsageError: a pair is of another form, or a task is answered twice.
@@ -62,6 +62,6 @@ def _json_or_text(value: str) -> Any:
         raise ValueError(constant)
 
     try:
-        return json.loads(value, parse_constant=refuse)  # NaN is no JSON
+        return json.loads(value, parse_constant=refuse)  # NaN is not JSON
     except (ValueError, RecursionError):
         return value

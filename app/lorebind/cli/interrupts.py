@@ -1,4 +1,4 @@
-"""Ctrl-C: one line and exit code 130, whenever it comes."""
+"""Ctrl-C: one line and exit code 130, at any time."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 def completed_by(hint: str) -> None:
-    """Tell from now on how to go on after an interrupt, as in `resume it with: ...`.
+    """Set how the user can continue after an interrupt, as in `resume it with: ...`.
 
-    If the hint is empty, the next run of the command is what completes the work.
+    If the hint is empty, running the command again completes the work.
     """
     _COMPLETED_BY.set(hint or _NEXT_RUN)
 
 
 def _line() -> str:
-    return f"lorebind: interrupted; what was finished is kept, and {_COMPLETED_BY.get()}\n"
+    return f"lorebind: interrupted; finished work is kept, and {_COMPLETED_BY.get()}\n"
 
 
 class Interrupts:
     """Ends the process at Ctrl-C.
 
-    The first one while a command runs raises `KeyboardInterrupt`, so that what is under way is
-    ended in order. Every other one ends the process at once: before the command has begun, after
-    it has ended, and where ending in order takes the user too long.
+    The first Ctrl-C during a command raises `KeyboardInterrupt`, so that the command can clean up.
+    Any other ends the process immediately: before the command starts, after it has ended, or a
+    second one while it cleans up.
     """
 
     def __init__(self) -> None:
@@ -50,10 +50,10 @@ class Interrupts:
         self._process = os.getpid()
 
     def watch(self) -> None:
-        """Take over from Python's own handler, for the rest of the process.
+        """Replace Python's own handler for the rest of the process.
 
-        Where that one is not in place, the process was started to ignore Ctrl-C, or is another
-        program's.
+        If another handler is installed, the process was started to ignore Ctrl-C, or belongs to
+        another program. That handler stays.
         """
         if threading.current_thread() is not threading.main_thread():
             return
@@ -62,11 +62,11 @@ class Interrupts:
 
     @contextmanager
     def in_order(self) -> Iterator[None]:
-        """While the block runs, the first Ctrl-C raises `KeyboardInterrupt`."""
+        """Let the first Ctrl-C within the block raise `KeyboardInterrupt`."""
         before = sys.unraisablehook
 
         def hook(unraisable: sys.UnraisableHookArgs, /) -> None:
-            # Raised where nothing can be, as in a finalizer, it would be shown and forgotten.
+            # Python only prints an exception that is raised in a finalizer, so exit from here.
             if isinstance(unraisable.exc_value, KeyboardInterrupt):
                 self._leave()
             before(unraisable)
@@ -80,7 +80,7 @@ class Interrupts:
             sys.unraisablehook = before
 
     def tell(self) -> None:
-        """Say once that the command was interrupted."""
+        """Print once that the command was interrupted."""
         if not self._told:
             self._told = True
             sys.stderr.write(_line())
@@ -92,7 +92,7 @@ class Interrupts:
         self._leave()
 
     def _leave(self) -> NoReturn:
-        # A process that was forked says nothing: its parent, which gets the same signal, does.
+        # A forked process prints nothing: its parent gets the same signal and prints the line.
         if os.getpid() == self._process:
             with suppress(OSError):
                 line = "" if self._told else _line()

@@ -38,13 +38,14 @@ for command in (
     app.command()(command)
 
 StrategyOption = Annotated[
-    Strategy, typer.Option(help="upsert: change the index; replace: build a new one, then switch.")
+    Strategy,
+    typer.Option(help="upsert: change the index; replace: build a new index, then swap it in."),
 ]
 
 
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
-    """List the knowledge bases of the project, and what is in their indexes."""
+    """List the knowledge bases of the project with statistics about their indexes."""
     from lorebind.cli.given import given_to_read
     from lorebind.cli.indexes import Indexes
     from lorebind.cli.printing import print_data, print_line, print_table
@@ -86,7 +87,7 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
 
 
 def _ingested(stats: KnowledgeStats | None, error: str | None) -> tuple[object, object, str]:
-    """The documents, the chunks and the last ingest, as a table shows them."""
+    """Return the documents, the chunks and the last ingest as cells of the table."""
     if stats is None:
         return "", "", "by others" if error is None else "unknown"
     last = (stats.last_run or {}).get("status", "never")
@@ -100,9 +101,9 @@ def get(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Show one knowledge base: what is declared, and what is in its index.
+    """Show one knowledge base: its declaration and statistics about its index.
 
-    `apply` takes what this prints as YAML or JSON; of it only `knowledge_base` counts.
+    You can pass the YAML or JSON output to `apply`, which reads only `knowledge_base` from it.
     """
     from lorebind.cli.given import given_to_read
     from lorebind.cli.indexes import Indexes
@@ -124,7 +125,7 @@ def get(
 @app.command()
 def export(
     kb_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Left out: everything.")
+        str | None, typer.Argument(metavar="[ID]", help="Default: everything.")
     ] = None,
     workflow: WorkflowOption = None,
     project: ProjectOption = ".",
@@ -142,18 +143,19 @@ def export(
 @app.command()
 def apply(
     file: Annotated[
-        Path, typer.Option("--file", "-f", help="YAML as `export` or `get` prints it; - is a pipe.")
+        Path,
+        typer.Option("--file", "-f", help="YAML from `export` or `get`; - reads standard input."),
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the difference and write nothing.")
+        bool, typer.Option("--dry-run", help="Show the differences without writing them.")
     ] = False,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Take resources into lorebind.yaml: by id, replaced where they are there, else added.
+    """Write resources into lorebind.yaml: replace those with the same id, and add the others.
 
-    Knowledge bases of a workflow are taken into the workflow's own file. All else in the file stays
-    as it is; a resource that is replaced is written anew, without the comments within it.
+    Knowledge bases of a workflow are written into the workflow's own file. The rest of the file
+    stays as it is; comments within replaced resources are lost.
     """
     from lorebind.cli.given import apply_to_given
     from lorebind.cli.printing import print_data, print_table
@@ -180,21 +182,25 @@ def apply(
 @app.command()
 def ingest(
     kb_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Left out: every knowledge base.")
+        str | None, typer.Argument(metavar="[ID]", help="Default: every knowledge base.")
     ] = None,
     strategy: StrategyOption = "upsert",
     only_failed: Annotated[
-        bool, typer.Option("--only-failed", help="Only what failed or was interrupted before.")
+        bool,
+        typer.Option("--only-failed", help="Only documents that failed or were interrupted."),
     ] = False,
     allow_mass_delete: Annotated[
-        bool, typer.Option("--allow-mass-delete", help="Let more than half of the documents go.")
+        bool,
+        typer.Option(
+            "--allow-mass-delete", help="Allow to remove more than half of the documents."
+        ),
     ] = False,
     workflow: WorkflowOption = None,
     inputs: InputsOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Bring the index to what the sources hold now. Only what changed is embedded.
+    """Update the index to the current content of the sources. Only changed content is embedded.
 
     Without an ID, a knowledge base that fails does not stop the others.
     """
@@ -248,9 +254,9 @@ def reindex(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Build the index anew from everything, beside the one in use, and switch at the end.
+    """Rebuild the index in the background, then swap it in.
 
-    Texts whose vectors are in the embedding cache are not embedded again.
+    Texts in the embedding cache are not embedded again.
     """
     from lorebind.cli.given import given_project
     from lorebind.cli.ingesting import knowledge_bases, reindex_with_bars, show_plan
@@ -268,11 +274,11 @@ def reindex(
 
 @app.command()
 def purge(
-    yes: Annotated[bool, typer.Option("--yes", help="Remove it; otherwise only show it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove the data; default: list it.")] = False,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Remove what is left of knowledge bases that the project does not declare any more."""
+    """Remove the data of knowledge bases that the project no longer declares."""
     from lorebind.cli.given import given_project
     from lorebind.cli.printing import print_data, print_line, print_table
 
@@ -281,7 +287,7 @@ def purge(
     if output is not Output.table:
         print_data({"removed" if yes else "undeclared": found}, output)
     elif not found:
-        print_line("nothing is left of knowledge bases that are not declared any more")
+        print_line("no data is left of knowledge bases that are no longer declared")
     else:
         print_table(
             ("id", "vector database", "tenant", "scope", "documents", "chunks"),
@@ -296,7 +302,7 @@ def purge(
 @app.command()
 def plan(
     kb_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Left out: every knowledge base.")
+        str | None, typer.Argument(metavar="[ID]", help="Default: every knowledge base.")
     ] = None,
     strategy: StrategyOption = "upsert",
     workflow: WorkflowOption = None,
@@ -304,7 +310,7 @@ def plan(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Show what an ingest would do now; nothing is changed, and nothing is embedded."""
+    """Show what an ingest would do now, without changing or embedding anything."""
     from lorebind.cli.given import given_project
     from lorebind.cli.ingesting import knowledge_bases, show_plan
     from lorebind.cli.printing import print_data, print_line, print_source_reports
@@ -323,7 +329,7 @@ def plan(
                 strategy=strategy,
                 tokens=True,
             )
-            shown.read = None  # no ingest follows
+            shown.read = None  # frees the fetched documents, because no ingest follows
             plans.append(shown)
     if output is not Output.table:
         print_data(plans[0] if kb_id else plans, output)
@@ -337,21 +343,23 @@ def plan(
 @app.command()
 def query(
     kb_id: IdArgument,
-    question: Annotated[str, typer.Option("--query", "-q", help="What to look for.")],
+    question: Annotated[str, typer.Option("--query", "-q", help="The text to search for.")],
     top_k: Annotated[
-        int | None, typer.Option("--top-k", help="The most passages, 1 to 50.")
+        int | None, typer.Option("--top-k", help="The maximum number of passages, 1 to 50.")
     ] = None,
     min_score: Annotated[
         float | None,
-        typer.Option("--min-score", help="Leave out passages with a lower cosine, 0 to 1."),
+        typer.Option("--min-score", help="Omit passages with a lower cosine, 0 to 1."),
     ] = None,
-    strategy: Annotated[str | None, typer.Option("--strategy", help="How to search.")] = None,
+    strategy: Annotated[
+        str | None, typer.Option("--strategy", help="The retrieval strategy.")
+    ] = None,
     filters: Annotated[
         list[str] | None,
         typer.Option("--filter", metavar="KEY=VALUE", help="A condition on the metadata."),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show the figures, and every setting in effect.")
+        bool, typer.Option("--explain", help="Show all scores and every setting in effect.")
     ] = False,
     workflow: WorkflowOption = None,
     project: ProjectOption = ".",
@@ -393,7 +401,7 @@ def query(
 
 
 def _filters(written: list[str]) -> dict[str, Any]:
-    """`key=value` pairs; a value that is JSON is read as JSON, any other as text."""
+    """Parse `key=value` pairs; a value that is valid JSON is read as JSON, any other as text."""
     filters: dict[str, Any] = {}
     for pair in written:
         key, equals, value = pair.partition("=")

@@ -1,4 +1,4 @@
-"""The project that a command is about; for `ask` and `chat` also any folder, brought up to date."""
+"""Open the project of a command; `ask` and `chat` also open any folder and update its index."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ FOLDER_KB = "files"
 
 
 def open_project(path: str | Path) -> Project:
-    """The project at a path; what happens to its knowledge bases is logged if that is wanted.
+    """Open the project at a path, and log its events if the user asks for logs.
 
     Raises:
-        ConfigurationError: with every problem of every file.
+        ConfigurationError: the files have problems; the error lists all of them.
     """
     from lorebind_knowledge.configuration import load_project
 
@@ -31,7 +31,7 @@ def open_project(path: str | Path) -> Project:
 
 
 def opened(config: LoadedProject) -> Project:
-    """The same for a project that was read."""
+    """Open a project from its loaded configuration."""
     from lorebind.project import Project
     from lorebind_knowledge.extensions.logging import LoggingExtension
     from lorebind_knowledge.extensions.standard_error import set_level
@@ -41,35 +41,35 @@ def opened(config: LoadedProject) -> Project:
         return Project(config)
     logs = any(isinstance(one, LoggingExtension) for one in config.project.extensions)
     project = Project(config, extensions=[] if logs else extensions())
-    set_level(level)  # what is declared has set its own
+    set_level(level)  # opening the project has set the level that it declares
     return project
 
 
 def extensions() -> list[Extension]:
-    """What logs what happens, if that is wanted."""
+    """Return the extension that logs events, if the user asks for logs."""
     from lorebind_knowledge.extensions.logging import EventLog
 
     return [EventLog()] if log_level.get() else []
 
 
 def ingested(project: Project, output: Output) -> list[IngestReport]:
-    """Bring all knowledge bases of a project up to date, with bars where `output` is a table."""
+    """Update all knowledge bases of a project, with progress bars if `output` is `table`."""
     reports = (_ingest(project, kb.id, output) for kb in project.config.project.knowledge_bases)
     return [report for report in reports if report is not None]
 
 
 def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None:
-    """Bring a knowledge base up to date; of a folder without any text nothing is written.
+    """Update a knowledge base; for a folder without any text, write nothing.
 
-    An index that can be read only stays as it is: None.
+    Returns None for a read-only index, which does not change.
     """
     from lorebind.cli.ingesting import ingest_with_bars, show_plan
 
     try:
         plan = show_plan(project, kb_id, output)
-    except ReadOnlyError:  # others fill it
+    except ReadOnlyError:  # others fill the knowledge base
         return None
-    # The index of a plain folder is no more than a cache of it: it may shrink as the folder does.
+    # The index of a plain folder is only a cache of it, so it may shrink as the folder does.
     from_folder = project.config.file is None
     if from_folder and not plan.chunks["total"]:
         reasons = [source.reason for source in plan.sources if source.status == "failed"]
@@ -85,10 +85,10 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None
 
 
 def project_at(path: Path, *, trusted: bool) -> Project:
-    """The project at the path, or one made up for a plain folder.
+    """Open the project at the path, or build one for a plain folder.
 
     Raises:
-        UsageError: there is neither, or the project has yet to be trusted.
+        UsageError: the path is neither, or the project is not trusted yet.
     """
     from lorebind.cli.trust import check_trusted
     from lorebind.project import Project
@@ -103,7 +103,7 @@ def project_at(path: Path, *, trusted: bool) -> Project:
     knowledge_base = {
         "id": FOLDER_KB,
         "sources": [{"type": "file_glob", "path": "**/*"}],
-        # A passage of this size is seldom longer than the embedder reads, code and tables included.
+        # Chunks of this size rarely exceed the embedder's input limit, even for code and tables.
         "chunking": {"size": 600, "overlap": 90},
     }
     declared = {"name": "ask", "knowledge_bases": [knowledge_base]}

@@ -9,7 +9,7 @@ import typer
 
 
 class Output(StrEnum):
-    """How results are printed."""
+    """The formats of results."""
 
     table = "table"
     json = "json"
@@ -17,22 +17,23 @@ class Output(StrEnum):
 
 
 Strategy = Literal["upsert", "replace"]
-"""How an ingest changes the index."""
+"""The ways in which an ingest changes the index."""
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the knowledge base.")]
 ProjectOption = Annotated[
     str, typer.Option("--project", "-p", metavar="DIR", help="The project's folder or file.")
 ]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="The format of the result.")]
 WorkflowOption = Annotated[
     str | None,
-    typer.Option("--workflow", "-w", help="The workflow that declares it, where one does."),
+    typer.Option("--workflow", "-w", help="The workflow that declares it, if a workflow does."),
 ]
 TopKOption = Annotated[
-    int | None, typer.Option("--top-k", min=1, max=50, help="How many passages.")
+    int | None, typer.Option("--top-k", min=1, max=50, help="The maximum number of passages.")
 ]
 TrustOption = Annotated[
-    bool, typer.Option("--trust", help="Let the project run and read what it names, this once.")
+    bool,
+    typer.Option("--trust", help="Allow the project's code and variables for this run only."),
 ]
 InputsOption = Annotated[
     list[str] | None,
@@ -42,5 +43,5 @@ WorkflowArgument = Annotated[
     str, typer.Argument(metavar="WORKFLOW", help="The id of the workflow.")
 ]
 ThreadOption = Annotated[
-    str, typer.Option("--thread", "-t", metavar="ID", help="The thread, as `threads` lists it.")
+    str, typer.Option("--thread", "-t", metavar="ID", help="The thread, as listed by `threads`.")
 ]

@@ -1,4 +1,4 @@
-"""What is printed: data as JSON or YAML, and tables, passages and answers for people."""
+"""Print results: data as JSON or YAML, and tables, passages and answers as text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLAIN_WIDTH = 100
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Standard output, or standard error for what is not a result. Plain when not a terminal."""
+    """Return standard output, or standard error for messages. Plain text if not a terminal."""
     stream = sys.stderr if stderr else sys.stdout
     return _console(getattr(stream, "styled", stream))
 
@@ -42,7 +42,7 @@ def _console(stream: TextIO) -> Console:
     from rich.segment import Segment
 
     class SafeConsole(Console):
-        """Colours what it prints itself; what it is given to print cannot."""
+        """A console that colors its own output, but escapes control characters in printed text."""
 
         def render(
             self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -56,12 +56,12 @@ def _console(stream: TextIO) -> Console:
 
 
 def print_line(text: str, *, stderr: bool = False) -> None:
-    """A message: one line, whatever the names in it are."""
+    """Print a message as one line, even if names in it contain line breaks."""
     print(one_line(text), file=sys.stderr if stderr else sys.stdout)
 
 
 def print_data(value: Any, output: Output) -> None:
-    """A result as JSON or YAML, exactly: what cannot be shown as it is has escapes in both."""
+    """Print a result as exact JSON or YAML; characters that cannot be shown are escaped."""
     data = as_data(value)
     text = _as_text(data, output, ascii_only=False)
     if not is_showable(text, sys.stdout.encoding):
@@ -74,7 +74,7 @@ def _as_text(data: Any, output: Output, *, ascii_only: bool) -> str:
         return json.dumps(data, indent=2, ensure_ascii=ascii_only)
     from lorebind_knowledge.configuration import as_yaml
 
-    plain = json.loads(json.dumps(data))  # plain types only, whatever the result was made of
+    plain = json.loads(json.dumps(data))  # converts subclasses of plain types, too
     return as_yaml(plain, ascii_only=ascii_only).removesuffix("\n")
 
 
@@ -84,18 +84,18 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")  # a place that is cut short leads nowhere
+        table.add_column(column, overflow="fold")  # a truncated path would be useless
     for row in rows:
         table.add_row(*(one_line(str(cell)) for cell in row))
     out = console()
     with out.capture() as printed:
         out.print(table)
-    # Safe by now, and perhaps coloured.
+    # Cells are escaped already, and `styled` keeps the colors.
     print("\n".join(line.rstrip() for line in printed.get().splitlines()), file=out.file)
 
 
 def plan_line(plan: IngestPlan) -> str:
-    """One line that says what an ingest is going to do."""
+    """Summarize an ingest plan in one line."""
     documents = plan.documents
     total = sum(documents.values()) - documents["removed"]
     changes = ", ".join(
@@ -117,7 +117,7 @@ def plan_line(plan: IngestPlan) -> str:
 
 
 def tokens_line(plan: IngestPlan) -> str:
-    """What the texts to embed amount to, and what they cost where the price is declared."""
+    """Describe the tokens to embed, and their cost if the price is declared."""
     exactness = "exact" if plan.exact else "estimated"
     line = f"Tokens to embed: {plan.tokens_to_embed:,} ({plan.tokenizer}, {exactness})"
     if plan.cost is None:
@@ -128,7 +128,7 @@ def tokens_line(plan: IngestPlan) -> str:
 
 
 def print_report(report: IngestReport) -> None:
-    """The summary of an ingest, and everything that failed."""
+    """Print the summary of an ingest, and everything that failed."""
     print_table(
         ("", "added", "updated", "removed", "unchanged", "failed", "total"),
         (
@@ -154,7 +154,7 @@ def print_report(report: IngestReport) -> None:
 
 
 def print_source_reports(sources: Sequence[SourceReport]) -> None:
-    """What the sources skipped, what may be wrong with them, and those that failed."""
+    """Print skipped documents, notices about the sources, and the sources that failed."""
     if skipped := [one for source in sources for one in source.skipped]:
         print_line(f"skipped: {skipped_summary(skipped)}{_ways_to_read(sources)}")
     for source in sources:
@@ -165,7 +165,7 @@ def print_source_reports(sources: Sequence[SourceReport]) -> None:
 
 
 def _ways_to_read(sources: Iterable[SourceReport]) -> str:
-    """The settings that include what was skipped, of the sources that have them."""
+    """Return the settings that would include skipped files, for sources that have them."""
     files = [one for one in sources if one.source.startswith(("file_glob:", "markdown_glob:"))]
     reasons = {one.reason for source in files for one in source.skipped}
     ways = []
@@ -177,9 +177,9 @@ def _ways_to_read(sources: Iterable[SourceReport]) -> str:
 
 
 def print_matches(result: QueryResult, question: str, *, explain: bool = False) -> None:
-    """Ranked passages: score, file and lines, and a snippet with the question's words marked.
+    """Print ranked passages: score, file and lines, and a snippet with the query words marked.
 
-    With `explain` also the figures behind each score.
+    With `explain`, also print the figures behind each score.
     """
     from rich.text import Text
 
@@ -187,7 +187,7 @@ def print_matches(result: QueryResult, question: str, *, explain: bool = False) 
     words = _words_to_mark(question)
     for rank, match in enumerate(result.matches, start=1):
         header = Text(f"{rank:>2}  {match.score:.3f}  ", style="bold")
-        # What min_score and the verdict go by; a wrapper's own passages may have none.
+        # The cosine decides min_score and the verdict; passages added by a wrapper may have none.
         if result.strategy != "similarity" and "dense" in match.scores:
             header.append(f"cosine {match.scores['dense']:.3f}  ", style="dim")
         header.append(one_line(location(match)), style="cyan")
@@ -209,7 +209,7 @@ def print_matches(result: QueryResult, question: str, *, explain: bool = False) 
 
 
 def print_chunks(chunks: Iterable[ChunkInfo]) -> None:
-    """Chunks whole: file and lines, then the text."""
+    """Print whole chunks: file and lines, then the text."""
     from rich.text import Text
 
     out = console()
@@ -221,7 +221,7 @@ def print_chunks(chunks: Iterable[ChunkInfo]) -> None:
 
 
 def location(match: DocumentMatch | ChunkInfo) -> str:
-    """`docs/cors.md:12-30`, a path that terminals and editors can open; else `a.pdf page 4`."""
+    """Return a path that terminals and editors open, `docs/cors.md:12-30`, or `a.pdf page 4`."""
     from lorebind_prompts.citations import named_place
 
     about = match.metadata
@@ -233,7 +233,7 @@ def location(match: DocumentMatch | ChunkInfo) -> str:
 
 
 def print_answer(answer: Answer) -> None:
-    """The answer, its sources, and what the prompt cost."""
+    """Print the answer, its sources, and the size of the prompt."""
     print(answer.text)
     print_sources(answer)
     exactness = "exact" if answer.usage["exact"] else "estimated"
@@ -246,7 +246,7 @@ def print_answer(answer: Answer) -> None:
 
 
 def print_sources(answer: Answer) -> None:
-    """What the markers of an answer stand for."""
+    """Print the source of each marker in an answer."""
     if answer.citations:
         print()
         for citation in answer.citations:
@@ -286,5 +286,5 @@ def _total_documents(report: IngestReport) -> int:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 chunk`, `2 chunks`."""
+    """Return a number with its noun, such as `1 chunk` or `2 chunks`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

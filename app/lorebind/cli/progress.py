@@ -1,4 +1,4 @@
-"""Live bars on standard error: for an ingest, and for a model that is downloaded."""
+"""Progress bars on standard error, for ingests and model downloads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Bars(Extension):
 
 @contextmanager
 def showing_downloads() -> Iterator[None]:
-    """In the block a download is shown on standard error, whose terminal the bars may reach."""
+    """Show downloads on standard error within the block, with a bar if it is a terminal."""
 
     def show(line: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
         from lorebind.cli.printing import console
@@ -51,22 +51,22 @@ def showing_downloads() -> Iterator[None]:
 
 @contextmanager
 def _downloading(progress: Progress, line: str, size: int) -> Iterator[Callable[[int], None]]:
-    """A download that an ingest waits for: one bar more."""
+    """Add a bar for a download that an ingest waits for."""
     progress.console.print(line, soft_wrap=True)
     task = progress.add_task("MB", total=size / 1e6)
     yield lambda count: progress.advance(task, count / 1e6)
 
 
 def _to_embed(plan: IngestPlan) -> int:
-    """The chunks of all documents that are new or changed, cached vectors among them."""
+    """Count the chunks of all new and changed documents, including cached embeddings."""
     return plan.texts_to_embed + plan.cache_hits
 
 
 @contextmanager
 def progress_bars(events: Events, plan: IngestPlan) -> Iterator[None]:
-    """A bar for each stage, with its rate and the time left, while the block runs.
+    """Show a bar for each stage, with its rate and the remaining time, within the block.
 
-    Nothing is shown where standard error is not a terminal.
+    Nothing is shown if standard error is not a terminal.
     """
     from rich.progress import (
         BarColumn,

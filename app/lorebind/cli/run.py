@@ -1,4 +1,4 @@
-"""`lorebind run`: a workflow, from its inputs to its outputs, or to where it waits."""
+"""`lorebind run`: run a workflow until it completes or waits for an answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(
     thread: Annotated[
         str | None,
         typer.Option(
-            "--thread", "-t", metavar="ID", help="The thread's id: a new one, or an existing one."
+            "--thread", "-t", metavar="ID", help="The thread's id, either new or existing."
         ),
     ] = None,
     resume: Annotated[
@@ -40,16 +40,14 @@ def run(
             "--answer",
             "-a",
             metavar="TASK=VALUE",
-            help="Resume with an answer to a task that waits: JSON, or else text.",
+            help="Resume with an answer for a waiting task: JSON, or else text.",
         ),
     ] = None,
     interrupt_before: Annotated[
         list[str] | None,
         typer.Option("--interrupt-before", metavar="TASK", help="Pause before this task."),
     ] = None,
-    stream: Annotated[
-        bool, typer.Option("--stream", help="Print what happens while it happens.")
-    ] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print events as they happen.")] = False,
     events: Annotated[
         Path | None,
         typer.Option("--events", metavar="FILE", help="Append the events to FILE as JSON Lines."),
@@ -59,8 +57,8 @@ def run(
 ) -> None:
     """Run a workflow and print its output, with its citations.
 
-    A run that waits or is paused exits with 3, a run that fails with 1. Both print the command
-    that resumes the run; finished tasks are kept.
+    The exit code is 3 if the run waits or is paused, and 1 if it fails. In both cases, the command
+    prints how to resume the run; finished tasks are kept.
     """
     from lorebind.cli.given import given_project
     from lorebind.cli.interrupts import completed_by
@@ -96,12 +94,13 @@ def run(
 def _check_options(
     workflow: str, thread: str | None, resumed: bool, inputs: list[str] | None, project: str
 ) -> None:
-    """
+    """Check that the options can be combined.
+
     Raises:
-        UsageError: options that do not go together.
+        UsageError: they cannot.
     """
     if thread is not None and not thread.strip():
-        raise UsageError("--thread is empty; give the thread a name")
+        raise UsageError("--thread is empty; name the thread")
     if not resumed:
         return
     if thread is None:
@@ -109,20 +108,21 @@ def _check_options(
 
         listing = f"lorebind workflow threads {workflow}{same_project(project)}"
         raise UsageError(
-            "--resume and --answer need to know which thread; add --thread ID, "
-            f"`{listing}` lists those there are"
+            "--resume and --answer need a thread; add --thread ID, "
+            f"`{listing}` lists the existing threads"
         )
     if inputs:
         raise UsageError(
-            "a thread that is resumed has its inputs already; leave out --input, or, to begin a "
-            "new turn of a thread that has completed, --resume and --answer"
+            "a resumed thread already has its inputs; omit --input, or, to begin a new turn of a "
+            "completed thread, omit --resume and --answer"
         )
 
 
 def _check_kept(project: AnyProject, workflow: str) -> None:
-    """
+    """Check that threads of the workflow outlive the command that ran them.
+
     Raises:
-        UsageError: the thread cannot be there.
+        UsageError: they do not.
     """
     if not project.keeps_threads(workflow):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What a run of a workflow gave, or what it waits for, and the command that goes on."""
+"""Print the result of a run, or the questions it waits for and the command that resumes it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,17 @@ def show_result(
     *,
     compact: bool = False,
 ) -> None:
-    """Print what a run gave.
+    """Print the result of a run.
 
     Args:
+        project: the project.
+        workflow: the id of the workflow.
+        result: the result of the run.
+        output: the format.
         compact: print JSON as one line.
 
     Raises:
-        Exit: it has not completed.
+        Exit: the run has not completed.
     """
     from lorebind.cli.printing import print_data
     from lorebind.plain_data import as_data
@@ -61,7 +65,7 @@ def _print_outputs(result: RunResult) -> None:
 
 
 def _shown(value: Any) -> str:
-    """A text as it is, a list of texts one below the other, and anything else as JSON."""
+    """Format a text unchanged, a list of texts as paragraphs, and anything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and any(isinstance(one, str) for one in value):
@@ -70,7 +74,7 @@ def _shown(value: Any) -> str:
 
 
 def _print_task(name: str, task: TaskResult, prompts: list[dict[str, Any]]) -> None:
-    """What it cited and what its prompts cost, or why it failed; nothing of other tasks."""
+    """Print the task's citations and prompt sizes, or its error; nothing if it has neither."""
     from lorebind.cli.printing import console, counted, print_line
 
     if task.status == "failed" and task.error:
@@ -92,14 +96,14 @@ def _print_task(name: str, task: TaskResult, prompts: list[dict[str, Any]]) -> N
 
 
 def _prompts(usage: dict[str, Any]) -> list[dict[str, Any]]:
-    """What each prompt of a task used; a task that runs another workflow has several."""
+    """Return the usage of each prompt of a task; a task that runs a workflow has several."""
     if "prompt_tokens" in usage:
         return [usage]
     return [prompt for inner in usage.values() for prompt in _prompts(inner)]
 
 
 def _print_stop(project: AnyProject, workflow: str, result: RunResult) -> None:
-    """What is asked, and how to answer."""
+    """Print the open questions, and how to answer them."""
     from lorebind.cli.printing import console, print_line
 
     out = console()
@@ -117,4 +121,4 @@ def _print_stop(project: AnyProject, workflow: str, result: RunResult) -> None:
         return
     out.rule(f"Thread {result.thread_id}", align="left")
     how = project.how_to_resume(workflow, result.thread_id, result.waiting)
-    print_line(f"{'Answer' if result.waiting else 'Go on'} with: {how}")
+    print_line(f"{'Answer' if result.waiting else 'Continue'} with: {how}")

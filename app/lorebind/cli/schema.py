@@ -1,4 +1,4 @@
-"""`lorebind schema`: what the YAML may say, as JSON Schema, printed or put where editors look."""
+"""`lorebind schema`: print the JSON Schema of the YAML, or write it where editors find it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from lorebind.cli.options import Output, OutputOption, ProjectOption
 from lorebind_knowledge.errors import StoreError, UsageError
 
 FOLDER = ".lorebind/schema"
-"""Where the first lines of the files that `init` writes point to."""
+"""The folder that the first lines of files written by `init` refer to."""
 
 Kind = Literal["project", "workflow", "agent"]
 
 
 def schema(
-    kind: Annotated[Kind, typer.Argument(help="What the file declares.")] = "project",
+    kind: Annotated[Kind, typer.Argument(help="The kind of file.")] = "project",
     write: Annotated[
         bool, typer.Option("--write", help="Write all three into the project's .lorebind/schema.")
     ] = False,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Print the JSON Schema of the YAML, by which editors complete, explain and check it."""
+    """Print the JSON Schema of the YAML, with which editors complete, explain and check it."""
     from lorebind.cli.printing import print_data, print_line
     from lorebind_knowledge.declarations.schema import json_schema
 
@@ -44,11 +44,11 @@ def schema(
 
 
 def write_schemas(root: Path) -> list[Path]:
-    """Write the schemas into a project folder; those of an earlier version are replaced.
+    """Write the schemas into a project folder, and replace those of an earlier version.
 
     Raises:
-        UsageError: when there is no such folder.
-        StoreError: when they cannot be written.
+        UsageError: no such folder.
+        StoreError: the schemas cannot be written.
     """
     from lorebind_knowledge.data_folder import make_data_folder
     from lorebind_knowledge.declarations.schema import FILES, json_schema
@@ -69,15 +69,15 @@ def write_schemas(root: Path) -> list[Path]:
 
 @contextmanager
 def naming_the_file() -> Iterator[None]:
-    """What cannot be written in the block is an error that says why.
+    """Turn errors of writing a file within the block into errors that name the file.
 
     Raises:
-        StoreError: naming the file.
+        StoreError: a file cannot be written.
     """
     try:
         yield
     except OSError as error:
         raise StoreError(
             f"cannot write {error.filename}: {error.strerror or error}; "
-            "choose a folder that you may write to, on a disk with room"
+            "choose a writable folder on a disk with free space"
         ) from error

@@ -10,19 +10,19 @@ from lorebind.cli.options import ProjectOption
 
 
 def serve(
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port to listen at; 0 is any free one.")
+        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 chooses a free one.")
     ] = 8642,
     uds: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Listen at a Unix socket instead.")
+        str | None, typer.Option(metavar="PATH", help="Listen on a Unix socket instead.")
     ] = None,
     project: ProjectOption = ".",
 ) -> None:
     """Serve the project as a REST API, until SIGTERM or Ctrl-C.
 
-    Without tokens only programs of this machine can call it, and may do everything. A Unix socket
-    is for programs of the same user.
+    Without tokens, only programs on this machine can call the server, with all rights. A Unix
+    socket is only for programs of the same user.
     """
     from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_line

@@ -1,4 +1,4 @@
-"""`--server`: the same command about the project behind a server."""
+"""`--server`: run the same command against the project on a server."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GivenServer:
-    """The server that a command is about."""
+    """The server to run a command against."""
 
     url: str
     tenant: str | None
-    """As `--tenant` says; None leaves it to the server."""
+    """The value of `--tenant`; None uses the server's default."""
 
 
 given_server: ContextVar[GivenServer | None] = ContextVar("lorebind_given_server", default=None)
-"""None if the command is about a folder of this machine."""
+"""None if the command uses a folder of this machine."""
 
 _SERVER = Annotated[
     str | None,
@@ -35,20 +35,20 @@ _SERVER = Annotated[
         "--server",
         metavar="URL",
         envvar="LOREBIND_SERVER",
-        help="Ask this server instead of a folder: http://…, https://… or unix:/PATH.",
+        help="Use this server instead of a folder: http://…, https://… or unix:/PATH.",
     ),
 ]
 
 
 def with_server_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with `--server` beside its own options."""
+    """Add `--server` to the options of a command."""
 
     @functools.wraps(command)
     def run(*args: Any, context: typer.Context, server: str | None, **options: Any) -> Any:
         if _is_typed(context, "project"):
             if _is_typed(context, "server"):
-                raise UsageError("--server and --project name two projects; leave out one of them")
-            server = None  # the variable is only for commands that name no folder
+                raise UsageError("--server and --project name two projects; omit one of them")
+            server = None  # the environment variable applies only without --project
         if server is None:
             return command(*args, **options)
         tenant = current_tenant() if _is_typed(context, "tenant") else None
@@ -65,7 +65,7 @@ def with_server_option(command: Callable[..., Any]) -> Callable[..., Any]:
         inspect.Parameter("context", keyword, annotation=typer.Context),
         inspect.Parameter("server", keyword, default=None, annotation=_SERVER),
     ]
-    # `inspect` reads it where it is set, which the types of functions do not know.
+    # `inspect` reads the attribute, but type checkers do not know it.
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run

@@ -1,4 +1,4 @@
-"""The options that every command takes: whose knowledge it is about, and how much is logged."""
+"""The options of every command: the tenant, and the amount of logging."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _TENANT = Annotated[
 _VERBOSE = Annotated[
     int,
     typer.Option(
-        "--verbose", "-v", count=True, help="Log what happens to standard error; -vv logs more."
+        "--verbose", "-v", count=True, help="Log events to standard error; -vv logs more."
     ),
 ]
 
 
 def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with `--tenant` and `--verbose` beside its own options.
+    """Add `--tenant` and `--verbose` to the options of a command.
 
-    One that has an option `tenant` of its own keeps that.
+    A command that defines its own `tenant` option keeps it.
     """
     own = inspect.signature(command, eval_str=True)
     has_tenant = "tenant" in own.parameters
@@ -64,7 +64,7 @@ def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
         inspect.Parameter("verbose", keyword, default=0, annotation=_VERBOSE),
     ]
     parameters = [*own.parameters.values(), *more[has_tenant:]]
-    # `inspect` reads it where it is set, which the types of functions do not know.
+    # `inspect` reads the attribute, but type checkers do not know it.
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run

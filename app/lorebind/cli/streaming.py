@@ -1,4 +1,4 @@
-"""`--stream`: the events of a run as they come, with what models say as text that grows."""
+"""`--stream`: print the events of a run as they come, and the output of models as it grows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_HELD = 256
 
 
 def show_events(stream: RunStream, output: Output) -> RunResult:
-    """Print the events of a run until it ends; as text, or as JSON line by line.
+    """Print the events of a run until it ends, as text or as JSON Lines.
 
     Raises:
         LorebindError: the run failed.
@@ -36,21 +36,21 @@ def show_events(stream: RunStream, output: Output) -> RunResult:
 class EventLines:
     """Prints a line for each event, and the text of one model at a time.
 
-    While a model speaks, the events of other tasks are held back, so that its text can be read.
+    While a model's text is printed, events of other tasks are held back to keep it readable.
     """
 
     def __init__(self) -> None:
         self._speaks: str | None = None
-        """The path of the task whose model speaks."""
+        """The path of the task whose model output is being printed."""
         self._spoken: set[str] = set()
-        """The tasks whose text was shown as it came."""
+        """The tasks whose text was printed as it was generated."""
         self._held: list[RunEvent] = []
 
     def show(self, event: RunEvent) -> None:
         """Print an event, or hold it back for now."""
         if self._speaks is not None and event.path != self._speaks:
             self._held.append(event)
-            # One that says nothing for so long does not keep the others from being seen.
+            # A slow model must not hide the events of other tasks for too long.
             if len(self._held) >= _MOST_HELD or event.type == "run_end":
                 self._fall_silent()
             return
@@ -65,7 +65,7 @@ class EventLines:
             self._show_held()
 
     def end(self) -> None:
-        """Print what was held back."""
+        """Print the events that were held back."""
         while self._speaks is not None or self._held:
             self._fall_silent()
 
@@ -77,7 +77,7 @@ class EventLines:
         print(event.data["text"], end="", flush=True)
 
     def _fall_silent(self) -> None:
-        """End the line of the one that speaks, and go through what came meanwhile."""
+        """End the current line, and print the events that arrived in the meantime."""
         self._end_line()
         self._show_held()
 

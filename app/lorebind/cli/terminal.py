@@ -1,4 +1,4 @@
-"""What all output passes through: nothing in it acts on a terminal, and none is lost in silence."""
+"""Safe output: printed text cannot control the terminal, and lost output is reported."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What moves the cursor, sets a title, clears the screen (C0, C1), breaks a line or turns its order
-# round (https://trojansource.codes), and what no encoding has. Newlines and tabs are text.
+# Control characters (C0, C1), line separators, bidirectional controls (https://trojansource.codes)
+# and lone surrogates, which no encoding has. Newlines and tabs are ordinary text.
 _ACTING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 
 def visible(text: str) -> str:
-    """Text with what would act on a terminal written out: `\\x1b` for an escape."""
+    """Escape characters that would control a terminal, such as `\\x1b` for an escape."""
     return _ACTING.sub(_written_out, text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
-    """The same for a name or a message: its newlines and tabs are written out too."""
+    """Escape a name or a message as `visible` does, including its newlines and tabs."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def is_showable(text: str, encoding: str) -> bool:
-    """Whether a text can be written as it is: nothing in it acts, and the encoding has it all."""
+    """Check whether a text has no control characters and its encoding has all other characters."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
@@ -44,15 +44,15 @@ def _written_out(found: re.Match[str]) -> str:
 
 
 class OutputError(Exception):
-    """Standard output cannot be written. No `OSError`, of which libraries make what they like."""
+    """Standard output cannot be written. Not an `OSError`, because libraries may handle those."""
 
 
 class Styled(io.TextIOBase):
-    """A standard stream for text that is safe already, and may be coloured.
+    """A standard stream for text that is already safe and may contain colors.
 
-    Characters that its encoding does not have are written out, as `\\xe9`. What standard output
-    does not take is an error; what standard error does not take is lost, as there is nowhere to
-    say so.
+    Characters missing from its encoding are escaped, as `\\xe9`. Failures to write to standard
+    output raise an error; failures to write to standard error are ignored, because there is nowhere
+    to report them.
     """
 
     def __init__(self, stream: TextIO | None, *, is_result: bool) -> None:
@@ -64,7 +64,7 @@ class Styled(io.TextIOBase):
         self._stream = stream
         self._is_result = is_result
         self.lost: OSError | None = None
-        """Why not everything could be written."""
+        """The first error that prevented writing; None if all was written."""
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # a plain attribute there
@@ -92,11 +92,11 @@ class Styled(io.TextIOBase):
         return self._stream.fileno()
 
     def end(self) -> OSError | None:
-        """Write what is left; why not everything could be written, if so."""
+        """Write buffered text, and return the first error that prevented writing, if any."""
         with suppress(OutputError):
             self.flush()
         if self.lost is not None:
-            # Python would try once more when the process ends, and complain.
+            # Python flushes again at exit, and would print another error.
             with suppress(OSError), open(os.devnull, "wb") as nowhere:
                 os.dup2(nowhere.fileno(), self.fileno())
         return self.lost
@@ -112,7 +112,7 @@ class Styled(io.TextIOBase):
 
 
 class Plain(io.TextIOBase):
-    """A standard stream that takes any text, and lets none of it act on a terminal."""
+    """A standard stream that accepts any text and escapes its control characters."""
 
     def __init__(self, styled: Styled) -> None:
         self.styled = styled
@@ -137,7 +137,7 @@ class Plain(io.TextIOBase):
 
 @contextmanager
 def guarded_output() -> Iterator[Styled]:
-    """In the block everything that is printed goes through here; gives standard output."""
+    """Route all output through these streams within the block, and yield standard output."""
     _occupy_closed()
     before = sys.stdout, sys.stderr
     out, err = Styled(sys.stdout, is_result=True), Styled(sys.stderr, is_result=False)
@@ -150,9 +150,9 @@ def guarded_output() -> Iterator[Styled]:
 
 
 def _occupy_closed() -> None:
-    """Open what is closed of 0, 1 and 2: the next file would be there, a database among them."""
+    """Open those of 0, 1 and 2 that are closed, so that no database gets such a descriptor."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            os.open(os.devnull, os.O_RDWR)  # opens the lowest free descriptor

@@ -1,4 +1,4 @@
-"""`lorebind token`: who may call the server of a project."""
+"""`lorebind token`: manage the tokens for the server of a project."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from lorebind.server.state.tokens import Token, Tokens
 
 app = typer.Typer(
-    no_args_is_help=True, help="Tokens of `lorebind serve`: who may call it, for which tenants."
+    no_args_is_help=True, help="Manage tokens of `lorebind serve`, their rights and tenants."
 )
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="What the token is called.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the token.")]
 
 
 @app.command()
@@ -27,26 +27,26 @@ def create(
     name: NameArgument,
     rights: Annotated[
         Literal["read", "write", "admin"],
-        typer.Option(help="What it may do; each may do what the ones before it may."),
+        typer.Option(help="The rights of the token; write includes read, admin includes both."),
     ],
     tenant: Annotated[
         list[str] | None,
         typer.Option(
             "--tenant",
             metavar="NAME",
-            help="A tenant that it is for; repeat it for several. By default the tenant `default`.",
+            help="A tenant that the token may use; may be repeated. Default: the tenant `default`.",
         ),
     ] = None,
     expires: Annotated[
         float | None,
-        typer.Option(metavar="DAYS", help="For how many days it is valid. By default for ever."),
+        typer.Option(metavar="DAYS", help="Days until the token expires. Default: never."),
     ] = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Make a token for callers of the server, and print it once.
+    """Create a token for callers of the server, and print it once.
 
-    Only a digest of it is kept. As soon as there is a token, servers refuse callers without one.
+    Only its digest is stored. Once a token exists, servers refuse callers without one.
     """
     from lorebind.cli.printing import print_data, print_line
 
@@ -61,7 +61,7 @@ def create(
 
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
-    """List the tokens by name, without what callers send."""
+    """List the tokens by name, without their secret values."""
     from lorebind.cli.printing import print_data, print_line, print_table
 
     with _tokens(project) as tokens:
@@ -69,7 +69,7 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
     if output is not Output.table:
         print_data({"tokens": shown}, output)
     elif not shown:
-        print_line("there are no tokens; make one with: lorebind token create NAME --rights read")
+        print_line("there are no tokens; create one with: lorebind token create NAME --rights read")
     else:
         print_table(("name", "rights", "tenants", "created", "expires"), map(_row, shown))
 
@@ -91,7 +91,7 @@ def revoke(
 
 @contextmanager
 def _tokens(project: str) -> Iterator[Tokens]:
-    """The tokens of a project. Of its variables only those of `server: state` need be set."""
+    """Open the tokens of a project, which needs only the variables of `server: state`."""
     from lorebind.server.state.tables import open_state
     from lorebind.server.state.tokens import Tokens
     from lorebind_knowledge.configuration import load_project
@@ -105,7 +105,7 @@ def _tokens(project: str) -> Iterator[Tokens]:
 
 
 def _shown(token: Token) -> dict[str, Any]:
-    """What may be told of a token."""
+    """Return the public data of a token."""
     return {
         "id": token.id,
         "name": token.name,

@@ -1,4 +1,4 @@
-"""`lorebind trust`: let a project of others run its code and read variables when it is asked."""
+"""`lorebind trust`: allow a project from others to run its code and read variables for `ask`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def trust(
     folder: Annotated[
         str, typer.Argument(metavar="FOLDER", help="The project's folder or file.")
     ] = ".",
-    remove: Annotated[bool, typer.Option("--remove", help="Trust it no longer.")] = False,
-    list_: Annotated[bool, typer.Option("--list", help="List the folders trusted.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Stop trusting the project.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the trusted folders.")] = False,
     output: OutputOption = Output.table,
 ) -> None:
-    """Show what a project wants to run and to read, and let `ask` and `chat` do so from now on.
+    """Show which code and variables a project uses, and let `ask` and `chat` use them from now on.
 
-    Trust is kept outside of the folder. It ends when the project's YAML says something else, or a
-    module that it names does; a project that you made by `init` keeps it.
+    Trust is stored outside of the folder. It ends if the project's YAML or a module that it names
+    changes; a project that you created with `init` stays trusted.
     """
     from lorebind import trust as trusted
     from lorebind.cli.printing import print_data, print_line
@@ -36,7 +36,7 @@ def trust(
     elif remove:
         was = trusted.forget(path.parent if path.is_file() else path)
         result = {"folder": folder, "removed": was}
-        lines = [f"{folder} {'is trusted no longer' if was else 'was not trusted'}"]
+        lines = [f"{folder} {'is no longer trusted' if was else 'was not trusted'}"]
     else:
         demands = read_demands(folder)
         if demands.all:
@@ -52,11 +52,11 @@ def trust(
 
 
 def check_trusted(path: Path) -> None:
-    """Show what a project asks for, and stop where its user has not trusted it with that.
+    """Print the demands of a project and raise an error, unless its user trusts it.
 
     Raises:
-        UsageError: it is not trusted.
-        ConfigurationError: it is not valid.
+        UsageError: the project is not trusted.
+        ConfigurationError: the project is not valid.
     """
     from lorebind import trust as trusted
     from lorebind.cli.printing import print_line
@@ -65,13 +65,13 @@ def check_trusted(path: Path) -> None:
     try:
         demands = read_demands(path)
     except ConfigurationError:
-        load_project(path)  # says it all, the variables that are not set too
+        load_project(path)  # reports all problems, including variables that are not set
         raise
     if trusted.is_trusted(demands):
         return
     for demand in demands.all:
         print_line(str(demand), stderr=True)
     raise UsageError(
-        "this project is not trusted, and asks for what is listed above; read its files, then "
-        f"trust it with: lorebind trust {shlex.quote(str(path))}; or for this once with --trust"
+        "this project is not trusted, and demands the permissions listed above; read its files, "
+        f"then trust it with: lorebind trust {shlex.quote(str(path))}; or for this run with --trust"
     )

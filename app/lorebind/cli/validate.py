@@ -1,4 +1,4 @@
-"""`lorebind validate`: every problem of every file, in one pass."""
+"""`lorebind validate`: report every problem of every file, in one pass."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lorebind_knowledge.errors import ConfigurationError
 
 def validate(
     strict: Annotated[
-        bool, typer.Option("--strict", help="A variable that is not set is a problem too.")
+        bool, typer.Option("--strict", help="Treat a variable that is not set as a problem.")
     ] = False,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Check the project's files: each problem has its place, and says how to fix it.
+    """Check the project's files, and report each problem with its location and a suggested fix.
 
-    No database, key or extra is needed. A variable that is not set here is a notice.
+    No database, API key or extra is needed. A variable that is not set results in a notice.
     """
     from lorebind.cli.printing import counted, print_data, print_line
     from lorebind_knowledge.configuration import load_project

@@ -1,4 +1,4 @@
-"""`lorebind knowledge watch`: an ingest whenever a file changes."""
+"""`lorebind knowledge watch`: ingest whenever a file changes."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ if TYPE_CHECKING:
 
 _DECLARATIONS = (".yaml", ".yml", ".env")
 _PAUSE_SECONDS = 1.5
-"""Seconds until a server that cannot be reached is tried again."""
+"""Seconds until the command tries again to reach a server."""
 
 
 def watch(
     kb_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Left out: every knowledge base.")
+        str | None, typer.Argument(metavar="[ID]", help="Default: every knowledge base.")
     ] = None,
     every: Annotated[
         float | None,
-        typer.Option("--every", min=0.1, help="Ingest every so many minutes too, for the web."),
+        typer.Option(
+            "--every", min=0.1, help="Also ingest after this many minutes, for web sources."
+        ),
     ] = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Ingest, and again whenever a file of the project changes, until Ctrl-C.
+    """Ingest now, and again whenever a file of the project changes, until Ctrl-C.
 
-    A change of lorebind.yaml or .env is taken in too, but not by a server: that has to be
-    restarted. An ingest that fails is reported, and the next change is waited for.
+    Changes to lorebind.yaml or .env also take effect; a server must be restarted for them. A
+    failing ingest is reported, and the command waits for the next change.
     """
     from lorebind.cli.given import given_server_project
     from lorebind.cli.ingesting import knowledge_bases
@@ -54,8 +56,8 @@ def watch(
         files = WatchedFiles(loaded.config)
         print_line(f"Watching {files.root}; stop with Ctrl-C.", stderr=True)
         begun = float("-inf")
-        knowledge_bases(loaded, kb_id)  # an id that is wrong is told at once
-        # Watched from before the first ingest on, so that no change is missed.
+        knowledge_bases(loaded, kb_id)  # reports a wrong id immediately
+        # Watching starts before the first ingest, so that no change is missed.
         for changes in watchfiles.watch(files.root, **files.options):
             due = begun == float("-inf") or (every and time.monotonic() - begun > every * 60)
             if not (changes or due):
@@ -72,13 +74,13 @@ def watch(
 def _watch_server(
     project: RemoteProject, kb_id: str | None, every: float | None, output: Output
 ) -> NoReturn:
-    """Do the same for the files of a server, also after it was restarted."""
+    """Watch the files of a server in the same way, also after it was restarted."""
     from lorebind.cli.ingesting import knowledge_bases
     from lorebind.cli.printing import print_line
     from lorebind.remote.errors import ServerError
 
     print_line(f"Watching the files of {project.url}; stop with Ctrl-C.", stderr=True)
-    knowledge_bases(project, kb_id)  # an id that is wrong is told at once
+    knowledge_bases(project, kb_id)  # reports a wrong id immediately
     is_lost = False
     while True:
         try:
@@ -95,7 +97,7 @@ def _watch_server(
 
 
 def _loaded_again(loaded: Project, path: str) -> Project:
-    """The project as it is declared now, or as it was where that is wrong."""
+    """Load the project again; if it is not valid, report that and return the current one."""
     from lorebind.cli.opening import opened
     from lorebind.cli.printing import print_line
     from lorebind_knowledge.configuration import load_project
@@ -103,13 +105,13 @@ def _loaded_again(loaded: Project, path: str) -> Project:
     try:
         config = load_project(path)
     except LorebindError as error:
-        print_line(f"lorebind: {error}; what was declared before goes on", stderr=True)
+        print_line(f"lorebind: {error}; the previous declarations stay in effect", stderr=True)
         return loaded
-    loaded.close()  # before the other is opened, which may need the same port
+    loaded.close()  # before opening the other, which may need the same port
     try:
         return opened(config)
     except LorebindError as error:
-        print_line(f"lorebind: {error}; what was declared before goes on", stderr=True)
+        print_line(f"lorebind: {error}; the previous declarations stay in effect", stderr=True)
         return opened(loaded.config)
 
 

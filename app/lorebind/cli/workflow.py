@@ -1,4 +1,4 @@
-"""`lorebind workflow`: the workflows of a project, and the threads of their runs."""
+"""`lorebind workflow`: show the workflows of a project and the threads of their runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ app = typer.Typer(help="Show workflows and their runs; replay a run.", no_args_i
 
 
 class Format(StrEnum):
-    """How a graph is shown."""
+    """The formats of a graph."""
 
     text = "text"
     mermaid = "mermaid"
@@ -41,7 +41,7 @@ def workflow() -> None:
 
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
-    """List the workflows of a project, with the inputs that they take."""
+    """List the workflows of a project with their inputs."""
     from lorebind.cli.given import given_declarations
     from lorebind.cli.printing import print_data, print_line, print_table
 
@@ -51,7 +51,7 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
         print_data({"workflows": found}, output)
         return
     if not found:
-        print_line("The project declares no workflow; see workflows: in the reference of the YAML.")
+        print_line("The project declares no workflow; see workflows: in the YAML reference.")
         return
     print_table(
         ("workflow", "inputs", "tasks", "description"),
@@ -71,13 +71,13 @@ def show(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Show the graph of a workflow: its tasks, and what follows what."""
+    """Show the graph of a workflow: its tasks and the transitions between them."""
     from lorebind.cli.given import given_declarations
     from lorebind.cli.printing import print_data, print_line
     from lorebind_bindings.workflow.drawing import as_mermaid, as_text
 
     if form is Format.mermaid and output is not Output.table:
-        raise UsageError(f"--format mermaid is no {output}; leave out --format or --output")
+        raise UsageError(f"--format mermaid is not {output}; omit --format or --output")
     with given_declarations(project) as loaded:
         drawn = loaded.workflow_outline(workflow)
     if form is Format.json or output is not Output.table:
@@ -96,7 +96,7 @@ def threads(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """List the threads of a workflow, the newest first, with their status."""
+    """List the threads of a workflow with their status, newest first."""
     from lorebind.cli.given import given_to_read, same_project
     from lorebind.cli.printing import print_data, print_line, print_table
 
@@ -111,7 +111,7 @@ def threads(
         return
     if not found:
         begin = f"lorebind run {workflow}{same_project(project)}"
-        print_line(f"Workflow {workflow} has no threads yet; begin one: {begin}")
+        print_line(f"Workflow {workflow} has no threads yet; start one: {begin}")
         return
     print_table(
         ("thread", "status", "last changed", "about"),
@@ -126,7 +126,7 @@ def history(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """List the tasks that ended in a thread, turn by turn, with their outputs."""
+    """List the finished tasks of a thread with their outputs, turn by turn."""
     from lorebind.cli.given import given_to_read
     from lorebind.cli.printing import print_data, print_line, print_table
 
@@ -136,7 +136,7 @@ def history(
         print_data({"history": found}, output)
         return
     if not found:
-        print_line(f"No task of thread {thread} has ended yet.")
+        print_line(f"No task of thread {thread} has finished yet.")
         return
     print_table(
         ("turn", "step", "task", "status", "attempts", "seconds", "output"),
@@ -162,15 +162,18 @@ def replay(
     step: Annotated[
         int,
         typer.Option(
-            "--step", "-s", min=0, help="Keep the tasks up to this one of `history`; 0 keeps none."
+            "--step",
+            "-s",
+            min=0,
+            help="Keep the tasks up to this step of `history`; 0 keeps none.",
         ),
     ],
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Run the last turn of a thread again from after a step, as a new thread.
+    """Run the last turn of a thread again after a step, as a new thread.
 
-    The thread stays as it is. The tasks that are kept do not run again.
+    The original thread does not change. Kept tasks do not run again.
     """
     from lorebind.cli.given import given_project, same_project
     from lorebind.cli.interrupts import completed_by
@@ -187,12 +190,12 @@ def replay(
 
 
 def _minute(moment: str) -> str:
-    """A time in ISO 8601 as people read it."""
+    """Format an ISO 8601 time for people."""
     return f"{moment[:10]} {moment[11:19]}"
 
 
 def _about(thread: ThreadInfo) -> str:
-    """What it waits for, or what it failed with."""
+    """Return the questions that the thread waits for, or its error."""
     if thread.waiting:
         return ", ".join(f"{one['path']}: {one['prompt']}" for one in thread.waiting)
     if thread.paused:

@@ -1,4 +1,4 @@
-"""A project behind a server: the methods of `Project`, over the REST API."""
+"""A project on a server: the methods of `Project`, over the REST API."""
 
 from __future__ import annotations
 

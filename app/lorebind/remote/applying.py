@@ -1,4 +1,4 @@
-"""`apply` at a server: knowledge bases are made and replaced over its API."""
+"""`apply` for a server: create and replace knowledge bases over its API."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ if TYPE_CHECKING:
 
 
 def apply(server: Connection, text: str, shown_as: str, *, dry_run: bool) -> Applied:
-    """Make the knowledge bases of a text, or replace those that were made over the API.
+    """Create the knowledge bases of a YAML text, or replace those created over the API.
 
     Args:
-        server: where.
-        text, shown_as, dry_run: as for `apply_resources`. With `dry_run` the server is not asked
-            whether it would take them.
+        server: the connection to the server.
+        text: as for `apply_resources`.
+        shown_as: as for `apply_resources`.
+        dry_run: only compare, without asking the server whether it accepts the changes.
 
     Raises:
-        ConfigurationError: with every problem of the text, or of the first that the server refuses.
-        UsageError: the text has what only the server's YAML declares.
+        ConfigurationError: the text has problems, or the server refuses a knowledge base. The error
+            lists all problems of the text, or of the first refused knowledge base.
+        UsageError: the text contains resources that only the server's YAML can declare.
     """
     resources = read_resources(text, shown_as)
     for section in ("embedders", "vector_dbs"):
         if getattr(resources, section):
             raise UsageError(
                 f"{shown_as}: the server's YAML declares its {section}; change them there, and "
-                "leave them out here"
+                "omit them here"
             )
     if resources.workflow is not None:
         raise UsageError(
@@ -57,7 +59,7 @@ def apply(server: Connection, text: str, shown_as: str, *, dry_run: bool) -> App
 
 
 def _before(server: Connection, path: str) -> tuple[dict[str, Any] | None, str | None]:
-    """What is there, and its tag."""
+    """Return the current declaration and its ETag, or None for both."""
     try:
         answer = server.send("GET", path)
     except NotFoundError:
@@ -68,7 +70,7 @@ def _before(server: Connection, path: str) -> tuple[dict[str, Any] | None, str |
 def _put(
     server: Connection, path: str, declared: KnowledgeBaseDeclaration, known: str | None
 ) -> None:
-    # What was changed since is not overwritten.
+    # The condition refuses the request if someone else has changed it in the meantime.
     condition = {"If-None-Match": "*"} if known is None else {"If-Match": known}
     try:
         server.send("PUT", path, json=declared.written(), headers=condition)
@@ -77,7 +79,7 @@ def _put(
 
 
 def _placed(problem: Problem, declared: KnowledgeBaseDeclaration) -> Problem:
-    """A problem with its place in the file, instead of a JSON pointer."""
+    """Replace the JSON pointer of a problem with its location in the file."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in problem.file.split("/")[1:]]
     place = declared.position(*(int(step) if step.isdecimal() else step for step in steps))
     return replace(problem, file=place.file, line=place.line, column=place.column)

@@ -1,4 +1,4 @@
-"""Errors in the words of the command line."""
+"""Reword errors for the command line."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 class Rewording:
-    """A context manager: errors of its block name commands where the server names requests."""
+    """A context manager that replaces requests with commands in the errors of its block."""
 
     def __init__(self, commands: Mapping[str, Callable[[], str]]) -> None:
         """
         Args:
-            commands: give the command that stands for each request.
+            commands: for each request, a function that returns the equivalent command.
         """
         self._commands = commands
 
@@ -34,7 +34,7 @@ class Rewording:
             error.args = (text,)
 
     def _refuse_tasks(self, error: ConfigurationError) -> None:
-        """Tasks of `--interrupt-before` that there are not, as `Project` says it of the first."""
+        """Raise an error for the first unknown task of `--interrupt-before`, as `Project` does."""
         for one in error.problems:
             if one.file.startswith("/interrupt_before"):
                 raise NotFoundError(f"{one.message}; {one.hint}") from None

@@ -1,1 +1,1 @@
-"""The REST API of a project: a thin face of `Project` over HTTP."""
+"""The REST API of a project: a thin layer over `Project`."""

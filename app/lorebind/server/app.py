@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _PROBLEM: dict[str, Any] = {
-    "description": "What went wrong, by RFC 9457, with a stable code.",
+    "description": "A problem document (RFC 9457) with a stable code.",
     "content": {
         MEDIA_TYPE: {
             "schema": {
@@ -62,13 +62,13 @@ def make_app(
     open_without_tokens: bool = True,
     seconds: float = REQUEST_SECONDS,
 ) -> ASGIApp:
-    """The application that serves a project.
+    """Create the application that serves a project.
 
     Args:
         server: the project and its state.
-        hosts: names under which it is called, beside those that are declared.
-        open_without_tokens: whether anybody may do everything as long as there is no token.
-        seconds: how long an answer may take to begin.
+        hosts: host names in addition to the declared ones.
+        open_without_tokens: whether all callers have all rights while there is no token.
+        seconds: the time limit for an answer to begin.
     """
     declared = server.project.config.project.server
 

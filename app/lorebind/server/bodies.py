@@ -1,4 +1,4 @@
-"""What requests may say: JSON of known keys, without conversions."""
+"""Request bodies: JSON with known keys, without type conversions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ B = TypeVar("B", bound="Body")
 
 
 def _whole(value: Any) -> Any:
-    """JSON knows one kind of number: 5.0 is 5."""
+    """Convert a float without a fraction, because JSON has one kind of number: 5.0 is 5."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -23,7 +23,7 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 
 
 class Body(BaseModel):
-    """Nothing unknown, no conversions, and no text that no database takes."""
+    """A request body without unknown keys, type conversions, and texts no database can store."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
@@ -38,25 +38,25 @@ _DEEPEST = 200
 
 
 def check_texts(data: Any, depth: int = 0) -> None:
-    """Refuse lone surrogates, which no encoding has, NUL, which PostgreSQL has not, and NaN.
+    """Refuse lone surrogates (no encoding has them), NUL (PostgreSQL refuses it), and NaN.
 
-    What is nested so deeply that reading it may fail is refused too.
+    Data that is nested too deeply to be read safely is refused, too.
 
     Raises:
-        ValueError: there is one.
+        ValueError: the data is refused.
     """
     if depth > _DEEPEST:
         raise ValueError(f"lists and mappings are nested deeper than {_DEEPEST}")
     if isinstance(data, str):
         if "\0" in data:
-            raise ValueError("a text holds the character NUL, which cannot be stored")
+            raise ValueError("a text contains the character NUL, which cannot be stored")
         try:
             data.encode()
         except UnicodeEncodeError:
             raise ValueError("a text is not valid Unicode: it has half a character") from None
     elif isinstance(data, float):
         if data != data or data in (float("inf"), float("-inf")):
-            raise ValueError("NaN and infinite numbers are no JSON")
+            raise ValueError("NaN and infinite numbers are not JSON")
     elif isinstance(data, dict):
         for key, value in data.items():
             check_texts(key, depth + 1)
@@ -67,10 +67,10 @@ def check_texts(data: Any, depth: int = 0) -> None:
 
 
 async def read_json(request: Request) -> Any:
-    """The data of a body, for a route that takes other media types too.
+    """Read the JSON body of a request, for routes that accept other media types, too.
 
     Raises:
-        RequestValidationError: it is no JSON.
+        RequestValidationError: the body is not JSON.
     """
     text = await request.body()
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -81,13 +81,14 @@ async def read_json(request: Request) -> Any:
     except json.JSONDecodeError as error:
         raise _broken(error.pos, error.msg) from None
     except (UnicodeDecodeError, RecursionError):
-        raise _broken(0, "it is not UTF-8, or too deep") from None
+        raise _broken(0, "it is not UTF-8, or nested too deeply") from None
 
 
 def validated(kind: type[B], data: Any) -> B:
-    """
+    """Validate data as this kind of body.
+
     Raises:
-        RequestValidationError: the data is not of this kind.
+        RequestValidationError: the data is not valid.
     """
     try:
         return kind.model_validate(data)

@@ -1,4 +1,4 @@
-"""Runs of workflows as server-sent events."""
+"""Stream the runs of workflows as server-sent events."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 MEDIA_TYPE = "text/event-stream"
 
 _PING_SECONDS = 15.0
-"""After so long without an event a comment is sent, so that no proxy ends the connection."""
+"""Seconds without an event before a comment is sent, so that no proxy closes the connection."""
 
 
 def prefers_events(request: Request) -> bool:
-    """Whether `Accept` names `text/event-stream`, and with a higher weight than JSON, or before."""
+    """Check whether `Accept` prefers `text/event-stream` to JSON by weight or order."""
     places: dict[str, tuple[float, int]] = {}
     for number, part in enumerate(",".join(request.headers.getlist("accept")).split(",")):
         kind, *parameters = (one.strip().lower() for one in part.split(";"))
@@ -54,10 +54,10 @@ def _weight(parameters: list[str]) -> float:
 
 
 async def answer_with_events(request: Request, server: Server, run: RunStream) -> EventStream:
-    """The events of a run, once it has begun.
+    """Answer with the events of a run after it has begun.
 
     Raises:
-        LorebindError: it could not begin.
+        LorebindError: the run could not begin.
     """
     events = run.__aiter__()
     first = await anext(events)
@@ -65,7 +65,7 @@ async def answer_with_events(request: Request, server: Server, run: RunStream) -
 
 
 class EventStream(StreamingResponse):
-    """Events, until they end or the caller has gone."""
+    """A stream of events until they end or the caller disconnects."""
 
     media_type = MEDIA_TYPE
 
@@ -92,10 +92,10 @@ async def _told(
     first: RunEvent,
     events: AsyncGenerator[RunEvent, None],
 ) -> AsyncGenerator[bytes, None]:
-    """What is sent: the events, then `run_end` with the result, or with the `error` after it.
+    """Yield the events, then `run_end` with the result, or `run_end` and an `error`.
 
-    `run_end` is sent when the thread is free, so that the caller can resume it at once. Closing
-    this cancels the run.
+    `run_end` is sent when the thread is free, so that the caller can resume it immediately. Closing
+    the generator cancels the run.
     """
     event: RunEvent | None = first
     following: asyncio.Task[RunEvent | None] | None = None
@@ -114,9 +114,9 @@ async def _told(
         end["data"]["result"] = as_data(run.result)
     except LorebindError as error:
         problem = problem_of(error)
-    except asyncio.CancelledError:  # the server stops, or nobody reads this any more
+    except asyncio.CancelledError:  # the server stops, or the caller has disconnected
         problem = stopped(run.thread_id)
-    except Exception as error:  # a mistake of ours, or of the project's code
+    except Exception as error:  # a bug in Lorebind or in the project's code
         server.log_failure("a run failed", error)
         problem = mistake()
     finally:
@@ -132,8 +132,8 @@ async def _told(
 
 
 def stopped(thread_id: str) -> ProblemError:
-    """The problem of a run that ends because the server does."""
-    detail = "the server stops, and has cancelled the run; what ended is kept: resume the thread"
+    """Return the problem of a run that was cancelled because the server stops."""
+    detail = "the server stops and cancelled the run; finished tasks are kept: resume the thread"
     return ProblemError("draining", detail, {"thread_id": thread_id}, {"Retry-After": "5"})
 
 
@@ -142,13 +142,13 @@ async def _next(events: AsyncGenerator[RunEvent, None]) -> RunEvent | None:
 
 
 async def while_waiting_for(task: asyncio.Task[Any]) -> AsyncGenerator[bytes, None]:
-    """Comments to send until a task has ended."""
+    """Yield comments to send until a task has ended."""
     while not (await asyncio.wait({task}, timeout=_PING_SECONDS))[0]:
         yield KEEPALIVE_COMMENT
 
 
 def sse(kind: str, data: Mapping[str, Any]) -> bytes:
-    """A server-sent event; its id is the `seq` of the data."""
+    """Encode a server-sent event; its id is the `seq` of the data."""
     number = data.get("seq")
     return format_sse_event(
         data_str=json.dumps(data), event=kind, id=None if number is None else str(number)

@@ -1,4 +1,4 @@
-"""The log of mistakes: with the traceback, and without the values of variables."""
+"""Log unexpected errors with their traceback, and without the values of variables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHORT = 4
 
 
 class FailureLog:
-    """Logs what nobody expected, to the logger `lorebind.server`."""
+    """Logs unexpected errors to the logger `lorebind.server`."""
 
     def __init__(self, config: LoadedProject) -> None:
         self._config = config
@@ -32,11 +32,11 @@ class FailureLog:
         """Log an error that was caught.
 
         Args:
-            said: what failed.
-            error: its words may quote values of variables, which are taken out.
-            sent: texts of the caller, which are taken out too.
+            said: the operation that failed.
+            error: the error; values of variables are removed from its text.
+            sent: texts from the caller, which are removed too.
         """
-        # The longest first, one may hold another. The shortest would be found in other words.
+        # Longest first, because one text may contain another. Short texts occur in ordinary words.
         hidden = sorted((one for one in sent if len(one) >= _SHORT), key=len, reverse=True)
         parts = [
             _without_sent(without(part, self._values), hidden)
@@ -46,7 +46,7 @@ class FailureLog:
 
     @cached_property
     def _values(self) -> dict[str, str]:
-        """The values of all variables that the project names, each with its template."""
+        """The values of all variables that the project uses, each with its template."""
         config, found = self._config, {}
         for top in (config.project, *config.agents.values(), *config.workflows.values()):
             for _, text in texts(top.written()):
@@ -59,7 +59,7 @@ class FailureLog:
 
 
 def _without_sent(part: str, sent: Iterable[str]) -> str:
-    """A part of a traceback. What code it went through stays, whatever words were sent."""
+    """Remove the caller's texts from a part of a traceback, except from lines that name code."""
     if part.lstrip(" |").startswith(("File ", "Traceback ")):
         return part
     for text in sent:

@@ -1,4 +1,4 @@
-"""Where a server listens: sockets that are bound before anything else is started."""
+"""The sockets of a server, which are bound before anything else is started."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _BACKLOG = 2048
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Listen at all addresses of a host.
+    """Listen on all addresses of a host.
 
     Args:
         host: a name or an address.
-        port: 0 is any free one.
+        port: the port; 0 chooses a free one.
 
     Raises:
-        UsageError: that is not possible, and why.
+        UsageError: listening is not possible; the error gives the reason.
     """
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     listening: list[socket.socket] = []
@@ -39,11 +39,11 @@ def listen(host: str, port: int) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, address in dict.fromkeys((one[0], one[4]) for one in found):
-            if listening and port == 0:  # the same one everywhere
+            if listening and port == 0:  # use the same free port for all addresses
                 address = (address[0], listening[0].getsockname()[1], *address[2:])
             try:
                 listening.append(_listening_on(family, address))
-            except OSError as error:  # `localhost` has an address of IPv6 even where there is none
+            except OSError as error:  # `localhost` may resolve to IPv6 on hosts without IPv6
                 if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise
                 lacking = error
@@ -53,14 +53,14 @@ def listen(host: str, port: int) -> list[socket.socket]:
         close(listening)
         reason = getattr(error, "strerror", None) or error
         hint = "choose another --host or --port"
-        raise UsageError(f"cannot listen at {where}: {reason}; {hint}") from error
+        raise UsageError(f"cannot listen on {where}: {reason}; {hint}") from error
     return listening
 
 
 def _listening_on(family: int, address: Any) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if sys.platform != "win32":  # where it would let two listen at one port
+        if sys.platform != "win32":  # on Windows, it would let two servers use one port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -73,7 +73,7 @@ def _listening_on(family: int, address: Any) -> socket.socket:
 
 
 def is_loopback(listening: list[socket.socket]) -> bool:
-    """Whether only programs of this machine can connect."""
+    """Check whether only programs on this machine can connect."""
     return all(
         one.family not in (socket.AF_INET, socket.AF_INET6)
         or ipaddress.ip_address(one.getsockname()[0].partition("%")[0]).is_loopback
@@ -83,18 +83,18 @@ def is_loopback(listening: list[socket.socket]) -> bool:
 
 @contextmanager
 def listening_at(path: str) -> Iterator[socket.socket]:
-    """Listen at a Unix socket, which only this user can connect to, and remove it at the end.
+    """Listen on a Unix socket that only this user can connect to, and remove it at the end.
 
-    One that a killed server has left is replaced.
+    A socket left behind by a killed server is replaced.
 
     Raises:
-        UsageError: that is not possible, and why.
+        UsageError: listening is not possible; the error gives the reason.
     """
     if sys.platform == "win32":
-        raise UsageError("there are no Unix sockets here; use --host and --port")
+        raise UsageError("this system has no Unix sockets; use --host and --port")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         try:
-            # Of servers that start at once, one replaces what was left; the others find it there.
+            # The lock lets only one of several starting servers replace a leftover socket.
             with _locked(Path(path).absolute().parent):
                 _remove_left(path)
                 listening.bind(path)
@@ -102,7 +102,7 @@ def listening_at(path: str) -> Iterator[socket.socket]:
                 listening.listen(_BACKLOG)
         except OSError as error:
             reason = error.strerror or error
-            raise UsageError(f"cannot listen at {path}: {reason}; choose another --uds") from error
+            raise UsageError(f"cannot listen on {path}: {reason}; choose another --uds") from error
         made = os.stat(path)
         try:
             yield listening
@@ -118,10 +118,10 @@ def close(listening: list[socket.socket]) -> None:
 
 
 def _remove_left(path: str) -> None:
-    """Remove a socket that nobody listens at.
+    """Remove a socket that no server listens on.
 
     Raises:
-        UsageError: a server listens there, or it is another file.
+        UsageError: a server listens on it, or the file is not a socket.
     """
     try:
         mode = os.lstat(path).st_mode
@@ -129,7 +129,7 @@ def _remove_left(path: str) -> None:
         return
     if not stat.S_ISSOCK(mode):
         raise UsageError(
-            f"cannot listen at {path}: it is there, and no socket; choose another --uds"
+            f"cannot listen on {path}: it exists and is not a socket; choose another --uds"
         )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trying:
         try:
@@ -137,7 +137,7 @@ def _remove_left(path: str) -> None:
         except ConnectionRefusedError:
             os.unlink(path)
             return
-    raise UsageError(f"cannot listen at {path}: another server does; choose another --uds")
+    raise UsageError(f"cannot listen on {path}: another server does; choose another --uds")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a knowledge base may be that is made over the API: nothing that needs the owner's trust."""
+"""Check knowledge bases created over the API: they may use nothing that needs the owner's trust."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ _FETCH = ("allow", "headers")
 def read_made(
     config: LoadedProject, kb_id: str, data: Mapping[str, Any]
 ) -> KnowledgeBaseDeclaration:
-    """A knowledge base that a caller of the API declares.
+    """Read a knowledge base that a caller of the API declares.
 
     Args:
-        config: the project, without what was made over the API.
+        config: the project, without the knowledge bases created over the API.
         kb_id: its id, which `data` need not repeat.
-        data: what its YAML would say.
+        data: the declaration, with the keys of the YAML.
 
     Raises:
-        ConfigurationError: with every problem; the `file` of each is a JSON pointer.
+        ConfigurationError: the declaration has problems; the error lists all of them, and the
+            `file` of each is a JSON pointer.
     """
     found = list(_refused(kb_id, data))
     if found:
@@ -48,7 +49,7 @@ def _refused(kb_id: str, data: Mapping[str, Any]) -> Iterator[Problem]:
         yield _problem((), str(error), "")
         return
     if data.get("id", kb_id) != kb_id:
-        yield _problem(("id",), "it is not the id of the path", "leave it out")
+        yield _problem(("id",), "it is not the id in the path", "omit it")
     for path, text in texts(data):
         if looks_like_one(text):
             message = "a template is not possible here, it would read variables of the server"
@@ -80,7 +81,7 @@ def _source(path: Path, source: Any) -> Iterator[Problem]:
 
 
 def _keys(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Every key of nested mappings, each with the path of its mapping."""
+    """Yield every key of nested mappings, each with the path of its mapping."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield path, key

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def prometheus_of(project: Project) -> Prometheus | None:
-    """The extension whose registry is served; one is subscribed if the project declares none.
+    """Return the extension whose registry is served, and subscribe one if none is declared.
 
-    Only ids that the YAML declares become labels. Callers of the API choose the others, and could
-    make as many as they like.
+    Only ids from the YAML become labels. Callers of the API choose the other ids, so the number of
+    labels would be unlimited.
 
     Returns:
-        None if it is not declared, and not installed either.
+        The extension, or None if it is neither declared nor installed.
     """
     events = project.knowledge.events
     found = [one for one in events.extensions if isinstance(one, Prometheus)]

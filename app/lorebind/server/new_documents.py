@@ -1,4 +1,4 @@
-"""Documents that callers send, as JSON or as files of a form."""
+"""Documents that callers send, either as JSON or as files in a form."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.added import AddedDocument
 
 MOST = 100
-"""How many documents a request may add."""
+"""Maximum number of documents that a request may add."""
 _ANY_BYTES = "application/octet-stream"
 
 
 class NewDocument(Body):
-    """A document that is to be added."""
+    """A document to add."""
 
     id: str | None = Field(
         None,
         min_length=1,
         max_length=500,
-        description="Its name, with the ending of its format. By default it is known by its text.",
+        description="A name with a file extension. By default, the text identifies the document.",
     )
-    text: str = Field(min_length=1, description="What it says, at most 4 MiB.")
+    text: str = Field(min_length=1, description="The text of the document, at most 4 MiB.")
     title: str | None = Field(None, max_length=2000)
     media_type: str | None = Field(None, max_length=200, pattern=r"^[\w.+-]+/[\w.+-]+$")
     metadata: dict[str, Any] = Field({}, description="Added to the metadata of its passages.")
 
 
 class NewDocuments(Body):
-    """Several of them."""
+    """Several documents to add."""
 
     documents: list[Any] = Field(min_length=1, max_length=MOST)
 
@@ -60,7 +60,7 @@ REQUEST_BODY = {
                     "files": {
                         "type": "array",
                         "items": {"type": "string", "format": "binary"},
-                        "description": "Several, instead of `file`; with no other field.",
+                        "description": "Several files, instead of `file`; without other fields.",
                     },
                     "id": {"type": "string", "minLength": 1, "maxLength": 500},
                     "title": {"type": "string", "maxLength": 2000},
@@ -72,13 +72,13 @@ REQUEST_BODY = {
 
 
 def given_as_json(data: Any) -> dict[str, Any]:
-    """A document as `Project.add_documents` takes it."""
+    """Convert a document to the form that `Project.add_documents` accepts."""
     document = validated(NewDocument, data).model_dump()
     return {name: value for name, value in document.items() if value is not None}
 
 
 async def given_as_files(request: Request) -> dict[str, Any] | list[dict[str, Any]]:
-    """The document of a form, its `file` and perhaps an id and a title; or several `files`."""
+    """Read a form: one `file` with an optional id and title, or several `files`."""
     async with request.form(max_files=MOST, max_fields=3) as form:
         several = form.getlist("files")
         if several and set(form) == {"files"}:
@@ -93,10 +93,10 @@ async def given_as_files(request: Request) -> dict[str, Any] | list[dict[str, An
 
 
 async def _document(file: UploadFile, about: dict[str, str]) -> dict[str, Any]:
-    """A file as `Project.add_documents` takes it, with what the form says about it."""
+    """Convert a file and its form fields to the form that `Project.add_documents` accepts."""
     given: dict[str, Any] = {"id": file.filename, "media_type": file.content_type} | about
     if given["media_type"] == _ANY_BYTES:
-        del given["media_type"]  # it says nothing, so that the name or the bytes do
+        del given["media_type"]  # it is not specific, so the name or the content decides
     try:
         check_texts([value for value in given.values() if value])
     except ValueError as error:
@@ -107,15 +107,15 @@ async def _document(file: UploadFile, about: dict[str, str]) -> dict[str, Any]:
 
 
 def checked(given: Any) -> AddedDocument:
-    """A document that can be added.
+    """Return a document after checking that it can be added.
 
     Raises:
-        ProblemError: it is too large, or nothing that can be added.
+        ProblemError: the document is too large or not valid.
     """
     size = len(given["data"]) if "data" in given else len(given["text"].encode())
     if size > DEFAULT_MAX_BYTES:
         limit = DEFAULT_MAX_BYTES // 1024**2
-        raise ProblemError("too_large", f"a document may have {limit} MiB")
+        raise ProblemError("too_large", f"a document may have at most {limit} MiB")
     try:
         return read_document(given, "document")
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""Lists in pages: opaque cursors that lead both ways, and the `Link` header (RFC 8288)."""
+"""Lists in pages: opaque cursors for both directions, and the `Link` header (RFC 8288)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 LIMIT, MOST = 20, 100
 
-LimitParameter = Annotated[int, Query(ge=1, le=MOST, description="The most items of a page.")]
+LimitParameter = Annotated[
+    int, Query(ge=1, le=MOST, description="The maximum number of items of a page.")
+]
 CursorParameter = Annotated[
     str | None,
     Query(max_length=2000, description="`next` or `previous` of another page of the same list."),
@@ -30,17 +32,18 @@ CursorParameter = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where a page begins: after the item with this key, or before it."""
+    """The start of a page: after the item with this key, or before it."""
 
     key: str | None = None
-    """None is the beginning of the list."""
+    """None for the beginning of the list."""
     backwards: bool = False
 
     @classmethod
     def read(cls, text: str | None) -> Cursor:
-        """
+        """Decode a cursor.
+
         Raises:
-            ProblemError: no page had this cursor.
+            ProblemError: the cursor is not valid.
         """
         if text is None:
             return cls()
@@ -49,11 +52,11 @@ class Cursor:
             key, backwards = json.loads(base64.b64decode(padded, b"-_", validate=True))
             if not isinstance(key, str) or not isinstance(backwards, bool):
                 raise ValueError
-            key.encode()  # a lone surrogate is no text
-            if "\0" in key:  # which PostgreSQL has not
+            key.encode()  # refuses lone surrogates
+            if "\0" in key:  # PostgreSQL cannot store it
                 raise ValueError
         except (ValueError, TypeError, RecursionError):
-            detail = "no page of this list has this cursor; begin without one"
+            detail = "the cursor is not valid for this list; start without a cursor"
             raise ProblemError("invalid_cursor", detail) from None
         return cls(key, backwards)
 
@@ -64,20 +67,20 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some items of a list, and the cursors of the pages beside it."""
+    """Some items of a list, and the cursors of the adjacent pages."""
 
     items: list[Any]
     next: str | None
     previous: str | None
 
     def response(self, request: Request, show: Callable[[Any], Any] = as_data) -> Response:
-        """The page as JSON, with its ETag and the links to the pages beside it."""
+        """Answer with the page as JSON, its ETag and links to the adjacent pages."""
         items = [show(item) for item in self.items]
         data = {"items": items, "next": self.next, "previous": self.previous}
         return conditional(request, data, self._link(request))
 
     def _link(self, request: Request) -> dict[str, str]:
-        """Paths without a host, so that nobody can choose where they lead."""
+        """Return links without a host, because callers could forge the host."""
         links = []
         for rel, cursor in (("next", self.next), ("prev", self.previous)):
             if cursor is not None:
@@ -91,9 +94,9 @@ def page_of(found: Sequence[Any], cursor: Cursor, limit: int, key: Callable[[Any
 
     Args:
         found: up to `limit` + 1 items from the cursor on, in the order of the list.
-        cursor: where the page begins; backwards, the one too many is the first.
-        limit: how many items a page has.
-        key: what tells an item from the others, and gives their order.
+        cursor: the start of the page; if it is backwards, the surplus item comes first.
+        limit: the number of items of a page.
+        key: returns the unique key of an item, by which the list is sorted.
     """
     items = list(found)
     more = len(items) > limit
@@ -114,7 +117,7 @@ def page_of(found: Sequence[Any], cursor: Cursor, limit: int, key: Callable[[Any
 
 
 def slice_of(items: Sequence[Any], cursor: Cursor, limit: int, key: Callable[[Any], str]) -> Page:
-    """Make a page of a complete list, which is sorted by key."""
+    """Make a page of a complete list that is sorted by key."""
     if cursor.key is None:
         found = items[: limit + 1]
     elif cursor.backwards:

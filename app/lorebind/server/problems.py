@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457): what went wrong, with a stable `code`, and what to do."""
+"""Problem documents (RFC 9457): the problem with a stable `code`, and a suggested fix."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ STATUS = {
     "draining": 503,
     "timeout": 504,
 }
-"""The status of each code."""
+"""The HTTP status of each code."""
 
-# The most special ones first: an error has the code of the first class that it is of.
+# Subclasses come first, because an error gets the code of the first class that it matches.
 _CODES: tuple[tuple[type[errors.LorebindError], str], ...] = (
     (errors.ConfigurationError, "invalid_request"),
     (errors.UsageError, "invalid_request"),
@@ -79,17 +79,17 @@ _CODES: tuple[tuple[type[errors.LorebindError], str], ...] = (
 )
 
 RETRY_SECONDS = 5
-"""What `Retry-After` says where nothing better is known."""
+"""The default value of `Retry-After`."""
 
 
 @dataclass
 class ProblemError(Exception):
-    """An answer that is a problem document."""
+    """An error that is answered with a problem document."""
 
     code: str
     detail: str
     more: Mapping[str, Any] = field(default_factory=dict)
-    """Further members of the document."""
+    """Additional members of the document."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -97,7 +97,7 @@ class ProblemError(Exception):
         return STATUS[self.code]
 
     def document(self, instance: str = "") -> dict[str, Any]:
-        """The members of RFC 9457, `code`, and what more there is."""
+        """Return the members of RFC 9457, `code`, and the additional members."""
         return {
             "type": "about:blank",
             "title": self.code.replace("_", " "),
@@ -114,7 +114,7 @@ class ProblemError(Exception):
 
 
 def problem_of(error: errors.LorebindError) -> ProblemError:
-    """The problem document of an error of Lorebind; its text says what to do."""
+    """Return the problem document of a Lorebind error, whose text includes a suggested fix."""
     if isinstance(error, errors.TaskError):
         return _of_task(error)
     code = next(code for kind, code in _CODES if isinstance(error, kind))
@@ -125,7 +125,7 @@ def problem_of(error: errors.LorebindError) -> ProblemError:
             {"pointer": one.file, "message": one.message, "hint": one.hint}
             for one in error.problems
         ]
-        return ProblemError(code, "what was sent is not valid; see errors", more)
+        return ProblemError(code, "the request is not valid; see errors", more)
     if isinstance(error, errors.UsageError):
         more["errors"] = [{"pointer": pointer(error.at), "message": str(error), "hint": ""}]
     elif isinstance(error, errors.IndexMismatchError) and error.command:
@@ -138,10 +138,10 @@ def problem_of(error: errors.LorebindError) -> ProblemError:
 
 
 def _of_task(error: errors.TaskError) -> ProblemError:
-    """What became of a task: the outage that it met, or else that it failed."""
+    """Return the problem of a failed task: an outage, or else the failure of the task."""
     more = {"task": error.task, "path": error.path, "thread_id": error.thread_id}
     cause = error.__cause__
-    # What a task itself asked for in a wrong way is no mistake of the request.
+    # Wrong usage within a task is not a mistake in the request.
     if isinstance(cause, errors.LorebindError):
         met = problem_of(cause)
         if met.code not in _OF_REQUESTS:
@@ -153,6 +153,6 @@ _OF_REQUESTS = ("invalid_request", "not_found", "thread_refused")
 
 
 def mistake() -> ProblemError:
-    """What a caller is told of an error that nobody expected."""
-    detail = "this is a mistake in Lorebind or in the project's code; the server's log has more"
+    """Return the problem for an unexpected error."""
+    detail = "this is a bug in Lorebind or in the project's code; the server's log has details"
     return ProblemError("internal_error", detail)

@@ -1,4 +1,4 @@
-"""What happens in one run, for those who watch it."""
+"""The events of one run, for several readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 _KEPT = 1024
-"""How many events are kept for those who come later, or read slowly."""
+"""Number of events that are stored for late and slow readers."""
 
 _HOOKS = [
     name for name, value in vars(Extension).items() if callable(value) and not name.startswith("_")
@@ -22,9 +22,9 @@ _HOOKS = [
 
 
 class RunEvents(Extension):
-    """The last events of a run; each has a number that is larger than the one before.
+    """The latest events of a run, each with a larger number than the one before.
 
-    Numbers are times in microseconds, so that they grow on when another server goes on with a run.
+    Numbers are times in microseconds, so they keep increasing if another server resumes the run.
     """
 
     def __init__(self, run_id: str) -> None:
@@ -41,7 +41,7 @@ class RunEvents(Extension):
             await self._changed.wait()
 
     async def after(self, number: int) -> AsyncIterator[tuple[int, str, dict[str, Any]]]:
-        """The events after a number, each as its number, its hook and its data, until the end."""
+        """Yield the events after a number until the end, each as number, hook and data."""
         while True:
             changed = self._changed
             for event in list(self._events):
@@ -54,7 +54,7 @@ class RunEvents(Extension):
                 await changed.wait()
 
     def end(self) -> None:
-        """Nothing more happens."""
+        """Mark the end of the events."""
         self._ended = True
         self._wake()
 

@@ -285,7 +285,7 @@ class LorebindVectorStore(LangChainVectorStore):
     ) -> list[tuple[StoredChunk, float]]:
         """Return documents with their cosines, best first."""
         if k < 1:
-            raise UsageError(f"top_k is at least 1, not {k}")
+            raise UsageError(f"top_k must be at least 1, not {k}")
 
         def find(view: View) -> list[tuple[StoredChunk, float]]:
             found = view.nearest(vector, k, where)

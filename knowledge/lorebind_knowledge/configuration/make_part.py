@@ -95,7 +95,7 @@ def make_part(
         raise PluginError(f"plugin {word!r} of lorebind.{group} is no longer installed")
     what = f"{declaration.label} {getattr(declaration, 'id', word)!r}"
     named = getattr(declaration, "class_path", None)
-    refused = f"{what}{f': {named}' if named else ''} cannot be made with the configuration given"
+    refused = f"{what}{f': {named}' if named else ''} cannot be created from this configuration"
     with environment.saying(failure, refused):
         made = kind.make(declaration, environment)
     # A property is looked up on the class, since computing its value may be slow.

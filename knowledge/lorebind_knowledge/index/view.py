@@ -233,7 +233,7 @@ class View:
             UsageError: the filter is malformed, or `k` is less than 1.
         """
         if k < 1:
-            raise UsageError(f"top_k is at least 1, not {k}")
+            raise UsageError(f"top_k must be at least 1, not {k}")
         where = where or {}
         compile_filter(where)
         if not where or not self.state.live:

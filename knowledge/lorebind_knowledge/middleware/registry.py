@@ -70,7 +70,7 @@ def _of_project(declaration: PythonWrapper, environment: Environment) -> Wraps:
         declaration, environment, expected, Wrapper, methods=_PARTS, failure=PluginError
     )
     own = PartEnvironment(environment)
-    with own.saying(UsageError, f"the wrapper {path} cannot be made with the configuration given"):
+    with own.saying(UsageError, f"the wrapper {path} cannot be created from this configuration"):
         made = factory(**own.fill(dict(declaration.config)))
     if isinstance(made, Wrapper):
         return made

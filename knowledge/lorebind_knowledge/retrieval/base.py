@@ -88,7 +88,7 @@ async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryRes
 def check_question(question: str) -> None:
     """Raise `UsageError` for a blank question."""
     if not question.strip():
-        raise UsageError("the question is empty; give it some words")
+        raise UsageError("the question is empty; write a question")
 
 
 def emit_completed(

@@ -147,7 +147,7 @@ class LangChainDocuments:
             loader = self._kind(**deepcopy(self._settings))  # some loaders modify their arguments
         except Exception as error:  # third-party constructors can raise anything
             raise SourceError(
-                f"{self._class_path} cannot be made with the configuration given: "
+                f"{self._class_path} cannot be created from this configuration: "
                 f"{self._said_by(error)}"
             ) from error
         try:

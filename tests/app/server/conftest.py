@@ -1,4 +1,4 @@
-"""Servers of the tests: real processes, reached over Unix sockets."""
+"""Servers for tests: real processes, reached over Unix sockets."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class Process:
         self.process = process
         self.socket = socket
         self.url = ""
-        """Where it listens."""
+        """The URL of the server."""
 
     def client(self, **options: Any) -> httpx.Client:
-        """A client of the API; `headers` and other options are httpx's."""
+        """Return a client of the API; `headers` and other options are those of httpx."""
         transport = httpx.HTTPTransport(uds=str(self.socket))
         url = "http://localhost/api/v0"
         return httpx.Client(transport=transport, base_url=url, timeout=60, **options)
 
     def stop(self, how: int = signal.SIGTERM) -> tuple[int, str]:
-        """End it; its exit code, and what it printed."""
+        """Stop the process, and return its exit code and its output."""
         self.process.send_signal(how)
         output, _ = self.process.communicate(timeout=60)
         return self.process.returncode, output
@@ -70,7 +70,7 @@ def write_project(folder: Path, declared: Mapping[str, Any] = PROJECT) -> Path:
 def serving(
     folder: Path, *options: str, socket: Path | None = None, code: str = "", **environ: str
 ) -> Iterator[Process]:
-    """A server of the project in a folder, which is ready; it ends in order.
+    """Run a server of the project in a folder within the block, and stop it in order.
 
     Args:
         folder: the project's.
@@ -79,7 +79,7 @@ def serving(
         code: what Python runs instead of the module `lorebind`.
         environ: more variables.
     """
-    with tempfile.TemporaryDirectory(prefix="lb") as short:  # a socket's path may have 100 bytes
+    with tempfile.TemporaryDirectory(prefix="lb") as short:  # a socket's path has a length limit
         socket = socket or Path(short) / "s"
         where = () if "--port" in options else ("--uds", str(socket))
         python = [sys.executable, *(("-c", code) if code else ("-m", "lorebind"))]
@@ -99,7 +99,7 @@ def serving(
                 code, output = server.stop()
                 assert code == 0, output
         finally:
-            with process:  # which closes what it prints to
+            with process:  # closes its output streams
                 process.kill()
 
 
@@ -118,7 +118,7 @@ def _wait_until_ready(server: Process) -> None:
 
 
 def problem(response: httpx.Response) -> tuple[int, str]:
-    """The status and the code of a problem document."""
+    """Return the status and the code of a problem document."""
     assert response.headers["content-type"] == "application/problem+json"
     document = response.json()
     assert document["status"] == response.status_code

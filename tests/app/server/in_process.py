@@ -1,4 +1,4 @@
-"""Servers in the process of the test, where a process of their own would add nothing."""
+"""Servers in the process of the test, where a separate process would add nothing."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Served:
         self.app = app
 
     def client(self, token: str | None = None, **headers: str) -> httpx.AsyncClient:
-        """A caller, with a token or without."""
+        """Return a client with or without a token."""
         sent = headers if token is None else {"Authorization": f"Bearer {token}", **headers}
         transport = httpx.ASGITransport(app=self.app)
         return httpx.AsyncClient(transport=transport, base_url=API, headers=sent, timeout=60)
 
     def token(self, name: str, rights: Rights = "admin", *tenants: str, **more: Any) -> str:
-        """A new token; the server has read it."""
+        """Create a token that the server has already read."""
         _, text = self.server.tokens.create(name, rights, tenants, **more)
         return text
 
@@ -58,7 +58,7 @@ async def served(
 
 
 def problem(response: httpx.Response) -> tuple[int, str]:
-    """The status and the code of a problem document."""
+    """Return the status and the code of a problem document."""
     assert response.headers["content-type"] == "application/problem+json"
     assert response.headers["x-content-type-options"] == "nosniff"
     document = response.json()

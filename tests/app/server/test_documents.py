@@ -1,4 +1,4 @@
-"""Documents that are listed, added and deleted over HTTP."""
+"""List, add and delete documents over HTTP."""
 
 from __future__ import annotations
 

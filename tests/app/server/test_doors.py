@@ -1,4 +1,4 @@
-"""What a request passes before it reaches a route, and what every answer says."""
+"""The checks before a request reaches a route, and the headers of every answer."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ async def here(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 def operations(one: Served) -> list[tuple[str, str]]:
-    """Every method of every path that there is."""
+    """Yield every method of every path."""
     paths = one.app._app.openapi()["paths"]  # type: ignore[attr-defined]
     return [(method.upper(), path) for path, methods in paths.items() for method in methods]
 
 
 def filled(path: str) -> str:
-    """A path with something in place of its parameters, from the root of the server."""
+    """Fill the parameters of a path, from the root of the server."""
     return "http://localhost" + re.sub(r"\{\w+\}", "handbook", path)
 
 
@@ -57,7 +57,7 @@ def filled(path: str) -> str:
 
 
 async def test_without_tokens_a_local_caller_may_do_everything(here: Served) -> None:
-    """And with the first token nobody may do anything without one, even when it is revoked."""
+    """The first token closes the server to callers without one, even after it is revoked."""
     client = here.client()
     assert (await client.put("/knowledge-bases/tours", json=TOURS)).status_code == 201
     text = here.token("first")
@@ -107,7 +107,7 @@ async def test_a_token_must_be_the_one(here: Served) -> None:
 
 
 async def test_rights_are_needed(here: Served) -> None:
-    """Each has what the ones before it have; what changes something needs more than `read`."""
+    """Each level of rights includes the ones before it; changes need more than `read`."""
     reader, writer = (here.client(here.token(rights, rights)) for rights in ("read", "write"))
     for method, path in operations(here):
         answer = await reader.request(method, filled(path))
@@ -177,7 +177,8 @@ async def test_a_token_names_its_tenants(here: Served) -> None:
 async def test_hosts_and_origins(
     tmp_path: Path, host: str, origin: str | None, code: str | None
 ) -> None:
-    """Only its own names reach the server, so that no web page can by a name of its own."""
+    """Only requests under its own names reach the server, so no web page can use a name of its
+    own."""
     async with served(tmp_path, {"server": {"hosts": ["docs.example"]}}) as here:
         headers = {"Host": host} | ({} if origin is None else {"Origin": origin})
         answer = await here.client().get("/knowledge-bases", headers=headers)
@@ -185,7 +186,7 @@ async def test_hosts_and_origins(
             assert answer.status_code == 200
         else:
             assert problem(answer) == (403, code)
-        # Those who look whether it lives call it by its address.
+        # Health probes call the server by its address.
         assert (await here.client().get("http://localhost/healthz", headers=headers)).is_success
 
 
@@ -202,11 +203,11 @@ async def test_any_host_may_be_named_where_that_is_declared(tmp_path: Path) -> N
         assert (await here.client().get("/knowledge-bases", headers=headers)).status_code == 200
 
 
-# What every answer says
+# The headers of every answer
 
 
 async def test_every_answer_is_marked(here: Served) -> None:
-    """Also errors have the id of the request, and no page of another site may read any."""
+    """Errors also have the id of the request, and no page of another site may read any answer."""
     client = here.client()
     for method, path in (
         *(("GET", "/knowledge-bases"), ("GET", "/nothing"), ("OPTIONS", "/knowledge-bases")),
@@ -287,7 +288,7 @@ async def test_bodies_are_json(here: Served) -> None:
     assert (await client.put(path, json=TOURS, headers=charset)).status_code == 201
 
 
-# The door alone, around applications that take their time
+# The door alone, around slow applications
 
 
 @pytest.fixture
@@ -316,7 +317,7 @@ def door(app: ASGIApp, tokens: Tokens, failures: Failures | None = None, **optio
 async def send(
     app: ASGIApp, path: str = "/x", method: str = "GET", headers: Any = ((b"host", b"localhost"),)
 ) -> tuple[int, dict[str, str], bytes]:
-    """A request as a server hands it on; the status, headers and body of the answer."""
+    """Send a request as an ASGI server does, and return status, headers and body of the answer."""
     scope = {
         "type": "http",
         "method": method,
@@ -357,7 +358,8 @@ async def begin(send: Send) -> None:
 
 
 async def test_an_answer_has_to_begin_in_time(tokens: Tokens) -> None:
-    """Else the caller is told, and the work is cancelled; what it still says goes nowhere."""
+    """If an answer does not begin in time, the caller gets an error and the work is cancelled; its
+    later output is dropped."""
     ended: list[str] = []
 
     async def slow(send: Send) -> None:
@@ -376,7 +378,7 @@ async def test_an_answer_has_to_begin_in_time(tokens: Tokens) -> None:
 
 
 async def test_a_thread_delays_no_answer(tokens: Tokens) -> None:
-    """What cannot be interrupted goes on, but the caller is told in time."""
+    """Work in a thread cannot be interrupted, but the caller is answered in time."""
     release, told = threading.Event(), asyncio.Event()
 
     async def stuck(send: Send) -> None:
@@ -411,7 +413,7 @@ async def test_a_stream_is_not_cut(tokens: Tokens) -> None:
 
 
 async def test_who_goes_away_ends_the_work(tokens: Tokens) -> None:
-    """When the server stops and cancels a request, nothing of it is left."""
+    """If the server stops and cancels a request, none of its work is left."""
     ended = asyncio.Event()
 
     async def slow(send: Send) -> None:
@@ -474,7 +476,7 @@ async def test_each_token_has_its_rate(tmp_path: Path) -> None:
 
 
 def test_any_rate_can_be_declared() -> None:
-    """Numbers in headers stay numbers, whatever the rate, and callers are not kept for ever."""
+    """Numbers in headers stay numbers, whatever the rate, and callers are forgotten eventually."""
     rates = Rates(RateLimitDeclaration(per_second=5e-324, burst=1_000_000))
     assert rates.take("a")["RateLimit-Policy"] == '"default";q=1000000;w=1000000000'
     for number in range(20_000):
@@ -486,7 +488,7 @@ def test_any_rate_can_be_declared() -> None:
 
 
 class Counting(Tokens):
-    """Counts how often the tokens are read; reading may take its time, or fail."""
+    """Counts how often the tokens are read; a read may be slow or fail."""
 
     def __init__(self, database: EmbeddedDatabase) -> None:
         super().__init__(database)
@@ -499,7 +501,7 @@ class Counting(Tokens):
 
 
 async def test_a_flood_of_wrong_tokens_costs_nothing() -> None:
-    """The database is read ten times a second at most, and nothing wrong is remembered."""
+    """The database is read at most ten times a second, and no wrong token is remembered."""
     tokens = Counting(EmbeddedDatabase(None, TABLES))
     _, text = tokens.create("one", "read")
     callers = Callers(tokens)
@@ -523,7 +525,7 @@ async def test_a_flood_of_wrong_tokens_costs_nothing() -> None:
 
 
 async def test_callers_wait_for_an_outage_together(here: Served, tmp_path: Path) -> None:
-    """Without its state the server lets nobody in, and says nothing of where it is."""
+    """Without its state, the server refuses all callers, and does not reveal where its state is."""
     text = here.token("one")
     client = here.client(text)
     assert (await client.get("/knowledge-bases")).status_code == 200
@@ -549,7 +551,8 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 def test_large_bodies_are_answered(process: Process) -> None:
-    """The answer arrives although the caller is still sending, and the next request too."""
+    """The answer arrives while the caller is still sending, and the next request is answered
+    too."""
     large = b'{"description": "' + b"x" * MOST_BYTES + b'"}'
     json = {"Content-Type": "application/json"}
     with process.client() as client:

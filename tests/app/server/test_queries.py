@@ -1,4 +1,4 @@
-"""Searches and counts against a real server."""
+"""Searches and statistics on a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same commands in a folder and against a server: what they print, and how they exit."""
+"""The same commands in a folder and on a server: their output and exit codes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ STEPS: list[str | list[str] | dict[str, str]] = [
     "knowledge documents docs --state broken",
     {"docs/bad.md": "# Bad\n\nNow it is good.\n"},
     "ingest docs --only-failed",
-    # What is declared and held.
+    # Declarations and contents.
     "knowledge list",
     "knowledge list -o json",
     "knowledge get docs",
@@ -137,7 +137,7 @@ STEPS: list[str | list[str] | dict[str, str]] = [
     "bindings explain --workflow own -o yaml",
     "bindings explain --workflow onw",
     "bindings explain --task tell",
-    # What is added and deleted.
+    # Adding and deleting.
     "knowledge add docs {here}/more.md",
     "knowledge add docs {here}/more.md {here}/less.txt -o json",
     "knowledge add docs {here}/binary.md",
@@ -199,7 +199,7 @@ STEPS: list[str | list[str] | dict[str, str]] = [
 
 
 class Pair:
-    """Two projects that are alike: one in a folder, one behind a server."""
+    """Two equal projects: one in a folder, one on a server."""
 
     def __init__(self, folder: Path, server: Process, served: Path) -> None:
         self.folder, self.server, self.served = folder, server, served
@@ -221,12 +221,12 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The command line in a folder without a project."""
+    """Return the command line in a folder without a project."""
     return Cli(tmp_path, monkeypatch, capsys)
 
 
 def masked(done: Done, *folders: Path) -> Done:
-    """What a command left behind, without what differs from run to run."""
+    """Return the result of a command, without values that differ between runs."""
     return replace(done, out=_masked(done.out, *folders), err=_masked(done.err, *folders))
 
 
@@ -249,7 +249,7 @@ def words(step: str | list[str], here: Path) -> list[str]:
 
 @pytest.mark.parametrize("number", range(len(STEPS)), ids=lambda number: str(STEPS[number])[:60])
 def test_the_same_as_in_a_folder(cli: Cli, pair: Pair, number: int) -> None:
-    """Each command prints the same, to the same stream, and exits with the same code."""
+    """Each command prints the same to the same stream, and exits with the same code."""
     step = STEPS[number]
     if isinstance(step, dict):
         pair.write(step)

@@ -1,4 +1,4 @@
-"""What commands do against a server, and have no counterpart for in a folder."""
+"""Behavior of commands on a server that has no counterpart in a folder."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ knowledge_bases:
 TELL = {"id": "tell", "tasks": [{"id": "say", "prompt": "x", "knowledge": [{"id": "handbook"}]}]}
 
 UNCLOSED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-"""httpcore leaves the socket of a Unix address that nobody listens at to the garbage collector."""
+"""httpcore leaves the socket of an unused Unix address to the garbage collector."""
 
 
 class Shop:
-    """A served project, and the command line in another folder that asks its server."""
+    """A served project, and the command line in another folder that uses its server."""
 
     def __init__(self, cli: Cli, server: Process, folder: Path) -> None:
         self.cli, self.server, self.folder = cli, server, folder
@@ -74,30 +74,30 @@ def shop(empty_cli: Cli, served: tuple[Process, Path]) -> Shop:
 
 
 def test_the_variable_names_the_server(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LOREBIND_SERVER is as good as the option, and --project is stronger than the variable."""
+    """LOREBIND_SERVER works like the option, and --project overrides the variable."""
     monkeypatch.setenv("LOREBIND_SERVER", shop.url)
     assert shop.cli("knowledge", "get", "handbook").code == 0
     assert shop.cli("knowledge", "get", "handbook", "-p", ".").code == 2
     done = shop("knowledge", "list", "--project", ".")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "lorebind: --server and --project name two projects; leave out one of them\n"
+    assert done.err == "lorebind: --server and --project name two projects; omit one of them\n"
 
 
 @pytest.mark.parametrize(
     ("url", "code", "said"),
     [
-        ("ftp://x", 2, "is no URL of a server: it begins with http://, https:// or unix:"),
-        ("http://", 2, "is no URL of a server"),
-        ("http://x:port", 2, "is no URL of a server"),
-        ("http://x/?a=b", 2, "is no URL of a server"),
+        ("ftp://x", 2, "is not a valid server URL: it must begin with http://, https:// or unix:"),
+        ("http://", 2, "is not a valid server URL"),
+        ("http://x:port", 2, "is not a valid server URL"),
+        ("http://x/?a=b", 2, "is not a valid server URL"),
         ("unix:", 2, "the path of the socket is missing"),
-        ("http://me:hidden@x", 2, "a server's URL holds no password"),
+        ("http://me:hidden@x", 2, "a server's URL must not contain a password"),
         ("unix:/none/s", 1, "the server at unix:/none/s cannot be reached: "),
     ],
 )
 @UNCLOSED
 def test_addresses_that_lead_nowhere(empty_cli: Cli, url: str, code: int, said: str) -> None:
-    """A URL that cannot be is wrong usage; a server that is not there is a failure of one line."""
+    """An invalid URL is wrong usage; an unreachable server is a failure with one line."""
     done = empty_cli("knowledge", "list", "--server", url)
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
     assert said in done.err
@@ -105,7 +105,7 @@ def test_addresses_that_lead_nowhere(empty_cli: Cli, url: str, code: int, said: 
 
 
 def test_apply(shop: Shop) -> None:
-    """Knowledge bases are made and replaced, and what is the same is left alone."""
+    """Knowledge bases are created and replaced, and equal ones stay unchanged."""
     shop.cli.write({"new.yaml": NOTES})
     apply = ["knowledge", "apply", "-f", "new.yaml", "-o", "json"]
     dry = json.loads(shop(*apply, "--dry-run").out)
@@ -124,7 +124,7 @@ def test_apply(shop: Shop) -> None:
     assert shop("ingest", "notes").code == 0
     found = json.loads(shop("query", "notes", "-q", "owls", "-o", "json").out)
     assert found["matches"][0]["metadata"]["uri"] == "inline:owls"
-    # What is printed is what `apply` takes.
+    # The output can be applied again.
     shop.cli.write({"new.yaml": shop("knowledge", "get", "notes").out})
     assert actions(shop(*apply).out) == {"notes": "unchanged"}
 
@@ -151,7 +151,7 @@ def actions(out: str) -> dict[str, str]:
     ],
 )
 def test_what_cannot_be_applied(shop: Shop, text: str, said: str) -> None:
-    """It is said with its place in the file, and with exit code 2."""
+    """Problems are reported with their location in the file, and with exit code 2."""
     shop.cli.write({"new.yaml": text})
     done = shop("knowledge", "apply", "-f", "new.yaml")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
@@ -159,7 +159,7 @@ def test_what_cannot_be_applied(shop: Shop, text: str, said: str) -> None:
 
 
 def test_what_tenants_made_is_no_leftover(shop: Shop, tmp_path: Path) -> None:
-    """Neither `purge`, here or at the server, nor `doctor` takes it for undeclared."""
+    """Neither `purge`, local or on the server, nor `doctor` takes it for undeclared."""
     shop.cli.write({"new.yaml": NOTES.replace("notes", "kept")})
     own = ["--tenant", "acme"]
     assert shop("knowledge", "apply", "-f", "new.yaml", *own).code == 0
@@ -170,14 +170,14 @@ def test_what_tenants_made_is_no_leftover(shop: Shop, tmp_path: Path) -> None:
         assert "undeclared" not in str(project.doctor())
     assert json.loads(shop("knowledge", "purge", "--yes", "-o", "json").out) == {"removed": []}
     assert shop("query", "kept", "-q", "owls", *own).code == 0
-    # Only the tenant that made it has it.
+    # Only the tenant that created it has it.
     with Project.load(shop.folder) as project, tenant("other"):
         other = project.with_knowledge_bases([yaml.safe_load(NOTES)["knowledge_bases"][0]])
         other.ingest("notes")
     assert [one["tenant"] for one in undeclared(shop("knowledge", "purge", "-o", "json").out)] == [
         "other"
     ]
-    # Without the state of a server it would be a leftover.
+    # Without the server's state, it would count as leftover data.
     alone = tmp_path / "alone"
     shutil.copytree(shop.folder, alone)
     for file in (alone / ".lorebind").glob("server.db*"):
@@ -196,7 +196,7 @@ def undeclared(out: str) -> Any:
 def test_tokens_and_rights(
     empty_cli: Cli, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The token is read from its variable; each refusal is one plain line."""
+    """The token is read from its variable; each refusal is one line."""
     folder = write_project(tmp_path_factory.mktemp("closed"))
     database = open_state(None, Environment(folder))
     _, reader = Tokens(database).create("reader", "read")
@@ -232,7 +232,7 @@ def serving_with(folder: Path, token: str) -> Any:
 def test_it_waits_as_the_server_asks(
     empty_cli: Cli, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """More requests than the server allows at once take their time, and no error."""
+    """More requests than the server allows per second take longer, but cause no error."""
     slowly = PROJECT | {"server": {"rate_limit": {"per_second": 1, "burst": 2}}}
     folder = write_project(tmp_path_factory.mktemp("limited"), slowly)
     with serving(folder) as server:
@@ -241,7 +241,7 @@ def test_it_waits_as_the_server_asks(
 
 
 class Recorder(Extension):
-    """Keeps what bars are made of."""
+    """Records the events that progress bars use."""
 
     def __init__(self) -> None:
         self.read, self.embedded = 0, 0
@@ -262,7 +262,8 @@ def slow(tmp_path: Path) -> Slow:
 
 @UNCLOSED
 def test_an_ingest_survives_its_server(slow: Slow, tmp_path: Path) -> None:
-    """The server is killed and started anew; who watches hears of the rest, and gets the report."""
+    """If the server is killed and restarted, the waiting command gets the remaining events and the
+    report."""
     recorder, told = Recorder(), list[str]()
     address = tmp_path / "address"
     outcome: list[Any] = []
@@ -299,7 +300,8 @@ def test_an_ingest_survives_its_server(slow: Slow, tmp_path: Path) -> None:
 
 
 def test_an_interrupted_command_leaves_the_run(slow: Slow) -> None:
-    """Ctrl-C ends the command with 130 and says where the run goes on, which it does."""
+    """Ctrl-C ends the command with 130, and its message says where the run continues, which it
+    does."""
     with serving(slow.folder, **slow.environ) as server:
         url = f"unix:{server.socket}"
         command = [sys.executable, "-m", "lorebind", "ingest", "texts", "--server", url]
@@ -314,7 +316,7 @@ def test_an_interrupted_command_leaves_the_run(slow: Slow) -> None:
             look = f"see how it does with: lorebind knowledge stats texts --server {url}\n"
             assert process.returncode == 130
             assert err == (
-                "lorebind: interrupted; what was finished is kept, and run "
+                "lorebind: interrupted; finished work is kept, and run "
                 f"{run['run_id']} goes on at the server; {look}"
             )
             slow.let_through(100)
@@ -347,7 +349,7 @@ def test_add_waits_for_another_ingest(slow: Slow, empty_cli: Cli) -> None:
 
 
 def test_a_run_that_others_cancel(slow: Slow) -> None:
-    """Is an error, as there is no report."""
+    """If others cancel the run, the command fails, because there is no report."""
     raised: list[LorebindError] = []
 
     def ingest(url: str) -> None:
@@ -424,7 +426,7 @@ def test_options_are_added_to_commands(text: str, reworded: str) -> None:
 
 @pytest.mark.parametrize("command", ["knowledge list", "knowledge export", "bindings explain"])
 def test_what_is_not_asked_for_is_not_imported(tmp_path: Path, command: str) -> None:
-    """A command about a folder loads nothing of what asks servers, or serves."""
+    """A command for a folder imports no code for server access or serving."""
     write_project(tmp_path)
     code = f"""
 import contextlib, io
@@ -441,7 +443,8 @@ seen[:] = [n for n in sys.modules if n.split(".")[0] in ("httpx", "fastapi") or 
 
 
 def test_a_plan_takes_the_time_that_it_needs(shop: Shop) -> None:
-    """The same plan comes as JSON, or as an event that proxies and the server's door wait for."""
+    """The same plan is sent as JSON, or as an event that proxies and the server's time limit
+    allow."""
     with shop.server.client() as api:
         plan = api.post("/knowledge-bases/handbook/plan", json={"strategy": "replace"}).json()
         asked = {"Accept": "text/event-stream"}

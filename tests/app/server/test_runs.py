@@ -1,4 +1,4 @@
-"""Ingests that are asked for: run, watched, cancelled, killed and gone on with."""
+"""Requested ingests: run, watched, cancelled, killed and resumed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BATCH, DOCUMENTS = 4, 24
 
 
 class Slow:
-    """A project whose embedder waits to be let through, batch by batch."""
+    """A project whose embedder waits for permission, batch by batch."""
 
     def __init__(self, folder: Path, more: dict[str, Any] | None = None) -> None:
         documents = [{"id": f"d{i}", "text": f"Text number {i}."} for i in range(DOCUMENTS)]
@@ -190,7 +190,7 @@ def test_the_next_start_goes_on(slow: Slow, how: signal.Signals) -> None:
         slow.wait_for(3 * BATCH)
         server.process.send_signal(how)
         if how == signal.SIGTERM:
-            time.sleep(0.5)  # until it has said that no more is to be embedded
+            time.sleep(0.5)  # until the server has stopped embedding
             slow.let_through(100)
         assert server.process.wait(60) == (0 if how == signal.SIGTERM else -how)
     slow.let_through(100)
@@ -291,7 +291,7 @@ def wait_for_end(api: httpx.Client, where: str) -> dict[str, Any]:
 
 
 def events(response: httpx.Response) -> Iterator[dict[str, Any]]:
-    """Server-sent events, their data read as JSON."""
+    """Parse server-sent events, with their data as JSON."""
     event: dict[str, Any] = {}
     for line in response.iter_lines():
         if not line:

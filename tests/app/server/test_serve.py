@@ -1,4 +1,4 @@
-"""`lorebind serve`: where it listens, how it ends, what it logs, and its metrics."""
+"""`lorebind serve`: its addresses, shutdown, logs and metrics."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ SLOW = Path(__file__).parents[1] / "slow_embedder.py"
 
 @pytest.fixture
 def shop(empty_cli: Cli) -> Cli:
-    """The command line in the folder of a project."""
+    """Return the command line in the folder of a project."""
     write_project(empty_cli.root)
     return empty_cli
 
 
-# Where it listens
+# Addresses
 
 
 def test_other_machines_need_tokens(shop: Cli, socket_enabled: None) -> None:
@@ -50,12 +50,13 @@ def test_other_machines_need_tokens(shop: Cli, socket_enabled: None) -> None:
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "lorebind: other machines could call the server at 0.0.0.0, and there are no tokens; "
-        "make one with: lorebind token create NAME --rights read\n"
+        "create one with: lorebind token create NAME --rights read\n"
     )
 
 
 def test_other_machines_are_served_with_tokens(shop: Cli, socket_enabled: None) -> None:
-    """Only with one, also when the last is revoked and the server has seen none."""
+    """Other machines are served only with a token, even if the last token was revoked and the
+    server has never seen one."""
     text = shop("token", "create", "one", "--rights", "read").out.strip()
     with started(shop.root, "--host", "0.0.0.0", "--port", "0") as server:
         port = re.search(r":(\d+)\n$", server.first)[1]  # type: ignore[index]
@@ -72,7 +73,7 @@ def test_other_machines_are_served_with_tokens(shop: Cli, socket_enabled: None) 
 
 
 def test_loopback_is_what_the_socket_says(socket_enabled: None) -> None:
-    """Not what the name looks like."""
+    """Whether a server is local depends on its socket, not on the host name."""
     for host, local in (("localhost", True), ("127.0.0.2", True), ("0.0.0.0", False)):
         sockets = listen(host, 0)
         assert is_loopback(sockets) is local
@@ -87,7 +88,7 @@ def test_a_port_in_use(shop: Cli, socket_enabled: None) -> None:
         done = shop("serve", "--port", str(port))
     assert (done.code, done.out) == (2, "")
     assert re.fullmatch(
-        rf"lorebind: cannot listen at 127.0.0.1:{port}: Address already in use; "
+        rf"lorebind: cannot listen on 127.0.0.1:{port}: Address already in use; "
         r"choose another --host or --port\n",
         done.err,
     )
@@ -97,23 +98,24 @@ def test_a_port_in_use(shop: Cli, socket_enabled: None) -> None:
     ("path", "reason"),
     [
         ("missing/s", "No such file or directory"),
-        ("lorebind.yaml", "it is there, and no socket"),
-        (".", "it is there, and no socket"),
+        ("lorebind.yaml", "it exists and is not a socket"),
+        (".", "it exists and is not a socket"),
         ("x" * 120, "AF_UNIX path too long"),
     ],
 )
 def test_a_socket_that_cannot_be(shop: Cli, path: str, reason: str) -> None:
     done = shop("serve", "--uds", path)
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"lorebind: cannot listen at {path}: {reason}; choose another --uds\n"
+    assert done.err == f"lorebind: cannot listen on {path}: {reason}; choose another --uds\n"
     assert (shop.root / "lorebind.yaml").is_file()
 
 
 def test_a_folder_that_cannot_be_written(shop: Cli) -> None:
-    """For those who may write everywhere, a folder that is none of the disk."""
+    """A socket in a folder that is not writable is refused; root may write everywhere, so the test
+    uses /proc."""
     done = shop("serve", "--uds", "/proc/s")
     assert (done.code, done.out) == (2, "")
-    assert re.match(r"lorebind: cannot listen at /proc/s: .*; choose another --uds\n$", done.err)
+    assert re.match(r"lorebind: cannot listen on /proc/s: .*; choose another --uds\n$", done.err)
 
 
 def test_without_the_extra(shop: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +127,8 @@ def test_without_the_extra(shop: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_socket_belongs_to_its_server(shop: Cli, tmp_path_factory: Any) -> None:
-    """Only its user can connect. It is replaced if nobody listens there, and removed at the end."""
+    """Only its user can connect. It is replaced if no server listens on it, and removed at the
+    end."""
     path = Path(f"/tmp/lb-{time.time_ns()}")
     with serving(shop.root, socket=path) as server:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -158,11 +161,11 @@ def test_two_servers_share_a_state(shop: Cli) -> None:
         assert problem(first.get("/knowledge-bases/tours")) == (404, "not_found")
 
 
-# How it ends
+# Shutdown
 
 
 class Started(Process):
-    """A process that has said where it serves, or has ended."""
+    """A process that has printed its address or has ended."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         super().__init__(process, Path())
@@ -172,7 +175,7 @@ class Started(Process):
 
 @contextmanager
 def started(folder: Path, *options: str) -> Iterator[Started]:
-    """A server with options of the test's own, which the test ends."""
+    """Run a server with options of the test, and stop it."""
     command = [sys.executable, "-m", "lorebind", "serve", "--project", str(folder), *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
@@ -185,7 +188,7 @@ def started(folder: Path, *options: str) -> Iterator[Started]:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_in_order(shop: Cli, how: int) -> None:
-    """As soon as it has said where it serves; and it prints nothing else."""
+    """A signal right after the address is printed stops the server, which prints nothing else."""
     path = f"/tmp/lb-{time.time_ns()}"
     with started(shop.root, "--uds", path) as server:
         assert server.first == f"serving at unix:{path}\n"
@@ -194,7 +197,7 @@ def test_it_ends_in_order(shop: Cli, how: int) -> None:
 
 
 def test_the_second_interrupt_ends_it_at_once(shop: Cli, tmp_path: Path) -> None:
-    """Although the embedder, which nobody can interrupt, goes on for a minute."""
+    """A second interrupt ends it immediately, even if an embedder call takes another minute."""
     slow = {"id": "words", "provider": "langchain", "class": "slow_embedder:Slow"}
     write_project(shop.root, {**PROJECT, "embedders": [slow]})
     (shop.root / "slow_embedder.py").write_text(SLOW.read_text())
@@ -282,11 +285,11 @@ def test_it_is_ready_when_the_project_has_started(shop: Cli) -> None:
     assert listed["stats"]["documents"]["ready"] == 2
 
 
-# What it logs
+# Logs
 
 
 def test_each_request_is_logged_where_that_is_wanted(shop: Cli) -> None:
-    """As JSON, without anything that the caller has sent."""
+    """Requests are logged as JSON, without anything that the caller has sent."""
     text = shop("token", "create", "one", "--rights", "read").out.strip()
     headers = {"Authorization": f"Bearer {text}", "X-Request-ID": "mine"}
     with serving(shop.root, "-v") as server:
@@ -325,7 +328,7 @@ def test_requests_are_fields_of_lines_of_json(shop: Cli) -> None:
 async def test_mistakes_are_logged_without_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the traceback; the caller hears of neither."""
+    """The log has the traceback without secrets; the caller sees neither."""
     dsn = "postgresql://me:pa55word@db.internal/kb"
     monkeypatch.setenv("KEPT_AT", dsn)
     more = {
@@ -352,7 +355,7 @@ async def test_mistakes_are_logged_without_secrets(
         assert "in broken" in said
 
 
-# Its metrics
+# Metrics
 
 
 def metrics(text: str) -> dict[str, float]:
@@ -361,7 +364,8 @@ def metrics(text: str) -> dict[str, float]:
 
 
 def test_metrics_name_only_what_is_declared(shop: Cli) -> None:
-    """No extension need be declared. What callers make is counted together, tenants never."""
+    """No extension needs to be declared. Knowledge bases created over the API are counted together,
+    tenants never."""
     wait = {"Prefer": "wait=20"}
     with serving(shop.root) as server, server.client() as client:
         for number in range(3):
@@ -387,7 +391,7 @@ def test_metrics_name_only_what_is_declared(shop: Cli) -> None:
 
 
 async def test_metrics_of_the_declared_extension(tmp_path: Path) -> None:
-    """With a file it has a registry of its own, and that is the one that is served."""
+    """If the extension writes a file, it has its own registry, which is served."""
     declared = {"extensions": [{"provider": "prometheus", "textfile": "a.prom"}]}
     async with served(tmp_path, declared) as here:
         answer = await here.client().get("http://localhost/metrics")

@@ -72,6 +72,6 @@ def test_a_run_is_cancelled_through_another(tmp_path: Path, dsn: str) -> None:
         slow.wait_for(1)
         where = f"/knowledge-bases/texts/runs/{run_id}"
         assert two.delete(where).status_code == 200
-        time.sleep(2.5)  # until the first server has heard of it
+        time.sleep(2.5)  # until the first server has read the change
         slow.let_through(100)
         assert wait_for_end(two, where)["status"] == "cancelled"

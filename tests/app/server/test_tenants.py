@@ -1,4 +1,4 @@
-"""What one tenant has is not there for another, on every route."""
+"""The data of one tenant does not exist for another, on every route."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
 
 @pytest.fixture(scope="module")
 def ids(two: Two) -> dict[str, str]:
-    """The ids of what Ann has, by the names of path parameters."""
+    """Return the ids of Ann's data, by the names of path parameters."""
     assert two.ann.put("/knowledge-bases/zebras", json=MINE).status_code == 201
     run = two.ann.post("/knowledge-bases/zebras/ingest", headers={"Prefer": "wait=20"}).json()
     added = two.ann.post("/knowledge-bases/zebras/documents", json={"id": "b", "text": SECRET})
@@ -53,7 +53,7 @@ def ids(two: Two) -> dict[str, str]:
 
 
 def routes(api: httpx.Client) -> list[tuple[str, str]]:
-    """The method and the path of every route below a knowledge base."""
+    """Return the method and the path of every route below a knowledge base."""
     paths = api.get("/openapi.json").json()["paths"]
     return [
         (method.upper(), path.removeprefix("/api/v0"))
@@ -80,7 +80,7 @@ def test_every_route_with_what_another_has(two: Two, ids: dict[str, str]) -> Non
 def test_a_run_or_document_of_another_in_a_knowledge_base_of_all(
     two: Two, ids: dict[str, str]
 ) -> None:
-    """The YAML's knowledge bases are there for both, what is in them is each one's own."""
+    """Both tenants see the YAML's knowledge bases, but each only its own content."""
     note = {"id": "secret", "text": SECRET}
     document = two.ann.post("/knowledge-bases/handbook/documents", json=note).json()["id"]
     run = two.ann.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"}).json()

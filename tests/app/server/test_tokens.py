@@ -1,4 +1,4 @@
-"""`lorebind token`, and the tokens that it makes."""
+"""`lorebind token`, and the tokens that it creates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def tokens() -> Iterator[Tokens]:
 
 
 def test_a_token_is_told_once(empty_cli: Cli) -> None:
-    """Then only its digest is kept; `list` shows neither. No variable of the project is needed."""
+    """Only the digest is stored; `list` shows neither token nor digest. The command needs none of
+    the project's variables."""
     empty_cli.write({"lorebind.yaml": UNSET})
     made = empty_cli("token", "create", "ci", "--rights", "write")
     assert made.code == 0
@@ -76,7 +77,7 @@ def test_a_token_is_told_once(empty_cli: Cli) -> None:
 def test_without_tokens_it_is_said_how_to_make_one(empty_cli: Cli) -> None:
     empty_cli.write({"lorebind.yaml": UNSET})
     listed = empty_cli("token", "list").out
-    assert listed.endswith("make one with: lorebind token create NAME --rights read\n")
+    assert listed.endswith("create one with: lorebind token create NAME --rights read\n")
 
 
 def test_the_variable_of_the_state_is_needed(empty_cli: Cli) -> None:
@@ -92,7 +93,7 @@ def test_the_variable_of_the_state_is_needed(empty_cli: Cli) -> None:
     [
         (["a"], "Missing option '--rights'"),
         (["a", "--rights", "all"], "'all' is not one of"),
-        (["taken", "--rights", "read"], "there is a token 'taken'; revoke it"),
+        (["taken", "--rights", "read"], "the token 'taken' already exists; revoke it"),
         (["", "--rights", "read"], "need printable names"),
         (["a\nb", "--rights", "read"], "need printable names"),
         (["x" * 201, "--rights", "read"], "at most 200 characters"),
@@ -138,7 +139,7 @@ def test_a_token_is_found_by_its_text_only(tokens: Tokens) -> None:
 
 
 def test_tokens_in_postgres(postgres: Server, empty_cli: Cli, socket_enabled: None) -> None:
-    """Several servers share what is there; a name is taken once."""
+    """Several servers share the tokens; a name can be used only once."""
     dsn = postgres.dsn()
     state = {"state": {"dsn": "{{ .env.STATE }}", "schema": "tokens_test"}}
     empty_cli.write({".env": f"STATE={dsn}\n", "lorebind.yaml": UNSET + f"server: {state}\n"})
@@ -151,7 +152,7 @@ def test_tokens_in_postgres(postgres: Server, empty_cli: Cli, socket_enabled: No
 
 
 def test_running_servers_hear_of_tokens(empty_cli: Cli) -> None:
-    """One that is made is taken at once, and one that is revoked is refused within a second."""
+    """A new token is accepted immediately, and a revoked one is refused within a second."""
     write_project(empty_cli.root)
     empty_cli("token", "create", "first", "--rights", "read")
     with serving(empty_cli.root) as server, server.client() as client:
@@ -166,7 +167,7 @@ def test_running_servers_hear_of_tokens(empty_cli: Cli) -> None:
             assert time.monotonic() < deadline
         assert client.get("/knowledge-bases").status_code == 401
         del client.headers["Authorization"]
-        assert client.get("/knowledge-bases").status_code == 401  # also the last one is
+        assert client.get("/knowledge-bases").status_code == 401  # even if it was the last one
 
 
 def test_errors_name_what_there_is(tokens: Tokens) -> None:

@@ -1,4 +1,4 @@
-"""`/workflows` and `/bindings` against a real server."""
+"""`/workflows` and `/bindings` on a real server."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_run_is_followed_event_by_event(api: httpx.Client) -> None:
 
 
 def test_a_run_can_be_resumed_as_soon_as_its_stream_ends(api: httpx.Client) -> None:
-    """`run_end` comes when the thread is free, with what is waited for."""
+    """`run_end` is sent when the thread is free, with the open questions."""
     for number in range(5):
         thread = f"s{number}"
         body = {**REFUND, "thread_id": thread}
@@ -313,7 +313,7 @@ def test_bindings_are_explained(api: httpx.Client) -> None:
 def test_a_client_that_goes_away_cancels_its_run(
     api: httpx.Client, folder: Path, headers: dict[str, str]
 ) -> None:
-    """What ended is kept, and does not run again when the thread is resumed."""
+    """Finished tasks are kept, and do not run again when the thread is resumed."""
     name = f"gone-{len(headers)}"
     body = {"input": {"seconds": 3, "name": name}, "thread_id": name}
     with (
@@ -345,7 +345,7 @@ def test_nothing_blocks_while_fifty_runs_are_followed(api: httpx.Client) -> None
             slowest = max(slowest, time.monotonic() - asked)
         assert {run.result() for run in runs} == {"completed"}
     assert slowest < 2
-    assert time.monotonic() - began < 30  # one after the other it would be 100 s
+    assert time.monotonic() - began < 30  # sequential runs would take 100 s
 
 
 def test_a_run_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def test_the_caller_chooses_between_json_and_events(accept: list[str], events: b
 
 
 def events_of(stream: httpx.Response) -> Iterator[tuple[int | None, str, dict[str, Any]]]:
-    """The number, the name and the data of each event."""
+    """Return the number, the name and the data of each event."""
     fields: dict[str, str] = {}
     for line in stream.iter_lines():
         if line:
@@ -423,12 +423,12 @@ def wait_for(api: httpx.Client, place: str, status: str) -> None:
 
 
 def noted(folder: Path, name: str) -> int:
-    """How often the task `first` ran."""
+    """Return how often the task `first` ran."""
     return (folder / "noted").read_text().splitlines().count(name)
 
 
 def problem(response: httpx.Response) -> tuple[int, str]:
-    """The status and the code of a problem document."""
+    """Return the status and the code of a problem document."""
     assert response.headers["content-type"] == "application/problem+json"
     document = response.json()
     assert document["status"] == response.status_code

@@ -1,1 +1,1 @@
-"""What a request passes before it reaches a route: hosts, tokens, rates, sizes, times."""
+"""The checks before a request reaches a route: host, token, rate limit, size and time limit."""

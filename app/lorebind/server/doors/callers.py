@@ -1,4 +1,4 @@
-"""Who calls: by which token, for which tenant, and with which rights."""
+"""Identify callers: their token, their tenant and their rights."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ if TYPE_CHECKING:
 log = logging.getLogger("lorebind.server")
 
 _KNOWN_SECONDS = 0.5
-"""For so long known tokens are not read again; one that was revoked is refused after that."""
+"""Seconds until known tokens are read again, after which a revoked one is refused."""
 _APART_SECONDS = 0.1
-"""The least time between two readings."""
+"""The shortest time between two reads of the tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request."""
+    """The sender of a request."""
 
     tenant: str
     token: Token | None
-    """None where the server has no tokens, and serves this machine only."""
+    """None if the server has no tokens and serves only this machine."""
 
     @property
     def name(self) -> str:
         return self.token.id if self.token else "local"
 
     def require(self, rights: Rights) -> None:
-        """
+        """Check that the caller has these rights.
+
         Raises:
-            ProblemError: the token has not these rights.
+            ProblemError: the token does not have them.
         """
         if self.token is not None and not self.token.may(rights):
             detail = f"this token has the rights '{self.token.rights}'; this needs '{rights}'"
@@ -51,17 +52,17 @@ class Caller:
 
 
 class Callers:
-    """Finds who calls, among all tokens there are, which are kept for half a second.
+    """Identifies callers by all existing tokens, which are cached for half a second.
 
-    They are read again for a token that is not among them, but ten times a second at most: a flood
-    of wrong tokens costs the database no more than that, and keeps nothing in memory.
+    An unknown token causes another read, at most ten times a second, so a flood of wrong tokens
+    adds little load to the database and uses no memory.
     """
 
     def __init__(self, tokens: Tokens, *, open_without_tokens: bool = True) -> None:
         """
         Args:
-            tokens: those of the server.
-            open_without_tokens: whether anybody may do everything as long as there is no token.
+            tokens: the tokens of the server.
+            open_without_tokens: whether all callers have all rights while there is no token.
         """
         self._tokens = tokens
         self._open = open_without_tokens
@@ -70,10 +71,11 @@ class Callers:
         self._reading: asyncio.Task[None] | None = None
 
     async def of(self, headers: Headers) -> Caller:
-        """
+        """Return the caller of a request.
+
         Raises:
-            ProblemError: no token, one that is not valid, or a tenant that is not its; or the
-                tokens cannot be read.
+            ProblemError: the token is missing or not valid, the tenant is not one of the token's,
+                or the tokens cannot be read.
         """
         wanted = _tenant(headers)
         given = headers.getlist("authorization")
@@ -82,22 +84,22 @@ class Callers:
         if not given and self._open:
             return Caller(wanted or DEFAULT_TENANT, None)
         token = find_token(text, self._known)
-        if token is None and text:  # it may have been made just now
+        if token is None and text:  # it may have been created just now
             await self._read_since(now)
             token = find_token(text, self._known)
         if token is None:
             raise _unauthenticated(given)
         if wanted is None and len(token.tenants) > 1:
-            detail = "this token is for several tenants; name one as X-Tenant-ID"
+            detail = "this token is for several tenants; name one in X-Tenant-ID"
             raise ProblemError("tenant_required", detail)
         if wanted is not None and wanted not in token.tenants:
             raise ProblemError("tenant_forbidden", "this token is not for that tenant")
         return Caller(wanted or token.tenants[0], token)
 
     async def _read_since(self, moment: float) -> None:
-        """Read the tokens, unless that was begun at a moment or later."""
+        """Read the tokens, unless a read has begun at this moment or later."""
         while self._read_at < moment:
-            # Of many requests at once, one reads for all; its end must not end the reading.
+            # One read serves all concurrent requests; shielded, so that no caller cancels it.
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read())
             await asyncio.shield(self._reading)
@@ -108,7 +110,7 @@ class Callers:
         try:
             found = await call(self._tokens.all)
         except LorebindError as error:
-            # Callers need not know where it is.
+            # The error names the location of the database, which callers must not see.
             log.error("the tokens cannot be read: %s", error)
             detail = "the server cannot read its tokens now; try again later"
             again = {"Retry-After": str(RETRY_SECONDS)}
@@ -116,21 +118,21 @@ class Callers:
         self._known = {token.id: token for token in found}
         self._read_at = now
         if self._known:
-            # For good: whoever revokes the last token does not want to let everybody in.
+            # Permanent: revoking the last token must not open the server to everyone.
             self._open = False
 
 
 def _tenant(headers: Headers) -> str | None:
-    """The tenant that a request names.
+    """Return the tenant that a request names.
 
     Raises:
-        ProblemError: it names several, or none that there can be.
+        ProblemError: the request names several tenants or an invalid name.
     """
     given = headers.getlist("x-tenant-id")
     if not given:
         return None
     try:
-        name = given[0].encode("latin-1").decode()  # a server hands headers on as Latin-1
+        name = given[0].encode("latin-1").decode()  # ASGI headers are decoded as Latin-1
     except UnicodeError:
         name = ""
     if len(given) > 1 or not name or not name.isprintable() or len(name) > LONGEST_NAME:
@@ -140,16 +142,16 @@ def _tenant(headers: Headers) -> str | None:
 
 
 def _bearer(given: list[str]) -> str:
-    """The token of a request, empty without one."""
+    """Return the token of a request; empty if it has none."""
     scheme, _, text = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     return text.strip() if scheme.lower() == "bearer" else ""
 
 
 def _unauthenticated(given: list[str]) -> ProblemError:
-    # RFC 6750: why is told only to those who have sent something.
+    # RFC 6750: without credentials in the request, the answer has no error code.
     wrong = ', error="invalid_token"' if given else ""
     return ProblemError(
         "unauthenticated",
-        "send a valid token as Authorization: Bearer …; `lorebind token create` makes one",
+        "send a valid token as Authorization: Bearer …; `lorebind token create` creates one",
         headers={"WWW-Authenticate": f'Bearer realm="lorebind"{wrong}'},
     )

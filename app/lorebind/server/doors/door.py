@@ -1,4 +1,4 @@
-"""The door of the server: every request passes here, and every answer leaves here."""
+"""The outermost layer of the server, which every request and every answer passes."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 MOST_BYTES = 8 * 1024 * 1024
 REQUEST_SECONDS = 30.0
 OPEN = frozenset({"/healthz", "/readyz"})
-"""The paths that anyone may read."""
+"""The paths that need no token."""
 LATE = "late"
-"""Where a route leaves, in the state of its request, the problem that says what becomes of the work
-if the answer does not begin in time."""
+"""The key in a request's state where a route stores the problem to send if the answer does not
+begin in time."""
 
 log = logging.getLogger("lorebind.server")
 
@@ -42,7 +42,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class Door:
-    """An ASGI application around another one."""
+    """ASGI middleware that checks, limits and logs requests."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class Door:
     ) -> None:
         """
         Args:
-            app: what is behind the door.
+            app: the application behind it.
             hosts: the names of the server.
-            callers: finds who calls.
-            rates: how often; None is no limit.
-            is_draining: whether the server is about to stop.
-            log_failure: told of errors that nobody expected, and what the caller had sent.
-            seconds: how long an answer may take to begin.
+            callers: identifies the caller of a request.
+            rates: the rate limit; None for no limit.
+            is_draining: returns whether the server is about to stop.
+            log_failure: logs unexpected errors, without the texts that the caller has sent.
+            seconds: the time limit for an answer to begin.
         """
         self._app = app
         self._hosts, self._callers, self._rates = hosts, callers, rates
@@ -80,11 +80,11 @@ class Door:
                 await self._in_time(passing)
             finally:
                 passing.note()
-        else:  # a WebSocket, which nothing here speaks
+        else:  # a WebSocket, which the server does not support
             await send({"type": "websocket.close", "code": 1008})
 
     async def _in_time(self, passing: _Passing) -> None:
-        """Await an answer, which has to begin within the time; a stream may then go on."""
+        """Await an answer, which must begin within the time limit; a stream may then continue."""
         task = asyncio.create_task(self._answer(passing))
         begun = asyncio.create_task(passing.begun.wait())
         try:
@@ -93,8 +93,8 @@ class Door:
             )
             if not task.done() and not passing.begun.is_set():
                 task.cancel()
-                # Before it has ended, for what runs in a thread ends in its own time.
-                detail = f"this took longer than {self._seconds:g} s, and was cancelled"
+                # Answers before the task has ended, because work in a thread cannot be cancelled.
+                detail = f"the request took longer than {self._seconds:g} s and was cancelled"
                 late = ProblemError("timeout", detail)
                 await passing.refuse(passing.scope.get("state", {}).get(LATE, late))
             await asyncio.wait({task})
@@ -109,7 +109,7 @@ class Door:
             await self._let_in(passing)
         except ProblemError as problem:
             await passing.refuse(problem)
-        except Exception as error:  # a mistake of ours, or of the project's code
+        except Exception as error:  # a bug in Lorebind or in the project's code
             self._log_failure(f"request {passing.request_id} failed", error, passing.sent())
             await passing.refuse(mistake())
 
@@ -133,7 +133,7 @@ class Door:
 
 
 class _Passing:
-    """One request on its way, and what its answer is to say."""
+    """One request and the state of its answer."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = Headers(scope=scope).get("x-request-id", "")
@@ -152,20 +152,20 @@ class _Passing:
         self.scope = {**scope, "method": "GET"} if self._method == "HEAD" else scope
         self._status = 0
         self._is_over = False
-        """Whether what the application says is dropped."""
+        """Whether further messages of the application are dropped."""
         self._since = time.monotonic()
 
     async def receive_bounded(self) -> Message:
-        """What comes of the body, up to the most that one may have."""
+        """Receive a part of the body, and refuse the request if the body becomes too large."""
         message = await self.receive()
         self._body += message.get("body", b"")
         if len(self._body) > MOST_BYTES:
-            # FastAPI lets only this one through while it reads a body.
+            # FastAPI passes on only this exception while it reads a body.
             raise HTTPException(413)
         return message
 
     def sent(self) -> list[str]:
-        """The texts of the query and of the body, as far as that has been read."""
+        """Return the texts of the query and of the part of the body that has been read."""
         found = [value for _, value in parse_qsl(self.scope["query_string"].decode("latin-1"))]
         try:
             return found + [text for _, text in texts(json.loads(self._body))]
@@ -173,12 +173,12 @@ class _Passing:
             return [*found, self._body.decode("latin-1")]
 
     async def send(self, message: Message) -> None:
-        """Send what the application says."""
+        """Send a message of the application."""
         if not self._is_over:
             await self._pass_on(message)
 
     async def refuse(self, problem: ProblemError) -> None:
-        """Answer with a problem document, unless an answer has begun."""
+        """Send a problem document, unless an answer has begun."""
         if not self.begun.is_set():
             self._is_over = True
             response = problem.response(self.scope["path"])
@@ -197,7 +197,7 @@ class _Passing:
         await self._send(message)
 
     def note(self) -> None:
-        """Log the request; neither its path and query nor its texts."""
+        """Log the request, without its path, query and texts."""
         told: dict[str, Any] = {
             "request_id": self.request_id,
             "method": self._method,
@@ -213,10 +213,10 @@ _AGAIN = {"Retry-After": str(RETRY_SECONDS)}
 
 
 def _check_length(headers: Headers) -> None:
-    """Refuse a body that says itself that it is too large.
+    """Refuse a body whose Content-Length is too large.
 
     Raises:
-        ProblemError: it is, or the header is no number.
+        ProblemError: the body is too large, or the header is not a number.
     """
     lengths = set(headers.getlist("content-length")) or {"0"}
     if len(lengths) > 1 or not _LENGTH.fullmatch(declared := lengths.pop()):
@@ -227,4 +227,4 @@ def _check_length(headers: Headers) -> None:
 
 def too_large() -> ProblemError:
     mib = MOST_BYTES // 1024**2
-    return ProblemError("too_large", f"a request may have {mib} MiB; send less at a time")
+    return ProblemError("too_large", f"a request may have at most {mib} MiB; send less at a time")

@@ -1,4 +1,4 @@
-"""Which `Host` and `Origin` a request may name, so that no web page can call the server."""
+"""Check `Host` and `Origin` of requests, so that foreign web pages cannot call the server."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ if TYPE_CHECKING:
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]*)?")
-"""A name or an address, IPv6 in brackets, and perhaps a port."""
+"""A name or an address, with IPv6 in brackets, and an optional port."""
 
 
 class Hosts:
-    """The names under which the server is called."""
+    """The host names of the server."""
 
     def __init__(self, names: Collection[str]) -> None:
         """
         Args:
-            names: beside those of loopback; `*` is any.
+            names: the names in addition to those of loopback; `*` allows any name.
         """
         self._names = {_hostname(name) or name.lower() for name in (*LOOPBACK, *names)}
 
     def check(self, headers: Headers) -> None:
-        """
+        """Check the host and the origin of a request.
+
         Raises:
-            ProblemError: the host is another's, or a web page of another host calls.
+            ProblemError: the host is unknown, or a web page of another host sent the request.
         """
         named = headers.getlist("host")
         if len(named) != 1:
             raise ProblemError("host_refused", "send one Host header")
         if "*" not in self._names and _hostname(named[0]) not in self._names:
-            detail = "the server is not known under this Host; add it to `server: {hosts: […]}`"
+            detail = "the server does not know this Host; add it to `server: {hosts: […]}`"
             raise ProblemError("host_refused", detail)
         for origin in headers.getlist("origin"):
             if origin.lower().partition("://")[2] != named[0].lower():
@@ -46,6 +47,6 @@ class Hosts:
 
 
 def _hostname(host: str) -> str:
-    """The name or address in a Host header, in small letters; empty if there is none."""
+    """Return the name or address in a Host header, in lower case; empty if there is none."""
     found = _HOST.fullmatch(host.lower())
     return (found[1] or found[2]) if found else ""

@@ -1,4 +1,4 @@
-"""How often each caller may call: a token bucket for each."""
+"""The rate limit of each caller: a token bucket."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations.server import RateLimitDeclaration
 
 _CALLERS = 10_000
-"""How many callers are remembered; those that called least recently are forgotten."""
+"""Maximum number of callers in memory; the least recently seen ones are forgotten."""
 _LONGEST = 10**9
-"""Seconds. Numbers in headers may have 15 digits, and a rate may be as low as one likes."""
+"""Maximum seconds in headers: numbers may have 15 digits, and a rate may be arbitrarily low."""
 
 
 class Rates:
-    """Each caller has `burst` requests at once, and `per_second` more."""
+    """Allows each caller bursts of `burst` requests, and `per_second` requests on average."""
 
     def __init__(self, declared: RateLimitDeclaration) -> None:
         self._per_second, self._burst = declared.per_second, declared.burst
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str) -> dict[str, str]:
-        """Count a request; the headers that say how many are left.
+        """Count a request, and return headers with the number of remaining requests.
 
         Raises:
-            ProblemError: it is one too many.
+            ProblemError: the caller has no requests left.
         """
         now = time.monotonic()
         left, then = self._buckets.pop(caller, (float(self._burst), now))
@@ -39,7 +39,7 @@ class Rates:
         if len(self._buckets) > _CALLERS:
             self._buckets.popitem(last=False)
         remaining = int(left - 1) if allowed else 0
-        # When all may be sent again, or the next one.
+        # Seconds until a full burst is available, or after a refusal, the next request.
         wait = self._seconds(self._burst - left + 1 if allowed else 1 - left)
         headers = {
             # draft-ietf-httpapi-ratelimit-headers-10
@@ -53,5 +53,5 @@ class Rates:
         return headers
 
     def _seconds(self, requests: float) -> int:
-        """How long it takes until so many more may be sent."""
+        """Return the seconds until the caller may send this number of requests."""
         return math.ceil(min(requests / self._per_second, _LONGEST))

@@ -1,1 +1,1 @@
-"""The routes of the API, a file for each kind of resource."""
+"""The routes of the API, with one file per kind of resource."""

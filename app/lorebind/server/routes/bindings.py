@@ -1,4 +1,4 @@
-"""`/bindings`: which knowledge is bound where, and which file says so."""
+"""`/bindings`: the bindings in effect, and the files that declare them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ async def explain_bindings(
     request: Request,
     server: TheServer,
     _: Reader,
-    workflow: Annotated[str | None, Query(description="Seen from this one.")] = None,
-    task: Annotated[str | None, Query(description="Of the workflow.")] = None,
-    agent: Annotated[str | None, Query(description="The task's, if left out.")] = None,
+    workflow: Annotated[str | None, Query(description="A workflow.")] = None,
+    task: Annotated[str | None, Query(description="A task of the workflow.")] = None,
+    agent: Annotated[
+        str | None, Query(description="An agent. By default, the agent of the task.")
+    ] = None,
 ) -> Any:
-    """What is bound at a place: every setting, and the scope, file and line that set it.
+    """Return the bindings in effect: every setting with the scope, file and line that set it.
 
-    Without a place it is what the project itself binds. All bindings are on one page.
+    Without parameters, these are the bindings of the project. All bindings are on one page.
     """
     found = await server.project.aexplain(workflow=workflow, task=task, agent=agent)
     return Page(found, None, None).response(request)

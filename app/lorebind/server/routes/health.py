@@ -16,13 +16,13 @@ router = APIRouter(tags=["health"])
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """Whether the process answers."""
+    """Check that the process answers."""
     return {"status": "ok"}
 
 
 @router.get("/readyz")
 async def readyz(server: TheServer) -> dict[str, str]:
-    """Whether requests can be served: all knowledge bases with `ingest: on_start` are ingested."""
+    """Check that the server is ready: knowledge bases with `ingest: on_start` are ingested."""
     if not server.is_ready:
         what = "about to stop" if server.is_draining else "starting"
         raise ProblemError("draining", f"the server is {what}", headers={"Retry-After": "1"})
@@ -31,9 +31,9 @@ async def readyz(server: TheServer) -> dict[str, str]:
 
 @router.get("/metrics", response_class=Response)
 async def metrics(server: TheServer, _: Reader) -> Any:
-    """Metrics for Prometheus. The figures of all tenants are added up.
+    """Return metrics for Prometheus, summed over all tenants.
 
-    Knowledge bases that were made over the API are counted together, as `api`.
+    Knowledge bases that were created over the API are counted together, as `api`.
     """
     client = import_extra("prometheus_client", extra="telemetry", purpose="/metrics")
     assert server.prometheus is not None

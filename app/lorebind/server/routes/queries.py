@@ -19,17 +19,17 @@ router = APIRouter(tags=["search"])
 
 
 class Query(Body):
-    """A question, and what is to differ from the settings of the knowledge base."""
+    """A question, and settings that override those of the knowledge base."""
 
     query: str = Field(min_length=1, max_length=20_000, description="Any text that is not blank.")
-    top_k: Whole | None = Field(None, ge=1, le=50, description="The most passages.")
+    top_k: Whole | None = Field(None, ge=1, le=50, description="The maximum number of passages.")
     min_score: float | None = Field(
-        None, ge=0, le=1, description="Leave out passages with a lower cosine."
+        None, ge=0, le=1, description="Omit passages with a lower cosine."
     )
-    strategy: str | None = Field(None, description="How to search.")
+    strategy: str | None = Field(None, description="The retrieval strategy.")
     filters: dict[str, Any] | None = Field(None, description="Conditions on the metadata.")
     workflow: str | None = Field(
-        None, description="The workflow that declares the knowledge base, where one does."
+        None, description="The workflow that declares the knowledge base, if a workflow does."
     )
     explain: bool = Field(False, description="Add every setting in effect, as `binding`.")
 
@@ -44,16 +44,18 @@ class Query(Body):
 
 
 class QueryOfSeveral(Query):
-    """The same for several knowledge bases, in one ranking."""
+    """A question to several knowledge bases, answered in one ranking."""
 
     knowledge_bases: list[str] = Field(
-        min_length=1, max_length=100, description="Their ids. The settings of the first count."
+        min_length=1,
+        max_length=100,
+        description="The ids of the knowledge bases. The settings of the first apply.",
     )
 
 
 @router.post("/knowledge-bases/{kb_id}/query", response_model=Found)
 async def query(project: SeenProject, _: Reader, kb_id: str, body: Query) -> Any:
-    """The passages that are nearest to a question, best first."""
+    """Return the best passages of a knowledge base for a question, best first."""
     found, binding = await project.aquery_explained(
         kb_id, body.query, workflow=body.workflow, **body.settings
     )
@@ -62,7 +64,7 @@ async def query(project: SeenProject, _: Reader, kb_id: str, body: Query) -> Any
 
 @router.post("/query", response_model=Found)
 async def query_several(project: SeenProject, _: Reader, body: QueryOfSeveral) -> Any:
-    """The passages of several knowledge bases that are nearest to a question, best first."""
+    """Return the best passages of several knowledge bases for a question, best first."""
     kb_ids = body.knowledge_bases
     given = {name: value for name, value in body.settings.items() if value is not None}
     shown = as_data(await project.aquery_many(kb_ids, body.query, workflow=body.workflow, **given))

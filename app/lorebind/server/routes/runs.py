@@ -1,4 +1,4 @@
-"""`…/ingest`, `…/reindex` and `…/runs`: ingests that are asked for, watched and cancelled."""
+"""`…/ingest`, `…/reindex` and `…/runs`: request, watch and cancel ingests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from lorebind_knowledge.namespace import Namespace
 router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["ingestion"])
 
 _MOST_SECONDS = 25
-"""How long a request waits for its run at most, as `Prefer: wait` asks."""
+"""Maximum seconds that a request waits for its run, as `Prefer: wait` asks."""
 
 _ENDED: dict[int | str, dict[str, Any]] = {200: {"description": "It has ended", "model": Run}}
 
@@ -46,7 +46,7 @@ IdempotencyKey = Annotated[
     Header(
         min_length=1,
         max_length=200,
-        description="Any text. The same request with the same key within 24 hours is done once.",
+        description="Any text. Within 24 hours, the same request with the same key runs once.",
     ),
 ]
 Prefer = Annotated[
@@ -54,28 +54,33 @@ Prefer = Annotated[
     Header(description=f"`wait=SECONDS`, at most {_MOST_SECONDS}: answer when the run has ended."),
 ]
 Workflow = Annotated[
-    str | None, Field(description="The workflow that declares the knowledge base, where one does.")
+    str | None,
+    Field(description="The workflow that declares the knowledge base, if a workflow does."),
 ]
 
 
 class ReindexRequest(Body):
-    """How to build an index anew."""
+    """The settings of a reindex."""
 
     workflow: Workflow = None
-    inputs: dict[str, Any] = Field({}, description="That workflow's inputs.")
+    inputs: dict[str, Any] = Field({}, description="The inputs of that workflow.")
 
 
 class PlanRequest(ReindexRequest):
-    """Which ingest is planned."""
+    """The ingest to plan."""
 
     strategy: Literal["upsert", "replace"] = "upsert"
 
 
 class IngestRequest(PlanRequest):
-    """How to ingest."""
+    """The settings of an ingest."""
 
-    only_failed: bool = Field(False, description="Only what failed or was interrupted before.")
-    allow_mass_delete: bool = Field(False, description="Let more than half of the documents go.")
+    only_failed: bool = Field(
+        False, description="Read only documents that failed or were interrupted."
+    )
+    allow_mass_delete: bool = Field(
+        False, description="Allow to remove more than half of the documents."
+    )
 
 
 @router.post("/ingest", status_code=202, response_model=Run, responses=_ENDED)
@@ -89,7 +94,7 @@ async def ingest(
     idempotency_key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> Any:
-    """Bring the index to what the sources hold now. The answer says where to look for the run."""
+    """Update the index to the current content of the sources. The answer names the run's URL."""
     asked = {"action": "ingest", **(body or IngestRequest()).model_dump()}
     return await _request(request, server, project, kb_id, asked, idempotency_key, prefer)
 
@@ -105,7 +110,7 @@ async def reindex(
     idempotency_key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> Any:
-    """Build the index anew from everything, beside the one in use, and switch at the end."""
+    """Rebuild the index in the background, then swap it in. The answer names the run's URL."""
     asked = {"action": "reindex", **(body or ReindexRequest()).model_dump()}
     return await _request(request, server, project, kb_id, asked, idempotency_key, prefer)
 
@@ -119,9 +124,9 @@ async def plan(
     kb_id: str,
     body: PlanRequest | None = None,
 ) -> Any:
-    """What an ingest would do now; with the strategy `replace`, what a reindex would do.
+    """Return what an ingest would do now; with the strategy `replace`, what a reindex would do.
 
-    It reads the sources, and changes nothing.
+    It reads the sources and changes nothing.
     """
     asked = (body or PlanRequest()).model_dump()
     return await patient_answer(request, server, project.aplan(kb_id, **asked))
@@ -138,7 +143,7 @@ async def list_runs(
     limit: LimitParameter = LIMIT,
     cursor: CursorParameter = None,
 ) -> Any:
-    """The runs that were asked for, the newest first."""
+    """List the requested runs, newest first."""
     at = Cursor.read(cursor)
     after, before = (None, at.key) if at.backwards else (at.key, None)
     namespace = project.knowledge.namespace(kb_id, workflow)
@@ -162,13 +167,13 @@ TheRun = Annotated[RequestedRun, Depends(_run)]
 
 @router.get("/runs/{run_id}", response_model=Run)
 async def get_run(request: Request, _: Reader, run: TheRun) -> Any:
-    """A run: `running`, `interrupted`, or how it ended, with its report or its error."""
+    """Return the status of a run, and after its end the report or the error."""
     return conditional(request, _shown(run))
 
 
 @router.delete("/runs/{run_id}", response_model=Run)
 async def cancel_run(server: TheServer, _: Writer, run: TheRun) -> Any:
-    """Cancel a run that is under way. What it finished is kept."""
+    """Cancel a running ingest. Finished documents are kept."""
     if run.finished_at is None:
         await server.ingests.cancel(run)
         run = await _find(server, run.namespace, run.run_id)
@@ -182,10 +187,10 @@ async def run_events(
     run: TheRun,
     last_event_id: Annotated[int | None, Header(ge=0, le=2**63)] = None,
 ) -> AsyncIterator[ServerSentEvent]:
-    """What happens in a run, as server-sent events named as the hooks of extensions; then `end`.
+    """Stream the events of a run as server-sent events named after the extension hooks; then `end`.
 
-    A client that comes again sends the number of its last event, and misses nothing of the last
-    1024. Events of a run that another server works on are not told here, only its `end`.
+    A client that reconnects sends the id of its last event, and gets all events since then, up to
+    the last 1024. If another server works on the run, only `end` is sent.
     """
     last = last_event_id or 0
     while run.finished_at is None:
@@ -238,7 +243,7 @@ async def _request(
 def _in_the_way(run: RequestedRun) -> ProblemError:
     return ProblemError(
         "ingest_running",
-        f"an ingest of knowledge base {run.namespace.kb!r} is under way: run {run.run_id}",
+        f"an ingest of knowledge base {run.namespace.kb!r} is already running: run {run.run_id}",
         {"run_id": run.run_id},
         {"Retry-After": str(RETRY_SECONDS)},
     )
@@ -258,7 +263,7 @@ async def _find(server: Server, namespace: Namespace, run_id: str) -> RequestedR
 
 
 def _shown(run: RequestedRun) -> dict[str, Any]:
-    """A run as data; its id, its state and what it was asked, then its report or error."""
+    """Convert a run to data: its id, status and request, then its report or error."""
     return {
         "run_id": run.run_id,
         "kb_id": run.namespace.kb,

@@ -1,1 +1,1 @@
-"""What a server remembers: tokens, knowledge bases made over the API, and requested runs."""
+"""The stored state of a server: tokens, created knowledge bases and requested runs."""

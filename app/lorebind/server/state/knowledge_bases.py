@@ -1,4 +1,4 @@
-"""Knowledge bases that were made over the API."""
+"""Knowledge bases that were created over the API."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class Made:
     tenant: str
     id: str
     declared: Mapping[str, Any]
-    """What its YAML would say."""
+    """The declaration, with the keys of the YAML."""
     declared_at: str
     """The time of the last change, in UTC."""
 
 
 class MadeKnowledgeBases:
-    """Those of a project, each of one tenant. The methods block."""
+    """The created knowledge bases of a project, each of one tenant. All methods are sync."""
 
     def __init__(self, database: Database, project: str) -> None:
         self._database = database
         self._project = project
 
     def of(self, tenant: str) -> list[Made]:
-        """Those of a tenant, by id."""
+        """Return the knowledge bases of a tenant, by id."""
         with self._database.reading() as sql:
             return self._read(sql, f"where {_OURS} order by kb", tenant=tenant)
 
     def all(self) -> list[Made]:
-        """Those of all tenants."""
+        """Return the knowledge bases of all tenants."""
         with self._database.reading() as sql:
             return self._read(sql, "where project = :project order by tenant, kb")
 
@@ -52,10 +52,12 @@ class MadeKnowledgeBases:
             return self._find(sql, tenant, kb_id)
 
     def put(self, made: Made, check: Callable[[Made | None], None]) -> bool:
-        """Write one. `check` is given what is there, or None, and may raise to leave it so.
+        """Store a knowledge base.
+
+        `check` gets the stored one, or None, and may raise an error to keep it unchanged.
 
         Returns:
-            whether it was there.
+            Whether it existed before.
         """
         with self._database.writing() as sql:
             lock(sql, "server_knowledge_bases")
@@ -68,7 +70,7 @@ class MadeKnowledgeBases:
         return before is not None
 
     def delete(self, tenant: str, kb_id: str, check: Callable[[Made], None]) -> None:
-        """Forget one, if it is there. `check` may raise to leave it."""
+        """Delete a knowledge base if it exists; `check` may raise an error to keep it."""
         with self._database.writing() as sql:
             lock(sql, "server_knowledge_bases")
             before = self._find(sql, tenant, kb_id)

@@ -1,4 +1,4 @@
-"""Tokens: who may call the server, for which tenants, and with which rights."""
+"""Tokens of the callers of a server, with their tenants and rights."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 Rights: TypeAlias = Literal["read", "write", "admin"]
 
 RIGHTS: tuple[Rights, ...] = ("read", "write", "admin")
-"""Each may do what the ones before it may."""
+"""The rights of a token; each includes the ones before it."""
 
 LONGEST_NAME = 200
-"""How many characters the name of a token or a tenant may have."""
+"""Maximum number of characters in the name of a token or a tenant."""
 
 _PREFIX = "lorebind"
 _LONGEST_DAYS = 36500
@@ -35,7 +35,7 @@ _COLUMNS = "id, name, digest, rights, tenants, created_at, expires_at"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a token. Its secret is not."""
+    """The stored data of a token, without its secret."""
 
     id: str
     name: str
@@ -67,16 +67,16 @@ class Tokens:
         tenants: Sequence[str] = (),
         expires_in_days: float | None = None,
     ) -> tuple[Token, str]:
-        """A new token, and its text, which is told only now and not kept.
+        """Create a token, and return it with its text, which is not stored.
 
         Args:
-            name: what people call it.
-            rights: what it may do.
-            tenants: whose knowledge; without any, that of the default tenant.
+            name: the name of the token.
+            rights: its rights.
+            tenants: the tenants it may use; without any, the default tenant.
             expires_in_days: up to 100 years; None means never.
 
         Raises:
-            UsageError: the name is taken, or an argument is wrong.
+            UsageError: the name is taken, or an argument is not valid.
         """
         for one in (name, *tenants):
             if not one or not one.isprintable() or len(one) > LONGEST_NAME:
@@ -105,21 +105,23 @@ class Tokens:
         with self._database.writing() as sql:
             lock(sql, "server_tokens")
             if sql.run("select 1 from server_tokens where name = :name", name=name):
-                raise UsageError(f"there is a token {name!r}; revoke it, or choose another name")
+                raise UsageError(
+                    f"the token {name!r} already exists; revoke it, or choose another name"
+                )
             row = {column: getattr(made, column) for column in _COLUMNS.split(", ")}
             sql.insert("server_tokens", [row | {"tenants": json.dumps(made.tenants)}])
         return made, f"{_PREFIX}_{made.id}_{secret}"
 
     def all(self) -> list[Token]:
-        """All tokens by name, the expired ones too."""
+        """Return all tokens by name, including expired ones."""
         with self._database.reading() as sql:
             return self._read(sql, "order by name")
 
     def revoke(self, name: str) -> Token:
-        """Delete a token; it is refused from now on.
+        """Delete a token, so that servers refuse it.
 
         Raises:
-            NotFoundError: naming the ones there are.
+            NotFoundError: no such token; the error lists the existing ones.
         """
         with self._database.writing() as sql:
             every = {one.name: one for one in self._read(sql)}
@@ -137,23 +139,23 @@ class Tokens:
 
 
 def find_token(text: str, tokens: Mapping[str, Token]) -> Token | None:
-    """The token of this text, if it is one that is valid now.
+    """Return the token with this text, if it is valid now.
 
     Args:
-        text: what `create` has told.
-        tokens: those there are, by id.
+        text: the text returned by `create`.
+        tokens: the existing tokens, by id.
     """
     prefix, _, rest = text.partition("_")
     token_id, _, secret = rest.partition("_")
     if prefix != _PREFIX or not text.isascii():
         return None
     found = tokens.get(token_id)
-    # Compared even where there is none, so that the time tells nothing.
+    # Compares even without a token, so that the time does not reveal whether it exists.
     expected = found.digest if found else _digest("")
     same = hmac.compare_digest(_digest(secret), expected)
     return found if found and same and not found.is_expired else None
 
 
 def _digest(secret: str) -> str:
-    """A token is random and long, so that a fast hash is as good as a slow one."""
+    """Hash a secret. It is random and long, so a fast hash is as good as a slow one."""
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -50,7 +50,7 @@ class Recipe:
 
     def made(self, arguments: Mapping[str, Any]) -> Any:
         """Call the class or function with the settings and these arguments, which override them."""
-        with self.saying("cannot be made with the configuration given"):
+        with self.saying("cannot be created from this configuration"):
             return self.make(**{**self.settings, **arguments})
 
     @contextmanager
