@@ -95,6 +95,8 @@ class View:
         self._space = index.space
         self._members = memory.members(index.birth, state.version)
         self._asked: tuple[str, Asked] | None = None
+        self._vectors: dict[int, Any] = {}
+        """The vectors that the store has given so far, by number."""
 
     def has_metadata_key(self, name: str) -> bool:
         """Whether the metadata of any chunk has a key."""
@@ -176,31 +178,31 @@ class View:
         """
         if not len(numbers):
             return np.zeros(0)
-        versions = list(self.documents(numbers.tolist()).values())
-        return self._words(question).documents(numbers, versions)
+        return self._words(question).documents(numbers, self.documents(numbers.tolist()))
 
     def cosines(self, vector: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Of chunks, each named once, their cosines with a vector, in the order of the numbers."""
+        """Return the cosines of chunks with a vector, in the order of the numbers."""
         if not len(numbers):
             return np.zeros(0)
-        vectors = list(self.vectors(numbers.tolist()).values())
-        figures: NDArray[np.float64] = cosines(np.array(vectors), direction_of(vector))
+        vectors = np.array(self.vectors(numbers.tolist()), np.float32)
+        figures: NDArray[np.float64] = cosines(vectors, direction_of(vector))
         return figures
 
-    def vectors(self, numbers: Collection[int]) -> dict[int, Vector]:
-        """Of chunks their unit vectors, by number.
+    def vectors(self, numbers: Sequence[int]) -> list[Vector]:
+        """Return the unit vectors of chunks, in the order of the numbers.
 
         Raises:
             StoreError: an outage, or the store has lost one of them.
         """
-        known = self._known_vectors(list(numbers))
+        known = self._known_vectors(numbers)
         if missing := [number for number in numbers if number not in known]:
             raise self._lost(len(missing))
-        return {number: np.asarray(known[number], np.float32) for number in numbers}
+        return [known[number] for number in numbers]
 
-    def documents(self, numbers: Collection[int]) -> dict[int, int]:
-        """Of chunks the documents that they belong to, each by some number, by their own."""
-        return {number: member.version for number, member in self._live(numbers).items()}
+    def documents(self, numbers: Sequence[int]) -> list[int]:
+        """Return a number for the document of each chunk, in the order of the chunks' numbers."""
+        live = self._live(numbers)
+        return [live[number].version for number in numbers]
 
     def chunks(self, numbers: Collection[int]) -> dict[int, StoredChunk]:
         """Chunks whole, by number."""
@@ -264,6 +266,8 @@ class View:
             known = self._known_vectors(numbers)
             numbers = [number for number in numbers if number in known]
             vectors = np.array([known[number] for number in numbers])
+        else:
+            self._vectors.update(zip(numbers, vectors, strict=True))
         if not numbers:
             return _NOTHING, 1.0
         figures = cosines(vectors, direction)
@@ -276,13 +280,14 @@ class View:
         ids = [passing[number].id for number in places]
         return Found(np.array(list(places), np.int64), ids, figures[list(places.values())])
 
-    def _known_vectors(self, numbers: list[int]) -> Mapping[int, Any]:
-        """The vectors of numbers that the store has named, dead ones among them."""
-        if not numbers:
-            return {}
-        if self._store.gives_vectors:
-            return finish(self._store.get(self._space, numbers))
-        return chunks.kept_vectors(self._sql, self._space.birth, numbers)
+    def _known_vectors(self, numbers: Sequence[int]) -> Mapping[int, Any]:
+        """The vectors of these numbers and others. Numbers that are not there are left out."""
+        if new := [number for number in numbers if number not in self._vectors]:
+            if self._store.gives_vectors:
+                self._vectors.update(finish(self._store.get(self._space, new)))
+            else:
+                self._vectors.update(chunks.kept_vectors(self._sql, self._space.birth, new))
+        return self._vectors
 
     def _passing(self, numbers: Sequence[int], only: _Filter) -> Mapping[int, Member | StoredChunk]:
         """Those that are live and pass a filter."""
