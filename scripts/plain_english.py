@@ -1,7 +1,7 @@
 """Find words that are not plain English: `python -m scripts.plain_english`, part of `make check`.
 
 Pages are read without their blocks of code. Python files are read for docstrings, comments and
-sentences in strings.
+sentences in strings; tests without their strings, which are data.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def _files() -> Iterator[Path]:
 
 def _words(path: Path) -> Iterator[tuple[int, str]]:
     text = path.read_text(encoding="utf-8")
-    return _words_of_page(text) if path.suffix == ".md" else _words_of_code(text)
+    if path.suffix == ".md":
+        return _words_of_page(text)
+    return _words_of_code(text, strings=path.relative_to(ROOT).parts[0] != "tests")
 
 
 def _words_of_page(text: str) -> Iterator[tuple[int, str]]:
@@ -96,10 +98,12 @@ def _words_of_page(text: str) -> Iterator[tuple[int, str]]:
             lines.append(re.sub(r"^\s*(?:[-*#>]+|\d+\.) ", "", line).strip())
 
 
-def _words_of_code(text: str) -> Iterator[tuple[int, str]]:
+def _words_of_code(text: str, *, strings: bool) -> Iterator[tuple[int, str]]:
+    """Yield docstrings, comments and, on request, all other strings with a space."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield from _paragraphs(node.lineno, node.value)
+        said = node.value if isinstance(node, ast.Expr) and not strings else node
+        if isinstance(said, ast.Constant) and isinstance(said.value, str) and " " in said.value:
+            yield from _paragraphs(said.lineno, said.value)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string.lstrip("# ")

@@ -138,7 +138,7 @@ def has_method(found: object, names: Collection[str]) -> bool:
 def is_factory(found: object, takes: Collection[str] = ()) -> bool:
     """Check whether an object is a function, or a method of a class, that can be a factory.
 
-    What it returns is known only after a call. It must therefore be written in Python, outside the
+    Its result is known only after a call. It must therefore be written in Python, outside the
     standard library and Lorebind. With `takes`, it must have one of these parameters.
     """
     function = _function_of(found)

@@ -219,7 +219,7 @@ def test_a_workflow_within_the_project(project: Path) -> None:
 
 
 def test_what_get_prints(project: Path) -> None:
-    """Of the output of `get`, only the declaration counts, and unknown keys are refused."""
+    """Only the declaration in the output of `get` counts, and unknown keys are refused."""
     kb = load_project(project, environ=ENVIRON).knowledge_base("docs")[0]
     printed = {
         "workflow": None,

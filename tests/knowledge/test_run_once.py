@@ -1,4 +1,4 @@
-"""Running something once: who runs it, who waits, and what failures and cancellations do."""
+"""Running an action once: the caller that runs it, waiting callers, failures, cancellations."""
 
 from __future__ import annotations
 

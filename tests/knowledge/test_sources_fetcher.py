@@ -451,7 +451,7 @@ async def test_a_name_that_changes(
 async def test_a_name_of_several_addresses(
     servers: Callable[..., WebServer], names: dict[str, list[str]]
 ) -> None:
-    """Refused addresses are left out; if an address does not respond, the next is tried."""
+    """Refused addresses are skipped; if an address does not respond, the next is tried."""
     try:
         public = servers("127.0.0.2")
         private = servers("127.0.0.1", public.port)

@@ -55,7 +55,7 @@ def test_hidden_files_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_exclude(tmp_path: Path) -> None:
-    """Files that match an exclude pattern are left out."""
+    """Files that match an exclude pattern are skipped."""
     write(tmp_path, "docs/a.md", "docs/drafts/b.md", "docs/drafts/x/c.md", "docs/CHANGELOG.md")
     found = items(tmp_path, "docs/**/*.md", exclude=("docs/drafts/**", "**/CHANGELOG.md"))
     assert list(found) == ["docs/a.md"]

@@ -283,7 +283,7 @@ class View:
         return Found(np.array(list(places), np.int64), ids, figures[list(places.values())])
 
     def _known_vectors(self, numbers: Sequence[int]) -> Mapping[int, Any]:
-        """The vectors of these numbers and others. Numbers that are not there are left out."""
+        """Return the vectors of at least these numbers; missing ones are omitted."""
         if new := [number for number in numbers if number not in self._vectors]:
             if self._store.gives_vectors:
                 self._vectors.update(finish(self._store.get(self._space, new)))

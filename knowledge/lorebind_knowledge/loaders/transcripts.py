@@ -55,7 +55,7 @@ def _without_repeats(
     """Return the text's lines and their times.
 
     Roll-up captions repeat the last lines above the new one. Lines that repeat the end of the
-    previous caption are left out, and their time is added to the line that is kept.
+    previous caption are dropped, and their time is added to the line that stays.
     """
     kept: list[str] = []
     cues: list[Cue] = []

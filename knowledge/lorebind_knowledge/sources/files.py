@@ -43,7 +43,7 @@ class Files(SourceBase):
         default_factory=list, description="More files or patterns, with or without `path`."
     )
     exclude: list[FilePattern] = Field(
-        default_factory=list, description="Patterns of files to leave out."
+        default_factory=list, description="Patterns of files to exclude."
     )
     respect_gitignore: bool = Field(
         True, description="Whether to skip files that a `.gitignore` excludes."
@@ -134,7 +134,7 @@ class FileSource:
             kind: the type of the source; part of its key.
             patterns: glob patterns, relative to the folder.
             root: the folder.
-            exclude: patterns of files to leave out.
+            exclude: patterns of files to exclude.
             max_bytes: maximum size of a document.
             endings: allowed extensions, in lower case; empty for all.
             respect_gitignore, in_folder, all_folders: see `files_below`.

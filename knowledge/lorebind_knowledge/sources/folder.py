@@ -63,7 +63,7 @@ def files_below(
     Args:
         root: the folder to search.
         patterns: relative to `root`. A pattern that names a folder matches the files below it.
-        exclude: patterns of files, or names of folders, to leave out without reporting them.
+        exclude: patterns of files, or names of folders, to skip without reporting them.
         respect_gitignore: use `.gitignore` files, including those above `root` in its repository.
         in_folder: pattern of the files to find in a folder that a pattern names.
         all_folders: search virtual environments and folders of tools too.
@@ -220,7 +220,7 @@ def _verdict(rules: Any, path: str) -> bool | None:
 def _rules_for(root: Path, folder: str) -> _Rules:
     """Read the rules in the folders above a folder.
 
-    Files whose rules ignore the folder itself are left out, because a pattern names the folder.
+    Ignore files that ignore the folder itself have no effect, because a pattern names the folder.
     """
     root = root.resolve()
     top = next((one for one in (root, *root.parents) if (one / ".git").exists()), root)

@@ -43,9 +43,9 @@ class TemplatedFiles:
         """Create the source.
 
         Args:
-            files: makes the source of files from patterns, and patterns to leave out.
+            files: makes the source of files from patterns, and patterns to exclude.
             patterns: the patterns as written.
-            exclude: the patterns to leave out, as written.
+            exclude: the patterns to exclude, as written.
             environment: resolves the templates.
         """
         self._files = files
