@@ -101,9 +101,10 @@ def _words_of_page(text: str) -> Iterator[tuple[int, str]]:
 def _words_of_code(text: str, *, strings: bool) -> Iterator[tuple[int, str]]:
     """Yield docstrings, comments and, on request, all other strings with a space."""
     for node in ast.walk(ast.parse(text)):
-        said = node.value if isinstance(node, ast.Expr) and not strings else node
-        if isinstance(said, ast.Constant) and isinstance(said.value, str) and " " in said.value:
-            yield from _paragraphs(said.lineno, said.value)
+        if isinstance(node, ast.Constant if strings else ast.Expr):
+            said = getattr(node.value, "value", node.value)
+            if isinstance(said, str) and " " in said:
+                yield from _paragraphs(node.lineno, said)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string.lstrip("# ")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _DECIMALS = 6
 _LEAST = 1e-9
-"""Weight of a document that is not near at all."""
+"""Smallest weight and smallest length, so that nothing is divided by zero."""
 _TILE = 1 << 18
 """Multiplications up to which OpenBLAS, which NumPy brings, computes a product in one thread."""
 
