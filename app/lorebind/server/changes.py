@@ -1,4 +1,4 @@
-"""Documents that are added and deleted over the API, perhaps after other ingests have ended."""
+"""Additions and deletions over the API, which may have to wait for other ingests."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("lorebind.server")
 
 _TURN_SECONDS = 1.0
-"""Who has not had its turn after so long waits for another ingest."""
+"""Seconds after which a change that has not begun counts as waiting for another ingest."""
 _MOST_SECONDS = 20.0
-"""How long an answer waits for what it asked for."""
+"""Maximum seconds that an answer waits for the requested change."""
 
 T = TypeVar("T")
 
 
 class Changes:
-    """What goes on after its request was answered with 202."""
+    """Changes that continue after their request was answered with 202."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -39,7 +39,7 @@ class Changes:
         documents: Sequence[Mapping[str, Any]],
         workflow: str | None,
     ) -> IngestReport | None:
-        """Add documents; the report of their ingest, None if it has not ended.
+        """Add documents, and return the report of their ingest; None if it has not ended.
 
         Raises:
             LorebindError: see `Project.aadd_documents`.
@@ -65,12 +65,13 @@ class Changes:
         return task.result() if has_turn and await self._ended(task) else None
 
     async def in_time(self, change: Coroutine[Any, Any, T]) -> T | None:
-        """What a change gives; None if it takes longer, and goes on."""
+        """Return the result of a change; None if it takes longer and continues in the
+        background."""
         task = self._begin(change)
         return task.result() if await self._ended(task) else None
 
     async def stop(self) -> None:
-        """Cancel what is under way; the next ingest goes on with it."""
+        """Cancel running changes, which the next ingest completes."""
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 PATIENT: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": f"As JSON; to one who prefers `{MEDIA_TYPE}`, as an event `result`, or "
-        "`error`, for as long as it takes",
+        "description": f"JSON; for clients that prefer `{MEDIA_TYPE}`, an event `result` or "
+        "`error`, without a time limit",
         "content": {
             "application/json": {"schema": {"type": "object"}},
             MEDIA_TYPE: {"schema": {"type": "string"}},
@@ -49,8 +49,8 @@ async def patient_answer(
 
     Args:
         request: the request to answer.
-        server: the server that it came to.
-        work: is cancelled if the client disconnects.
+        server: the server that received it.
+        work: the work, which is cancelled if the client disconnects.
         show: converts the result to plain data.
     """
     if prefers_events(request):
@@ -72,9 +72,9 @@ async def _told(
         yield sse("result", show(task.result()))
     except LorebindError as error:
         problem = problem_of(error)
-    except asyncio.CancelledError:  # the server stops, or nobody reads this any more
+    except asyncio.CancelledError:  # the server stops, or the caller has disconnected
         problem = ProblemError("draining", "the server is about to stop")
-    except Exception as error:  # a mistake of ours, or of the project's code
+    except Exception as error:  # a bug in Lorebind or in the project's code
         server.log_failure("a request failed", error)
         problem = mistake()
     finally:

@@ -314,11 +314,11 @@ def test_an_interrupted_command_leaves_the_run(slow: Slow) -> None:
             (run,) = api.get("/knowledge-bases/texts/runs").json()["items"]
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=60)
-            look = f"see how it does with: lorebind knowledge stats texts --server {url}\n"
+            look = f"check it with: lorebind knowledge stats texts --server {url}\n"
             assert process.returncode == 130
             assert err == (
                 "lorebind: interrupted; finished work is kept, and run "
-                f"{run['run_id']} goes on at the server; {look}"
+                f"{run['run_id']} continues on the server; {look}"
             )
             slow.let_through(100)
             where = f"/knowledge-bases/texts/runs/{run['run_id']}"

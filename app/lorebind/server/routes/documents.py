@@ -1,4 +1,4 @@
-"""`…/documents`: what a knowledge base holds, to be listed, added to and deleted."""
+"""`…/documents`: list, add and delete the documents of a knowledge base."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from lorebind_knowledge.errors import NotFoundError
 router = APIRouter(prefix="/knowledge-bases/{kb_id}/documents", tags=["documents"])
 
 State = Annotated[
-    Literal["ready", "pending", "failed"] | None, Query(description="Only those in this state.")
+    Literal["ready", "pending", "failed"] | None,
+    Query(description="Only documents in this state."),
 ]
 
 
@@ -46,7 +47,7 @@ async def list_documents(
     limit: LimitParameter = LIMIT,
     cursor: CursorParameter = None,
 ) -> Any:
-    """The documents of a knowledge base by uri, those that failed among them."""
+    """List the documents of a knowledge base by uri, including those that failed."""
     at = Cursor.read(cursor)
     place = {"before" if at.backwards else "after": at.key}
     found = await project.adocuments(
@@ -60,8 +61,8 @@ async def list_documents(
     status_code=201,
     response_model=DocumentInfo,
     responses={
-        200: {"description": "It was there", "model": DocumentInfo | Additions},
-        202: {"description": "An ingest is under way", "model": DocumentInfo | Additions},
+        200: {"description": "The document was replaced", "model": DocumentInfo | Additions},
+        202: {"description": "Another ingest is running", "model": DocumentInfo | Additions},
     },
     openapi_extra={"requestBody": REQUEST_BODY},
 )
@@ -96,9 +97,9 @@ async def add_documents(
 async def delete_documents(
     project: SeenProject, _: Writer, kb_id: str, workflow: str | None = None
 ) -> Response:
-    """Delete the whole index: every document, those that were added among them, and its runs.
+    """Delete the whole index: every document, including added ones, and its runs.
 
-    The knowledge base itself stays; the next ingest begins anew.
+    The knowledge base itself stays; the next ingest builds a new index.
     """
     check_filled_by_us(project, kb_id, workflow)
     await project.adelete(kb_id, workflow=workflow)
@@ -114,7 +115,7 @@ async def get_document(
     doc_id: str,
     workflow: str | None = None,
 ) -> Any:
-    """A document as of its last ingest."""
+    """Return a document with its state after the last ingest."""
     return conditional(request, as_data(await _find(project, kb_id, doc_id, workflow)))
 
 
@@ -131,7 +132,8 @@ async def delete_document(
     doc_id: str,
     workflow: str | None = None,
 ) -> Response:
-    """Delete a document that was added. Where an ingest is under way, it may be found a while."""
+    """Delete an added document. If an ingest is running, searches may find it until that has
+    ended."""
     check_filled_by_us(project, kb_id, workflow)
     found = await _find(project, kb_id, doc_id, workflow)
     if found.origin == "source":
@@ -153,7 +155,7 @@ async def list_chunks(
     limit: LimitParameter = LIMIT,
     cursor: CursorParameter = None,
 ) -> Any:
-    """The chunks of a document that searches find, in its order."""
+    """List the chunks of a document in order."""
     first = _offset(Cursor.read(cursor))
     uri = (await _find(project, kb_id, doc_id, workflow)).uri
     found = await project.achunks(kb_id, uri, limit=limit + 1, after=first, workflow=workflow)
@@ -165,7 +167,7 @@ async def list_chunks(
 def _offset(cursor: Cursor) -> int:
     key = cursor.key or "0"
     if cursor.backwards or not key.isdecimal() or len(key) > 9:
-        raise ProblemError("invalid_cursor", "no page of this list has this cursor")
+        raise ProblemError("invalid_cursor", "the cursor is not valid for this list")
     return int(key)
 
 

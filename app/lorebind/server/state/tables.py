@@ -33,7 +33,7 @@ TABLES = Tables(
             finished_at double precision, owner [name] not null, beat double precision not null,
             cancelled integer not null, outcome text,
             primary key (tenant, project, scope, kb, run_id))""",
-        # One ingest of a knowledge base at a time, whoever asks for it.
+        # One ingest of a knowledge base at a time, for all servers.
         """create unique index if not exists server_runs_open
             on server_runs (tenant, project, scope, kb) where finished_at is null""",
         """create table if not exists server_idempotency (
@@ -41,16 +41,16 @@ TABLES = Tables(
             digest [name] not null, run_id [name] not null, used_at double precision not null,
             primary key (tenant, project, key))""",
     ),
-    move_away="move it away; tokens and knowledge bases made over the API are lost with it",
+    move_away="move it away; tokens and knowledge bases created over the API are lost with it",
 )
 
 
 def open_state(declared: CatalogDeclaration | None, environment: Environment) -> Database:
-    """The database that `server: {state: …}` names. Nothing is opened before it is used.
+    """Return the database that `server: {state: …}` names, which is opened on first use.
 
     Args:
-        declared: None means a SQLite file in the project's data folder.
-        environment: fills its templates; paths are relative to its folder.
+        declared: the declared state; None means a SQLite file in the project's data folder.
+        environment: fills in templates; paths are relative to its folder.
     """
     if declared is None or declared.dsn is None:
         path = environment.root / DATA_FOLDER / "server.db"
@@ -69,6 +69,7 @@ def open_state(declared: CatalogDeclaration | None, environment: Environment) ->
 
 
 def lock(sql: Sql, table: str) -> None:
-    """Let no other transaction write a table until this one ends. In SQLite none can."""
+    """Lock a table against other writing transactions. In SQLite, there is only one writer
+    anyway."""
     if sql.is_postgres:
         sql.run(f"lock table {table} in share row exclusive mode")
