@@ -10,6 +10,7 @@ from lorebind_knowledge.namespace import PROJECT_SCOPE
 
 if TYPE_CHECKING:
     from lorebind_bindings import ResolvedBinding
+    from lorebind_bindings.workflow.outline import WorkflowOutline
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import KnowledgeBaseDeclaration
 
@@ -56,6 +57,22 @@ class DeclarationMethods:
         """
         declared, scope = self.config.knowledge_base(kb_id, workflow)
         return described(self.config, declared, None if scope == PROJECT_SCOPE else workflow)
+
+    async def aworkflows(self) -> list[dict[str, Any]]:
+        """List the workflows: the `id`, `description`, `inputs` by name, and `tasks` of each."""
+        from lorebind_bindings.workflow.outline import summary
+
+        return [summary(one) for one in self.config.workflows.values()]
+
+    async def aworkflow_outline(self, workflow: str) -> WorkflowOutline:
+        """Return the graph of a workflow: its tasks, and the tasks that may follow each of them.
+
+        Raises:
+            NotFoundError: no such workflow.
+        """
+        from lorebind_bindings.workflow.outline import outline
+
+        return outline(self.config, workflow)
 
     async def aworkflow_inputs(self, workflow: str) -> dict[str, dict[str, Any]]:
         """Return the inputs of a workflow by name, each with its `type` and whether `required`.
@@ -107,6 +124,8 @@ class DeclarationMethods:
 
     knowledge_bases = sync(aknowledge_bases)
     knowledge_base = sync(aknowledge_base)
+    workflows = sync(aworkflows)
+    workflow_outline = sync(aworkflow_outline)
     workflow_inputs = sync(aworkflow_inputs)
     export = sync(aexport)
     explain = sync(aexplain)

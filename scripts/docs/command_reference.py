@@ -23,13 +23,13 @@ options for your shell.
 
 All commands take `--tenant NAME`, and `-v` to write logs to standard error. All except `chat` and
 `serve` take `--output json` or `yaml`. All except `ask`, `chat` and `init` take `--project DIR`.
-The commands that work on knowledge bases, bindings and runs take `--server URL` instead, see
+The commands `knowledge`, `bindings`, `workflow` and `run` take `--server URL` instead, see
 [Use the commands against a server](../how-to/server.md#the-same-commands-against-a-server).
 
 | exit code | meaning |
 | --- | --- |
 | 0 | success |
-| 1 | failure; `ask` and `query`: also a weak match or none; `run`: a thread cannot be resumed |
+| 1 | failure; `ask`: also a weak match or none; `query`: no match; `run`: thread not resumable |
 | 2 | wrong usage or configuration |
 | 3 | the workflow waits for an answer, or is paused |
 | 130 | interrupted by Ctrl-C |

@@ -25,8 +25,9 @@ _NOT_RUN = (
 # Values that differ between runs and machines: times, rates, and the last digits of scores, which
 # depend on the processor's arithmetic.
 _VOLATILE = (
-    (re.compile(r"\d+\.\d+ s"), "# s"),
+    (re.compile(r"\d+\.\d+ ?s\b"), "# s"),
     (re.compile(r"\(\d+/s\)"), "(#/s)"),
+    (re.compile(r"\d+\.\d +\d+\.\d *$", re.MULTILINE), "# #"),  # the latencies of an evaluation
     (re.compile(r"\b0\.(\d)\d+\b"), r"0.\1#"),
 )
 

@@ -164,7 +164,14 @@ def test_a_question_without_a_hit_exits_1(ready_cli: Cli) -> None:
     """If nothing is found, the exit code is 1, as text and as data."""
     done = ready_cli(*QUERY, "rotate", "--min-score", "0.99")
     assert (done.code, done.err) == (1, "")
-    assert done.out.startswith("No passage of docs matches")
+    assert done.out == (
+        "no passage of docs matches the question, min_score and filters; "
+        "show their values with --explain\n"
+    )
+    explained = ready_cli(*QUERY, "rotate", "--min-score", "0.99", "--explain")
+    assert explained.out.startswith(
+        "no passage of docs matches the question, min_score and filters\n"
+    )
     data = ready_cli(*QUERY, "rotate", "--min-score", "0.99", "-o", "json")
     assert data.code == 1
     assert json.loads(data.out)["matches"] == []

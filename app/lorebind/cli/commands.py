@@ -69,16 +69,13 @@ app.add_typer(bindings.app, name="bindings")
 app.add_typer(workflow.app, name="workflow")
 app.add_typer(token.app, name="token")
 
-_AT_A_SERVER = (
-    *(knowledge.ingest, knowledge.query, run.run),
-    *(workflow.threads, workflow.history, workflow.replay),
-)
-"""Commands outside of `knowledge` and `bindings` that support `--server`."""
+_AT_A_SERVER = (knowledge.ingest, knowledge.query, run.run)
+"""Top-level commands that support `--server`."""
 
 for one in (app, knowledge.app, bindings.app, workflow.app, token.app):
     for command in one.registered_commands:
         assert command.callback
         callback = command.callback
-        if one in (knowledge.app, bindings.app) or callback in _AT_A_SERVER:
+        if one in (knowledge.app, bindings.app, workflow.app) or callback in _AT_A_SERVER:
             callback = with_server_option(callback)
         command.callback = with_shared_options(callback)

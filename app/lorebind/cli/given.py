@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from lorebind.cli.server_option import given_server
-from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.namespace import DEFAULT_TENANT, current_tenant
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
@@ -21,7 +22,7 @@ def given_project(path: str) -> AnyProject:
         ConfigurationError: the files have problems; the error lists all of them.
         UsageError: the address of the server is not valid.
     """
-    if (remote := _remote()) is not None:
+    if (remote := given_server_project()) is not None:
         return remote
     from lorebind.cli.opening import open_project
 
@@ -30,7 +31,7 @@ def given_project(path: str) -> AnyProject:
 
 def given_to_read(path: str) -> AnyProject:
     """Open the project to read catalogs only, which needs no variables."""
-    if (remote := _remote()) is not None:
+    if (remote := given_server_project()) is not None:
         return remote
     from lorebind.cli.indexes import project_to_read
 
@@ -39,7 +40,7 @@ def given_to_read(path: str) -> AnyProject:
 
 def given_declarations(path: str) -> Declared | RemoteProject:
     """Open the project to read its declarations only, without running any of its code."""
-    if (remote := _remote()) is not None:
+    if (remote := given_server_project()) is not None:
         return remote
     from lorebind.declaration_methods import Declared
     from lorebind_knowledge.configuration import load_project
@@ -49,7 +50,7 @@ def given_declarations(path: str) -> Declared | RemoteProject:
 
 def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> Applied:
     """Apply resources to the project; see `lorebind_knowledge.configuration.applying`."""
-    if (remote := _remote()) is not None:
+    if (remote := given_server_project()) is not None:
         with remote:
             return remote.apply(text, shown_as, dry_run=dry_run)
     from lorebind_knowledge.configuration import apply_resources
@@ -57,17 +58,28 @@ def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> App
     return apply_resources(path, text, shown_as, dry_run=dry_run)
 
 
-def refuse_server(why: str) -> None:
-    """Raise an error if a server is named, in commands that work on files of this machine.
+def same_project(path: str) -> str:
+    """Return the options with which another command uses the same project and tenant.
+
+    Args:
+        path: the value of `--project`.
+    """
+    given = given_server.get()
+    if given is not None:
+        from lorebind.remote.hints import Hints
+
+        return Hints(given.url, given.tenant).options
+    where = "" if path == "." else f" --project {shlex.quote(path)}"
+    tenant = current_tenant()
+    return where + (f" --tenant {shlex.quote(tenant)}" if tenant != DEFAULT_TENANT else "")
+
+
+def given_server_project() -> RemoteProject | None:
+    """Return the project of the server that `--server` names; None without that option.
 
     Raises:
-        UsageError: a server is named.
+        UsageError: the address of the server is not valid.
     """
-    if given_server.get() is not None:
-        raise UsageError(f"{why}; omit --server, or name a folder with --project")
-
-
-def _remote() -> RemoteProject | None:
     given = given_server.get()
     if given is None:
         return None

@@ -22,8 +22,11 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 def completed_by(hint: str) -> None:
-    """Set how the user can continue after an interrupt, as in `resume it with: ...`."""
-    _COMPLETED_BY.set(hint)
+    """Set how the user can continue after an interrupt, as in `resume it with: ...`.
+
+    If the hint is empty, running the command again completes the work.
+    """
+    _COMPLETED_BY.set(hint or _NEXT_RUN)
 
 
 def _line() -> str:
@@ -39,7 +42,7 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
-        completed_by(_NEXT_RUN)
+        completed_by("")
         self.came = False
         """Whether a command was interrupted."""
         self._orderly = False

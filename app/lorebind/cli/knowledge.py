@@ -390,7 +390,8 @@ def query(
         if result.shortfall:
             print_line(result.shortfall)
     else:
-        print_line(f"No passage of {kb_id} matches; try a lower --min-score or fewer --filter.")
+        hint = "" if explain else "; show their values with --explain"
+        print_line(f"no passage of {kb_id} matches the question, min_score and filters{hint}")
     if binding is not None and output is Output.table:
         from lorebind.cli.bindings import print_binding
 

@@ -67,7 +67,7 @@ def run(
 
     given = answer_values(answers)
     resumed = resume or bool(answers)
-    _check_options(workflow, thread, resumed, inputs)
+    _check_options(workflow, thread, resumed, inputs, project)
     if stream and output is Output.yaml:
         raise UsageError("--stream prints text or lines of JSON; use --output json")
     with given_project(project) as loaded:
@@ -92,7 +92,7 @@ def run(
 
 
 def _check_options(
-    workflow: str, thread: str | None, resumed: bool, inputs: list[str] | None
+    workflow: str, thread: str | None, resumed: bool, inputs: list[str] | None, project: str
 ) -> None:
     """Check that the options can be combined.
 
@@ -104,9 +104,12 @@ def _check_options(
     if not resumed:
         return
     if thread is None:
+        from lorebind.cli.given import same_project
+
+        listing = f"lorebind workflow threads {workflow}{same_project(project)}"
         raise UsageError(
             "--resume and --answer need a thread; add --thread ID, "
-            f"`lorebind workflow threads {workflow}` lists the existing threads"
+            f"`{listing}` lists the existing threads"
         )
     if inputs:
         raise UsageError(

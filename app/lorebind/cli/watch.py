@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from fnmatch import fnmatch
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -13,14 +11,14 @@ from lorebind.cli.options import Output, OutputOption, ProjectOption
 from lorebind_knowledge.errors import LorebindError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from lorebind.cli.any_project import AnyProject
     from lorebind.project import Project
+    from lorebind.remote import RemoteProject
     from lorebind_knowledge.ingest.report import IngestPlan
 
 _DECLARATIONS = (".yaml", ".yml", ".env")
-_QUIET_MILLISECONDS = 300
-"""Time without a change before the ingest: editors write a file in several steps."""
+_PAUSE_SECONDS = 1.5
+"""Seconds until the command tries again to reach a server."""
 
 
 def watch(
@@ -38,43 +36,64 @@ def watch(
 ) -> None:
     """Ingest now, and again whenever a file of the project changes, until Ctrl-C.
 
-    Changes to lorebind.yaml or .env also take effect. A failing ingest is reported, and the command
-    waits for the next change.
+    Changes to lorebind.yaml or .env also take effect; a server must be restarted for them. A
+    failing ingest is reported, and the command waits for the next change.
     """
-    from lorebind.cli.given import refuse_server
+    from lorebind.cli.given import given_server_project
     from lorebind.cli.ingesting import knowledge_bases
     from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_line
     from lorebind_knowledge.extras import import_extra
 
-    refuse_server("`watch` watches the files of this machine, which a server does not have")
+    if (remote := given_server_project()) is not None:
+        with remote:
+            _watch_server(remote, kb_id, every, output)
     watchfiles = import_extra("watchfiles", extra="watch", purpose="lorebind knowledge watch")
+    from lorebind.watching import WatchedFiles
+
     loaded = open_project(project)
     try:
-        root = Path(loaded.config.root).resolve()
-        print_line(f"Watching {root}; stop with Ctrl-C.", stderr=True)
+        files = WatchedFiles(loaded.config)
+        print_line(f"Watching {files.root}; stop with Ctrl-C.", stderr=True)
         begun = float("-inf")
-        named = _named_hidden(loaded)
         knowledge_bases(loaded, kb_id)  # reports a wrong id immediately
         # Watching starts before the first ingest, so that no change is missed.
-        for changes in watchfiles.watch(
-            root,
-            watch_filter=_filter(root, named),
-            debounce=10 * _QUIET_MILLISECONDS,
-            step=_QUIET_MILLISECONDS,
-            rust_timeout=500,
-            yield_on_timeout=True,
-        ):
+        for changes in watchfiles.watch(files.root, **files.options):
             due = begun == float("-inf") or (every and time.monotonic() - begun > every * 60)
             if not (changes or due):
                 continue
             begun = time.monotonic()
             if any(path.endswith(_DECLARATIONS) for _, path in changes):
                 loaded = _loaded_again(loaded, project)
-                named[:] = _named_hidden(loaded)
+                files.use(loaded.config)
             _ingest(loaded, kb_id, output)
     finally:
         loaded.close()
+
+
+def _watch_server(
+    project: RemoteProject, kb_id: str | None, every: float | None, output: Output
+) -> NoReturn:
+    """Watch the files of a server in the same way, also after it was restarted."""
+    from lorebind.cli.ingesting import knowledge_bases
+    from lorebind.cli.printing import print_line
+    from lorebind.remote.errors import ServerError
+
+    print_line(f"Watching the files of {project.url}; stop with Ctrl-C.", stderr=True)
+    knowledge_bases(project, kb_id)  # reports a wrong id immediately
+    is_lost = False
+    while True:
+        try:
+            for _ in project.changes(every and every * 60):
+                is_lost = False
+                _ingest(project, kb_id, output)
+        except ServerError as error:
+            if not error.may_pass:
+                raise
+            if not is_lost:
+                print_line(f"lorebind: {error}; retrying until it answers", stderr=True)
+            is_lost = True
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _loaded_again(loaded: Project, path: str) -> Project:
@@ -96,7 +115,7 @@ def _loaded_again(loaded: Project, path: str) -> Project:
         return opened(loaded.config)
 
 
-def _ingest(loaded: Project, kb_id: str | None, output: Output) -> None:
+def _ingest(loaded: AnyProject, kb_id: str | None, output: Output) -> None:
     from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases
     from lorebind.cli.printing import plan_line, print_data, print_line
 
@@ -120,34 +139,3 @@ def _has_news(plan: IngestPlan) -> bool:
     return (
         changed or bool(plan.notices) or any(source.status == "failed" for source in plan.sources)
     )
-
-
-def _filter(root: Path, named: list[str]) -> Callable[[Any, str], bool]:
-    """Return a filter for changes; it drops files of tools, and hidden files that are not named."""
-    from watchfiles import DefaultFilter
-
-    from lorebind_knowledge.data_folder import DATA_FOLDER
-
-    others = DefaultFilter()
-
-    def matters(change: Any, path: str) -> bool:
-        parts = Path(path).relative_to(root).parts
-        hidden = [part for part in parts if part.startswith(".") and part != ".gitignore"]
-        is_named = all(any(fnmatch(part, one) for one in named) for part in hidden)
-        if parts != (".env",) and (DATA_FOLDER in hidden or not is_named):
-            return False
-        return others(change, path)
-
-    return matters
-
-
-def _named_hidden(loaded: Project) -> list[str]:
-    """Return hidden names in the patterns of sources; a template may stand for any name."""
-    parts = [
-        part
-        for kb, _ in loaded.config.every_knowledge_base()
-        for source in kb.sources
-        for pattern in getattr(source, "patterns", ())
-        for part in (".*" if "{{" in pattern else pattern).split("/")
-    ]
-    return [part for part in parts if part.startswith(".")]

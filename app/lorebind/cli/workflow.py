@@ -42,13 +42,11 @@ def workflow() -> None:
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """List the workflows of a project with their inputs."""
+    from lorebind.cli.given import given_declarations
     from lorebind.cli.printing import print_data, print_line, print_table
-    from lorebind_bindings.workflow.outline import summary
-    from lorebind_knowledge.configuration import load_project
 
-    # Reads the declarations only, so that none of the project's code runs.
-    declared = load_project(project, need_variables=False).workflows.values()
-    found = [summary(one) for one in declared]
+    with given_declarations(project) as loaded:
+        found = loaded.workflows()
     if output is not Output.table:
         print_data({"workflows": found}, output)
         return
@@ -74,14 +72,14 @@ def show(
     output: OutputOption = Output.table,
 ) -> None:
     """Show the graph of a workflow: its tasks and the transitions between them."""
+    from lorebind.cli.given import given_declarations
     from lorebind.cli.printing import print_data, print_line
     from lorebind_bindings.workflow.drawing import as_mermaid, as_text
-    from lorebind_bindings.workflow.outline import outline
-    from lorebind_knowledge.configuration import load_project
 
     if form is Format.mermaid and output is not Output.table:
         raise UsageError(f"--format mermaid is not {output}; omit --format or --output")
-    drawn = outline(load_project(project, need_variables=False), workflow)
+    with given_declarations(project) as loaded:
+        drawn = loaded.workflow_outline(workflow)
     if form is Format.json or output is not Output.table:
         print_data(drawn, Output.yaml if output is Output.yaml else Output.json)
     elif form is Format.mermaid:
@@ -99,7 +97,7 @@ def threads(
     output: OutputOption = Output.table,
 ) -> None:
     """List the threads of a workflow with their status, newest first."""
-    from lorebind.cli.given import given_to_read
+    from lorebind.cli.given import given_to_read, same_project
     from lorebind.cli.printing import print_data, print_line, print_table
 
     with given_to_read(project) as loaded:
@@ -112,7 +110,8 @@ def threads(
         print_data({"threads": shown}, output)
         return
     if not found:
-        print_line(f"Workflow {workflow} has no threads yet; start one: lorebind run {workflow}")
+        begin = f"lorebind run {workflow}{same_project(project)}"
+        print_line(f"Workflow {workflow} has no threads yet; start one: {begin}")
         return
     print_table(
         ("thread", "status", "last changed", "about"),
@@ -176,12 +175,13 @@ def replay(
 
     The original thread does not change. Kept tasks do not run again.
     """
-    from lorebind.cli.given import given_project
+    from lorebind.cli.given import given_project, same_project
     from lorebind.cli.interrupts import completed_by
     from lorebind.cli.printing import print_line
     from lorebind.cli.run_result import show_result
 
-    completed_by(f"`lorebind workflow threads {workflow}` lists the new thread")
+    listing = f"lorebind workflow threads {workflow}{same_project(project)}"
+    completed_by(f"`{listing}` lists the new thread")
     with given_project(project) as loaded:
         result = loaded.replay(workflow, thread, step)
         if output is Output.table:

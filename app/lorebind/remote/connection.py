@@ -14,10 +14,13 @@ import httpx
 from lorebind.plain_data import from_data
 from lorebind.remote.address import client_of
 from lorebind.remote.errors import ServerError, error_of
+from lorebind.remote.hints import Hints
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from lorebind_knowledge.errors import LorebindError
 
 TOKEN = "LOREBIND_TOKEN"
 """The environment variable that contains the token."""
@@ -41,6 +44,8 @@ class SentEvent(NamedTuple):
 class ConnectionLostError(ServerError):
     """The server cannot be reached, or the connection was lost."""
 
+    may_pass = True
+
 
 class Connection:
     """A connection to a server."""
@@ -60,6 +65,8 @@ class Connection:
         if tenant is not None:
             headers["X-Tenant-ID"] = _for_header(tenant, "--tenant")
         self.url = url
+        self.hints = Hints(url, tenant)
+        """Completes the commands in messages of the server."""
         self._client = client_of(url, headers)
 
     def get(self, path: str, **parameters: Any) -> Any:
@@ -99,10 +106,22 @@ class Connection:
         Raises:
             LorebindError: as for `get`.
         """
-        with self.events("POST", path, json=body) as events:
+        return self._awaited("POST", path, json=body)
+
+    def delete_patiently(self, path: str, **parameters: Any) -> None:
+        """Delete a resource, however long that takes; parameters that are None are omitted.
+
+        Raises:
+            LorebindError: as for `get`.
+        """
+        self._awaited("DELETE", path, params=_given(parameters))
+
+    def _awaited(self, method: str, path: str, **options: Any) -> Any:
+        """Return the data of the only event that answers a request."""
+        with self.events(method, path, **options) as events:
             for event in events:
                 if event.name == "error":
-                    raise error_of(event.data)
+                    raise self.error_of(event.data)
                 return event.data
         raise ConnectionLostError(f"the server at {self.url} disconnected before it answered")
 
@@ -154,6 +173,10 @@ class Connection:
                 response.read()
             self._wait_or_raise(response, left)
 
+    def error_of(self, document: dict[str, Any], retry_after: float = 0) -> LorebindError:
+        """Return the error of a problem document, with commands that work on this machine."""
+        return error_of(self.hints.reword_problem(document), retry_after)
+
     def close(self) -> None:
         self._client.close()
 
@@ -193,7 +216,7 @@ class Connection:
                 answered = f"the server at {self.url} answers with {response.status_code}"
                 return ServerError(f"{answered} {response.reason_phrase}")
             return self._is_another(response)
-        return error_of(document, _wait(response) or 0)
+        return self.error_of(document, _wait(response) or 0)
 
     def _is_another(self, response: httpx.Response) -> UsageError:
         return UsageError(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from lorebind.remote.connection import Connection, read, segment
-from lorebind.remote.errors import ServerError
+from lorebind.remote.connection import read, segment
+from lorebind.remote.ingesting import RemoteIngests
 from lorebind_knowledge.documents.changing import read_document
 from lorebind_knowledge.documents.listing import (
     HINTS,
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 _ID = re.compile(r"[0-9a-f]{24}")
 
 
-class RemoteDocuments:
+class RemoteDocuments(RemoteIngests):
     """The methods of `RemoteProject` for documents and indexes."""
-
-    _server: Connection
 
     def documents(
         self, kb_id: str, *, state: str | None = None, workflow: str | None = None
@@ -55,24 +53,19 @@ class RemoteDocuments:
             if "error" in result:
                 raise UsageError(str(result["error"]["detail"]))
         if answer["report"] is None:
-            raise ServerError(
-                f"another ingest of {kb_id!r} is running; the documents are stored, and are "
-                "ingested when it has ended"
-            )
+            return self._report(kb_id, str(answer["run_id"]), workflow)
         return read(IngestReport, answer["report"])
 
     def delete_document(
         self, kb_id: str, document: str, *, workflow: str | None = None
     ) -> DocumentInfo:
         path = f"{_documents(kb_id)}/{self._id(kb_id, document, workflow)}"
-        parameters = {} if workflow is None else {"workflow": workflow}
         found = self._server.get(path, workflow=workflow)
-        self._server.send("DELETE", path, params=parameters)
+        self._server.delete_patiently(path, workflow=workflow)
         return read(DocumentInfo, found)
 
     def delete(self, kb_id: str, *, workflow: str | None = None) -> None:
-        parameters = {} if workflow is None else {"workflow": workflow}
-        self._server.send("DELETE", _documents(kb_id), params=parameters)
+        self._server.delete_patiently(_documents(kb_id), workflow=workflow)
 
     def stats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
         path = f"/knowledge-bases/{segment(kb_id)}/stats"

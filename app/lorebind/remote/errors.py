@@ -16,6 +16,11 @@ class ServerError(LorebindError):
         self.code = code
         """The code in the problem document; empty if there was none."""
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the server may answer again soon, because it is being restarted."""
+        return self.code == "draining"
+
 
 _KINDS: dict[str, type[LorebindError]] = {
     "not_found": errors.NotFoundError,
@@ -24,7 +29,6 @@ _KINDS: dict[str, type[LorebindError]] = {
     "source_failed": errors.SourceError,
     "embedder_failed": errors.EmbedderError,
     "reranker_failed": errors.RerankerError,
-    "index_mismatch": errors.IndexMismatchError,
     "forbidden": errors.ReadOnlyError,
     "store_unavailable": errors.StoreError,
     "ingest_running": errors.IngestRunningError,
@@ -58,6 +62,8 @@ def error_of(document: dict[str, Any], retry_after: float = 0) -> LorebindError:
         return errors.TaskError(detail, **told)
     if code == "unauthenticated":
         return ServerError("the server requires a valid token; set LOREBIND_TOKEN", code)
+    if code == "index_mismatch":
+        return errors.IndexMismatchError(detail, str(document.get("command", "")))
     if code in _KINDS:
         return _KINDS[code](detail)
     return ServerError(f"the server says: {detail}", code)

@@ -6,8 +6,9 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from lorebind.remote.connection import Connection, ConnectionLostError, read, segment
-from lorebind.remote.errors import ServerError, error_of
+from lorebind.remote.connection import Connection, read, segment
+from lorebind.remote.errors import ServerError
+from lorebind_knowledge.errors import IngestRunningError
 from lorebind_knowledge.events import Event, Events, Extension
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
@@ -25,8 +26,6 @@ class RemoteIngests:
     """The methods of `RemoteProject` for ingests."""
 
     events: Events
-    options: str
-    """By which a command finds the same server."""
     _server: Connection
     _tell_end: Callable[[str], None]
 
@@ -42,7 +41,8 @@ class RemoteIngests:
         wait: bool = False,
         plan: IngestPlan | None = None,
     ) -> IngestReport:
-        """Ingest on the server, which reads the sources again; `wait` and the plan are not used."""
+        """Ingest on the server. The plan is not used, because the server reads the sources
+        again."""
         body = {
             "workflow": workflow,
             "inputs": dict(inputs or {}),
@@ -50,7 +50,7 @@ class RemoteIngests:
             "only_failed": only_failed,
             "allow_mass_delete": allow_mass_delete,
         }
-        return self._run(kb_id, "ingest", workflow, body)
+        return self._run(kb_id, "ingest", workflow, body, wait=wait)
 
     def reindex(
         self,
@@ -65,22 +65,43 @@ class RemoteIngests:
         return self._run(kb_id, "reindex", workflow, body)
 
     def _run(
-        self, kb_id: str, action: str, workflow: str | None, body: dict[str, Any]
+        self,
+        kb_id: str,
+        action: str,
+        workflow: str | None,
+        body: dict[str, Any],
+        *,
+        wait: bool = False,
     ) -> IngestReport:
         path = f"/knowledge-bases/{segment(kb_id)}"
         # The key makes retries after a lost answer refer to the same run.
         key = {"Idempotency-Key": uuid.uuid4().hex}
-        asked = self._server.send("POST", f"{path}/{action}", json=body, headers=key).json()
-        run_id = str(asked["run_id"])
+        while True:
+            try:
+                asked = self._server.send("POST", f"{path}/{action}", json=body, headers=key).json()
+                break
+            except IngestRunningError:
+                if not wait:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
+        return self._report(kb_id, str(asked["run_id"]), workflow)
+
+    def _report(self, kb_id: str, run_id: str, workflow: str | None) -> IngestReport:
+        """Wait for a run, and return its report.
+
+        Raises:
+            LorebindError: the run failed or was cancelled, or the server is gone.
+        """
         where = "" if workflow is None else f" --workflow {workflow}"
-        look = f"lorebind knowledge stats {kb_id}{where}{self.options}"
+        look = f"lorebind knowledge stats {kb_id}{where}{self._server.hints.options}"
         goes_on = f"run {run_id} continues on the server; check it with: {look}"
         self._tell_end(goes_on)
         ended = self._ended(kb_id, run_id, workflow, goes_on)
+        self._tell_end("")
         if ended["report"] is not None:
             return read(IngestReport, ended["report"])
         if ended["error"] is not None:
-            raise error_of(ended["error"])
+            raise self._server.error_of(ended["error"])
         raise ServerError(f"run {run_id} of {kb_id!r} was {ended['status']}")
 
     def _ended(self, kb_id: str, run_id: str, workflow: str | None, goes_on: str) -> Any:
@@ -99,8 +120,7 @@ class RemoteIngests:
                         if event.name in _HOOKS:
                             self.events.emit(event.name, Event(kb_id, run_id, event.data))
             except ServerError as error:
-                lost = isinstance(error, ConnectionLostError) or error.code == "draining"
-                if not lost or tries >= _TRIES:
+                if not error.may_pass or tries >= _TRIES:
                     raise ServerError(f"{error}; {goes_on}", error.code) from None
             tries += 1
             time.sleep(_PAUSE_SECONDS)

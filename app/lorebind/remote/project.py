@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any, Self
 
 from lorebind.declaration_methods import KnowledgeBaseInfo
 from lorebind.remote.connection import Connection, read, segment
 from lorebind.remote.documents import RemoteDocuments
-from lorebind.remote.ingesting import RemoteIngests
 from lorebind.remote.workflows import RemoteWorkflows
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.ingest.report import IngestPlan
 from lorebind_knowledge.records import QueryResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lorebind_bindings import ResolvedBinding
     from lorebind_knowledge.configuration.applying import Applied
     from lorebind_knowledge.events import Extension
 
 
-class RemoteProject(RemoteDocuments, RemoteIngests, RemoteWorkflows):
+class RemoteProject(RemoteDocuments, RemoteWorkflows):
     """The project of a server, with the sync methods of `Project`.
 
     They raise the same errors as those of `Project`, and `ServerError` if the server cannot be
@@ -43,17 +41,34 @@ class RemoteProject(RemoteDocuments, RemoteIngests, RemoteWorkflows):
                 the variable LOREBIND_TOKEN.
             tenant: the tenant; None uses the server's default.
             extensions: subscribers to the events of ingests, while a method waits for them.
-            tell_end: called with the way to follow an ingest that the command no longer waits for.
+            tell_end: called with the way to follow an ingest that the command no longer waits for,
+                and with an empty text when the ingest has ended.
 
         Raises:
             UsageError: the URL is not valid.
         """
         self._server = Connection(url, tenant)
-        self.options = f" --server {shlex.quote(url)}"
-        if tenant is not None:
-            self.options += f" --tenant {shlex.quote(tenant)}"
         self.events = Events(extensions)
         self._tell_end = tell_end
+
+    @property
+    def url(self) -> str:
+        """The address of the server, as it was given."""
+        return self._server.url
+
+    def changes(self, every: float | None = None) -> Iterator[None]:
+        """Yield immediately, and then whenever files of the project change on the server.
+
+        Args:
+            every: seconds after which it yields without a change; None means never.
+
+        Raises:
+            LorebindError: the server cannot be reached, or cannot watch files.
+        """
+        parameters = {} if every is None else {"every": every}
+        with self._server.events("GET", "/changes", params=parameters) as events:
+            for _ in events:
+                yield
 
     def knowledge_bases(self) -> list[KnowledgeBaseInfo]:
         found = self._server.all("/knowledge-bases")
@@ -118,7 +133,8 @@ class RemoteProject(RemoteDocuments, RemoteIngests, RemoteWorkflows):
         given = {name: value for name, value in settings.items() if value is not None}
         _check(question, given)
         body = {"query": question, "workflow": workflow, **given, **more}
-        return self._server.post(f"/knowledge-bases/{segment(kb_id)}/query", body)
+        found = self._server.post(f"/knowledge-bases/{segment(kb_id)}/query", body)
+        return found | {"notices": list(map(self._server.hints.reword, found.get("notices", [])))}
 
     def close(self) -> None:
         self._server.close()

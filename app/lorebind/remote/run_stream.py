@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from lorebind.remote.connection import Connection, ConnectionLostError, read
-from lorebind.remote.errors import ServerError, error_of
+from lorebind.remote.errors import ServerError
 from lorebind_bindings import RunEvent, RunResult
 from lorebind_bindings.workflow.events.sinks import as_sink
 from lorebind_knowledge.errors import UsageError
@@ -77,7 +77,7 @@ class RemoteRunStream:
             ):
                 for sent in events:
                     if sent.name == "error":
-                        raise error_of(sent.data)
+                        raise self._server.error_of(sent.data)
                     event = self._event(sent.data)
                     for sink in self._sinks:
                         sink.write(event)
@@ -90,8 +90,21 @@ class RemoteRunStream:
 
     def _event(self, data: Any) -> RunEvent:
         if data["type"] == "run_end" and "result" in data["data"]:
-            self._result = read(RunResult, data["data"].pop("result"))
+            self._result = read_result(self._server, data["data"].pop("result"))
+        self._server.hints.reword_error(data["data"])
         try:
             return RunEvent(**{field.name: data[field.name] for field in fields(RunEvent)})
         except (KeyError, TypeError):
             raise ServerError("the server sent an event that cannot be read") from None
+
+
+def read_result(server: Connection, data: Any) -> RunResult:
+    """Return the result of a run, with commands in its error messages that work on this machine.
+
+    Raises:
+        ServerError: the data is not a valid result.
+    """
+    result = read(RunResult, data)
+    for task in result.tasks.values():
+        server.hints.reword_error({"error": task.error})
+    return result

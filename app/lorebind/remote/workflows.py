@@ -17,16 +17,24 @@ if TYPE_CHECKING:
     from lorebind.remote.run_stream import RemoteRunStream
     from lorebind_bindings import RunResult, ThreadInfo
     from lorebind_bindings.workflow.events.sinks import SinkLike
+    from lorebind_bindings.workflow.outline import WorkflowOutline
 
 
 class RemoteWorkflows:
     """The methods of `RemoteProject` for workflows."""
 
-    options: str
     _server: Connection
 
+    def workflows(self) -> list[dict[str, Any]]:
+        return self._server.all("/workflows")
+
+    def workflow_outline(self, workflow: str) -> WorkflowOutline:
+        from lorebind_bindings.workflow.outline import WorkflowOutline
+
+        return read(WorkflowOutline, self._server.get(_path(workflow)))
+
     def workflow_inputs(self, workflow: str) -> dict[str, dict[str, Any]]:
-        known = {one["id"]: one for one in self._server.all("/workflows")}
+        known = {one["id"]: one for one in self.workflows()}
         if workflow not in known:
             hint = did_you_mean(workflow, known)
             raise NotFoundError(f"there is no workflow {workflow!r}; {hint}")
@@ -41,7 +49,7 @@ class RemoteWorkflows:
     ) -> str:
         from lorebind_bindings.workflow.how_to_resume import resume_command
 
-        return resume_command(workflow, thread_id, waiting) + self.options
+        return resume_command(workflow, thread_id, waiting) + self._server.hints.options
 
     def run(
         self,
@@ -91,21 +99,25 @@ class RemoteWorkflows:
 
         with self._rewording(workflow, ""):
             found = self._server.all(f"{_path(workflow)}/threads", most=limit)
+        for one in found:
+            self._server.hints.reword_error(one)
         hidden = {"graph": None, "turn": ""}
         return [read(ThreadInfo, hidden | one) for one in found]
 
     def history(self, workflow: str, thread_id: str) -> list[dict[str, Any]]:
         with self._rewording(workflow, thread_id):
             found = self._server.get(f"{_path(workflow)}/threads/{segment(thread_id)}")
+        for one in found["history"]:
+            self._server.hints.reword_error(one)
         return read(list, found["history"])
 
     def replay(self, workflow: str, thread_id: str, step: int) -> RunResult:
-        from lorebind_bindings import RunResult
+        from lorebind.remote.run_stream import read_result
 
         path = f"{_path(workflow)}/threads/{segment(thread_id)}/replay"
         with self._rewording(workflow, thread_id):
-            found = self._server.post(path, {"step": step})
-        return read(RunResult, found)
+            found = self._server.post_patiently(path, {"step": step})
+        return read_result(self._server, found)
 
     def _stream(
         self,
@@ -135,7 +147,9 @@ class RemoteWorkflows:
 
         return Rewording(
             {
-                f"GET {place}": lambda: f"lorebind workflow threads {workflow}{self.options}",
+                f"GET {place}": lambda: (
+                    f"lorebind workflow threads {workflow}{self._server.hints.options}"
+                ),
                 f"POST {place}/{quote(thread_id, safe='')}/resume": how_to_resume,
             }
         )

@@ -99,4 +99,6 @@ class Additions(BaseModel):
 
     results: list[Addition]
     report: IngestReport | None = None
-    """That of the ingest of those that could be added; null if it has not ended."""
+    """The report of the run that ingests the added documents; null until it has ended."""
+    run_id: str | None = None
+    """The id of that run; null if no document could be added."""

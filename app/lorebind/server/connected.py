@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_STOP_SECONDS = 10
+_STOP_SECONDS = 5
 """Maximum seconds that `stop` waits for cancelled work."""
 
 
@@ -59,11 +59,14 @@ class Connected:
                 task.exception()  # otherwise, the event loop logs an error that was never retrieved
 
     async def stop(self) -> None:
-        """Cancel all running work, and wait for its end."""
-        stopping = set(self._under_way)
+        """Cancel all running work, and wait for its end.
+
+        Work that was cancelled before is left alone: its cleanup must not be cancelled too, and
+        third-party code that hangs in it is not waited for again.
+        """
+        stopping = {task for task in self._under_way if not task.cancelling()}
         for task in stopping:
-            if not task.cancelling():  # its cleanup must not be cancelled too
-                task.cancel()
+            task.cancel()
         if stopping:
             await asyncio.wait(stopping, timeout=_STOP_SECONDS)
 

@@ -95,10 +95,16 @@ def _http(app: FastAPI, request: Request, error: HTTPException) -> ProblemError:
 
 def _methods(app: FastAPI, request: Request) -> set[str]:
     """Return the methods of all routes that match the path of a request."""
-    found = {
-        method.upper()
-        for path, operations in app.openapi()["paths"].items()
-        if compile_path(path)[0].match(request.url.path)
-        for method in operations
-    }
-    return found | {"HEAD"} if "GET" in found else found
+    paths = app.openapi()["paths"]
+
+    def found(parameter: str, shown_as: str) -> set[str]:
+        return {
+            method.upper()
+            for path, operations in paths.items()
+            if compile_path(path.replace(parameter, shown_as))[0].match(request.url.path)
+            for method in operations
+        }
+
+    # OpenAPI cannot express that a parameter may contain slashes.
+    methods = found("", "") or found("{thread_id}", "{thread_id:path}")
+    return methods | {"HEAD"} if "GET" in methods else methods

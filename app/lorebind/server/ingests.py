@@ -14,6 +14,7 @@ from lorebind.server.problems import problem_of
 from lorebind.server.run_events import RunEvents
 from lorebind.server.state.runs import BEAT_SECONDS
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.documents.changing import ingest_added
 from lorebind_knowledge.errors import (
     ConfigurationError,
     IngestRunningError,
@@ -33,6 +34,11 @@ log = logging.getLogger("lorebind.server")
 
 _BEGIN_SECONDS = 5.0
 """Seconds that a request waits until its ingest begins or is refused."""
+
+_TURN_SECONDS = 1.0
+"""Seconds that a request waits for the run of its documents to begin."""
+_MOST_SECONDS = 20.0
+"""Seconds that it then waits for the end of the run."""
 
 _REFUSED = (IngestRunningError, UsageError, NotFoundError, ConfigurationError)
 """The errors of an ingest that could not begin."""
@@ -58,6 +64,7 @@ class Ingests:
         self._seen_by = seen_by
         self._under_way: dict[str, _UnderWay] = {}
         self._watching: asyncio.Task[None] | None = None
+        self._is_stopping = False
 
     async def request(
         self,
@@ -73,13 +80,36 @@ class Ingests:
             IngestRunningError: another process ingests the knowledge base. Nothing is stored.
             UsageError, NotFoundError: the request is not valid. Nothing is stored.
         """
-        run, is_new = await call(self.runs.request, namespace, request, key, digest)
-        if is_new:
-            under_way = self._start(run)
-            await under_way.begun(_BEGIN_SECONDS)
-            if isinstance(under_way.error, _REFUSED) and not under_way.events.last:
-                await call(self.runs.forget, run)
-                raise under_way.error
+        while True:
+            run, is_new = await call(self.runs.request, namespace, request, key, digest)
+            under_way = self._start(run) if is_new else self._under_way.get(run.run_id)
+            if under_way is not None:
+                await under_way.begun(_BEGIN_SECONDS)
+                if under_way.is_refused and under_way.error is not None:
+                    raise under_way.error
+                return run
+            if await call(partial(self.runs.find, namespace, run.run_id)) is not None:
+                return run
+            # The first request with the key was refused in the meantime; this one tries again.
+
+    async def add(self, namespace: Namespace, request: Mapping[str, Any]) -> RequestedRun:
+        """Begin a run for added documents, after other ingests of the knowledge base.
+
+        If the server stops or is killed, the next one resumes the run.
+
+        Returns:
+            The run; it has not ended if another ingest is running, or if it takes long.
+
+        Raises:
+            LorebindError: the run failed.
+        """
+        run, _ = await call(partial(self.runs.request, namespace, request, alone=False))
+        under_way = self._start(run, waits=True)
+        await under_way.begun(_TURN_SECONDS)
+        if under_way.task.done() or under_way.events.last:
+            run = await self.ended(run, _MOST_SECONDS)
+        if under_way.error is not None:
+            raise under_way.error
         return run
 
     async def ended(self, run: RequestedRun, seconds: float) -> RequestedRun:
@@ -93,6 +123,8 @@ class Ingests:
                 await asyncio.sleep(min(0.5, max(0.0, deadline - time.monotonic())))
             found = await call(partial(self.runs.find, run.namespace, run.run_id))
             run = found or run
+            if self._is_stopping:
+                break
         return run
 
     async def cancel(self, run: RequestedRun) -> None:
@@ -112,8 +144,13 @@ class Ingests:
         """From now on, resume interrupted runs, and record which runs this server works on."""
         self._watching = asyncio.create_task(self._watch())
 
-    async def stop(self) -> None:
-        """Interrupt running ingests, so that another server or the next start resumes them."""
+    async def stop(self, seconds: float) -> None:
+        """Interrupt running ingests, so that another server or the next start resumes them.
+
+        Args:
+            seconds: how long to wait for third-party code that hangs, such as an embedder.
+        """
+        self._is_stopping = True
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching})
@@ -122,7 +159,11 @@ class Ingests:
             one.interrupted = True
             one.task.cancel()
         if stopping:
-            await asyncio.wait({one.task for one in stopping})
+            await asyncio.wait({one.task for one in stopping}, timeout=seconds)
+        for one in self._under_way.values():
+            with suppress(LorebindError):
+                await call(self.runs.interrupt, one.run)
+            one.end()
 
     async def _watch(self) -> None:
         while True:
@@ -135,13 +176,13 @@ class Ingests:
                         await call(self.runs.finish, run, "cancelled", {})
                     else:
                         log.info("resuming run %s", run.run_id)
-                        self._start(run, goes_on=True)
+                        self._start(run, waits=True)
             except LorebindError as error:  # an outage; running ingests report their own errors
                 log.error("the state of the server cannot be reached: %s", error)
             await asyncio.sleep(BEAT_SECONDS)
 
-    def _start(self, run: RequestedRun, *, goes_on: bool = False) -> _UnderWay:
-        under_way = _UnderWay(run, goes_on=goes_on)
+    def _start(self, run: RequestedRun, *, waits: bool = False) -> _UnderWay:
+        under_way = _UnderWay(run, waits=waits)
         self._under_way[run.run_id] = under_way
         under_way.task = asyncio.create_task(self._carry_out(under_way))
         return under_way
@@ -169,6 +210,8 @@ class Ingests:
             with suppress(LorebindError):
                 if status == "interrupted":
                     await call(self.runs.interrupt, run)
+                elif under_way.is_refused:
+                    await call(self.runs.forget, run)
                 else:
                     await call(self.runs.finish, run, status, outcome)
             under_way.end()
@@ -180,14 +223,19 @@ class _UnderWay:
 
     task: asyncio.Task[None]
 
-    def __init__(self, run: RequestedRun, *, goes_on: bool) -> None:
+    def __init__(self, run: RequestedRun, *, waits: bool) -> None:
         self.run = run
-        self.goes_on = goes_on
-        """Whether it was begun before, by a server that may not have released the knowledge base yet."""
+        self.waits = waits
+        """Whether it waits for another ingest of its knowledge base, instead of being refused."""
         self.events = RunEvents(run.run_id)
         self.interrupted = False
         """Whether it was cancelled because the server stops."""
         self.error: LorebindError | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the run could not begin, so that its request is refused and nothing is stored."""
+        return isinstance(self.error, _REFUSED) and not (self.waits or self.events.last)
 
     async def begun(self, seconds: float) -> None:
         """Wait until the run has begun to write, or has ended."""
@@ -208,8 +256,11 @@ async def _ingest(project: Project, under_way: _UnderWay) -> Any:
     action = asked.pop("action")
     project.knowledge.events.subscribe(under_way.events)
     try:
+        if action == "add":
+            corpus = project.knowledge.corpus(run.namespace.kb, asked["workflow"])
+            return await ingest_added(corpus, asked["uris"], run.run_id)
         method = project.areindex if action == "reindex" else project.aingest
-        wait = under_way.goes_on
+        wait = under_way.waits
         return await method(run.namespace.kb, run_id=run.run_id, wait=wait, **asked)
     finally:
         project.knowledge.events.unsubscribe(under_way.events)

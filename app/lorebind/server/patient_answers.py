@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from starlette.responses import Response
+
 from lorebind.plain_data import as_data
+from lorebind.server.doors.door import LATE
 from lorebind.server.etags import json_response
 from lorebind.server.event_streams import (
     MEDIA_TYPE,
@@ -21,18 +24,28 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
 
     from starlette.requests import Request
-    from starlette.responses import Response
 
     from lorebind.server.server import Server
+
+_LATE = (
+    "the request took too long for one answer and was cancelled; "
+    f"to wait for as long as it takes, send: Accept: {MEDIA_TYPE}"
+)
+_EVENTS: dict[str, Any] = {MEDIA_TYPE: {"schema": {"type": "string"}}}
 
 PATIENT: dict[int | str, dict[str, Any]] = {
     200: {
         "description": f"JSON; for clients that prefer `{MEDIA_TYPE}`, an event `result` or "
         "`error`, without a time limit",
-        "content": {
-            "application/json": {"schema": {"type": "object"}},
-            MEDIA_TYPE: {"schema": {"type": "string"}},
-        },
+        "content": {"application/json": {"schema": {"type": "object"}}, **_EVENTS},
+    }
+}
+
+PATIENT_DELETE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": f"For clients that prefer `{MEDIA_TYPE}`: an event `result`, whose data is "
+        "empty, or `error`, without a time limit",
+        "content": _EVENTS,
     }
 }
 
@@ -45,7 +58,8 @@ async def patient_answer(
 ) -> Response:
     """Answer with the result of some work: as JSON, or as one event if the client prefers that.
 
-    JSON must be ready within the time limit of a request; an event may take longer.
+    JSON must be ready within the time limit of a request; an event may take longer. A result of
+    None is an answer without a body.
 
     Args:
         request: the request to answer.
@@ -54,8 +68,30 @@ async def patient_answer(
         show: converts the result to plain data.
     """
     if prefers_events(request):
-        return EventStream(server, _told(request, server, work, show))
-    return json_response(show(await work), headers={"Vary": "Accept"})
+        return patient_events(request, server, work, show)
+    setattr(request.state, LATE, ProblemError("timeout", _LATE))
+    shown = show(await work)
+    headers = {"Vary": "Accept"}
+    return Response(None, 204, headers) if shown is None else json_response(shown, headers=headers)
+
+
+def patient_events(
+    request: Request,
+    server: Server,
+    work: Coroutine[Any, Any, Any],
+    show: Callable[[Any], Any] = as_data,
+    stopped: ProblemError | None = None,
+) -> EventStream:
+    """Answer with one event, `result` or `error`, however long the work takes.
+
+    Args:
+        request: as for `patient_answer`.
+        server: as for `patient_answer`.
+        work: as for `patient_answer`.
+        show: as for `patient_answer`.
+        stopped: the error if the server stops first; None uses a general one.
+    """
+    return EventStream(server, _told(request, server, work, show, stopped))
 
 
 async def _told(
@@ -63,17 +99,18 @@ async def _told(
     server: Server,
     work: Coroutine[Any, Any, Any],
     show: Callable[[Any], Any],
+    stopped: ProblemError | None,
 ) -> AsyncGenerator[bytes, None]:
     task = asyncio.create_task(work)
     problem: ProblemError | None = None
     try:
         async for comment in while_waiting_for(task):
             yield comment
-        yield sse("result", show(task.result()))
+        yield sse("result", show(task.result()) or {})
     except LorebindError as error:
         problem = problem_of(error)
     except asyncio.CancelledError:  # the server stops, or the caller has disconnected
-        problem = ProblemError("draining", "the server is about to stop")
+        problem = stopped or ProblemError("draining", "the server is about to stop")
     except Exception as error:  # a bug in Lorebind or in the project's code
         server.log_failure("a request failed", error)
         problem = mistake()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
+import threading
+import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,7 +15,7 @@ import uvicorn
 
 from lorebind.server.app import make_app
 from lorebind.server.listening import close, is_loopback, listen, listening_at
-from lorebind.server.server import Server
+from lorebind.server.server import DRAIN_SECONDS, Server
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import UsageError
 
@@ -23,10 +26,9 @@ if TYPE_CHECKING:
 
     from lorebind.project import Project
 
-DRAIN_SECONDS = 30
-"""Seconds that running requests may take when the server is told to stop."""
 _LAST_SECONDS = 5
-"""Seconds that they may then take to report that they were interrupted."""
+"""Seconds for requests to report that they were interrupted; then, for third-party threads to
+end."""
 _INTERRUPTED = 130
 
 
@@ -41,7 +43,8 @@ def serve(
     """Serve a project until SIGTERM or SIGINT. Blocks, and completes running requests first.
 
     It must be called in the main thread, which gets the signals. A second SIGINT ends the process
-    immediately, with exit code 130.
+    immediately, with exit code 130. The process must end when this returns: if third-party code
+    hangs in a thread, the process is ended some seconds later.
 
     Args:
         project: the project, which is closed at the end.
@@ -91,10 +94,10 @@ async def _serve(
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                timeout_graceful_shutdown=DRAIN_SECONDS + _LAST_SECONDS,
             )
             where = f"unix:{uds}" if uds else _url(sockets[0])
-            running = _Uvicorn(config, server, signals, lambda: tell(where))
+            ending = _Ending()
+            running = _Uvicorn(config, server, signals, ending, lambda: tell(where))
             await server.start()
             assert server.starting is not None
             server.starting.add_done_callback(running.stop_if_failed)
@@ -103,12 +106,28 @@ async def _serve(
                 server.starting.result()
     finally:
         await server.stop()
+    ending.code = 0
+    ending.within(_LAST_SECONDS)
+
+
+class _Ending:
+    """Ends the process even if third-party code hangs, because Python would wait for its thread."""
+
+    def __init__(self) -> None:
+        self.code = 1
+        """The exit code; 0 as soon as all of Lorebind's data is stored and closed."""
+
+    def within(self, seconds: float) -> None:
+        """End the process after some seconds, if it has not ended by then."""
+        timer = threading.Timer(seconds, lambda: os._exit(self.code))
+        timer.daemon = True
+        timer.start()
 
 
 class _Signals:
     """Handles SIGTERM and SIGINT: the first stops the server, a second SIGINT ends the process.
 
-    It stays active until the end, because the process waits for third-party threads.
+    It stays active until the end, because the process waits a while for third-party threads.
     """
 
     def __init__(self) -> None:
@@ -140,10 +159,11 @@ class _Uvicorn(uvicorn.Server):
         config: uvicorn.Config,
         server: Server,
         signals: _Signals,
+        ending: _Ending,
         tell: Callable[[], None],
     ) -> None:
         super().__init__(config)
-        self._served, self._signals, self._tell = server, signals, tell
+        self._served, self._signals, self._ending, self._tell = server, signals, ending, tell
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -161,15 +181,19 @@ class _Uvicorn(uvicorn.Server):
         self._tell()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._served.drain()
-        ending = asyncio.create_task(self._end_runs())
+        self._ending.within(DRAIN_SECONDS + 4 * _LAST_SECONDS)
+        drained = time.monotonic() + DRAIN_SECONDS
+        await self._served.drain(DRAIN_SECONDS)
+        left = max(drained - time.monotonic(), 0)
+        self.config.timeout_graceful_shutdown = math.ceil(left) + _LAST_SECONDS
+        ending = asyncio.create_task(self._end_runs(left))
         try:
             await super().shutdown(sockets)
         finally:
             ending.cancel()
 
-    async def _end_runs(self) -> None:
-        await asyncio.sleep(DRAIN_SECONDS)
+    async def _end_runs(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
         await self._served.connected.stop()
 
 

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from lorebind.server.state.knowledge_bases import Made
 
 PREFIX = "/api/v0"
+DRAIN_SECONDS = 25.0
+"""Seconds that requests and ingests may take when the server is told to stop."""
+_CLOSE_SECONDS = 5.0
+"""Seconds to wait for third-party code that is started or closed."""
 
 
 class Server:
@@ -50,7 +54,7 @@ class Server:
         runs = RequestedRuns(self.database, project.name)
         self.ingests = Ingests(runs, self.seen_by, self.log_failure)
         self.changes = Changes()
-        """Documents that are being added or deleted."""
+        """Documents that are being deleted."""
         self.connected = Connected()
         self.is_draining = False
         """Whether it is about to stop."""
@@ -116,20 +120,30 @@ class Server:
         for kb in self.project.config.project.knowledge_bases:
             await self.project.knowledge.start(kb.id)
 
-    async def drain(self) -> None:
-        """Refuse new requests, and interrupt ingests, so that waiting clients are notified."""
+    async def drain(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Refuse new requests, and interrupt ingests, so that waiting clients are notified.
+
+        Args:
+            seconds: how long to wait for third-party code that hangs. Lorebind's own data is
+                stored by then.
+        """
         self.is_draining = True
-        await self.ingests.stop()
-        await self.changes.stop()
+        starting = {self.starting} if self.starting is not None else set()
+        for task in starting:
+            task.cancel()
+        await asyncio.gather(self.ingests.stop(seconds), self.changes.stop(seconds))
+        if starting:
+            await asyncio.wait(starting, timeout=_CLOSE_SECONDS)
 
     async def stop(self) -> None:
         """Close everything."""
-        await self.drain()
+        if not self.is_draining:
+            await self.drain()
         await self.connected.stop()
-        if self.starting is not None:
-            self.starting.cancel()
-            await asyncio.wait({self.starting})
-        await self.project.aclose()
+        closing = asyncio.create_task(self.project.aclose())
+        done, _ = await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
+        for task in done:
+            task.result()
         await call(self.database.close)
 
 

@@ -18,7 +18,7 @@ from lorebind_knowledge.sources.base import plain_metadata
 from lorebind_knowledge.sources.media_types import media_type_of_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from lorebind_knowledge.documents.listing import DocumentInfo
     from lorebind_knowledge.ingest.corpus import Corpus
@@ -49,11 +49,34 @@ async def add_documents(
         UsageError: an item is not a document; nothing is added.
         LorebindError: the ingest failed; the next one resumes it.
     """
+    return await ingest_added(corpus, await keep_documents(corpus.kb, documents), run_id)
+
+
+async def keep_documents(kb: KnowledgeBase, documents: Sequence[Any]) -> list[str]:
+    """Store documents, which the next ingest reads; the arguments are those of `add_documents`.
+
+    Returns:
+        the uri of each document.
+
+    Raises:
+        UsageError: an item is not a document; nothing is added.
+    """
     added = [read_document(one, f"documents[{number}]") for number, one in enumerate(documents)]
     if not added:
         raise UsageError("there are no documents to add")
-    await call(corpus.kb.catalog.added.put, corpus.kb.namespace, added)
-    return await ingest(corpus, wait=True, added={one.uri for one in added}, run_id=run_id)
+    await call(kb.catalog.added.put, kb.namespace, added)
+    return [one.uri for one in added]
+
+
+async def ingest_added(
+    corpus: Corpus, uris: Collection[str], run_id: str | None = None
+) -> IngestReport:
+    """Ingest documents that `keep_documents` has stored, after any running ingest.
+
+    Raises:
+        LorebindError: the ingest failed; the next one resumes it.
+    """
+    return await ingest(corpus, wait=True, added=set(uris), run_id=run_id)
 
 
 async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:

@@ -68,20 +68,22 @@ def write_project(folder: Path, declared: Mapping[str, Any] = PROJECT) -> Path:
 
 @contextmanager
 def serving(
-    folder: Path, *options: str, socket: Path | None = None, **environ: str
+    folder: Path, *options: str, socket: Path | None = None, code: str = "", **environ: str
 ) -> Iterator[Process]:
     """Run a server of the project in a folder within the block, and stop it in order.
 
     Args:
-        folder: the project's folder.
-        options: additional options. With a port, the yielded client cannot reach the server.
-        socket: the socket to listen on; None creates one.
-        environ: additional variables.
+        folder: the project's.
+        options: more of them. With a port it cannot be reached from here.
+        socket: where it listens; None is a new place.
+        code: what Python runs instead of the module `lorebind`.
+        environ: more variables.
     """
     with tempfile.TemporaryDirectory(prefix="lb") as short:  # a socket's path has a length limit
         socket = socket or Path(short) / "s"
         where = () if "--port" in options else ("--uds", str(socket))
-        command = [sys.executable, "-m", "lorebind", "serve", "--project", str(folder)]
+        python = [sys.executable, *(("-c", code) if code else ("-m", "lorebind"))]
+        command = [*python, "serve", "--project", str(folder)]
         process = subprocess.Popen(
             [*command, *where, *options],
             stdout=subprocess.PIPE,

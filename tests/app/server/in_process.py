@@ -44,13 +44,15 @@ class Served:
 
 
 @asynccontextmanager
-async def served(folder: Path, more: Mapping[str, Any] | None = None) -> AsyncIterator[Served]:
-    """Return the server of the test project, with additional declarations."""
+async def served(
+    folder: Path, more: Mapping[str, Any] | None = None, seconds: float = 30
+) -> AsyncIterator[Served]:
+    """Return the test project's server, with more declarations and a time limit for answers."""
     project = Project.load(write_project(folder, {**PROJECT, **(more or {})}))
     server = Server(project)
     await server.start()
     try:
-        yield Served(server, make_app(server))
+        yield Served(server, make_app(server, seconds=seconds))
     finally:
         await server.stop()
 

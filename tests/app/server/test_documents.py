@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lorebind_knowledge.service import KnowledgeService
+
 from .conftest import problem, serving, write_project
+from .in_process import served
 from .test_runs import Slow
 
 if TYPE_CHECKING:
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     import httpx
 
 HERE = "/knowledge-bases/handbook/documents"
+TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}
 NOTE = {"id": "note.md", "text": "# Note\n\nThe shop is closed.", "title": "Note"}
 
 
@@ -131,6 +136,36 @@ def test_what_cannot_be_added(
     api: httpx.Client, options: dict[str, Any], answer: tuple[int, str]
 ) -> None:
     assert problem(api.post(HERE, **options)) == answer
+
+
+@pytest.mark.parametrize("what", ["documents", "a document", "a knowledge base"])
+async def test_a_deletion_may_take_longer_than_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """If the client accepts events, it gets one when everything is deleted."""
+    deleted: list[str] = []
+
+    async def slowly(*_: Any, **__: Any) -> Any:
+        await asyncio.sleep(0.6)
+        deleted.append(what)
+        return True
+
+    monkeypatch.setattr(KnowledgeService, "delete", slowly)
+    monkeypatch.setattr(KnowledgeService, "delete_document", slowly)
+    async with served(tmp_path, seconds=0.4) as here, here.client() as api:
+        where = {"documents": HERE, "a knowledge base": "/knowledge-bases/tours"}.get(what)
+        if what == "a knowledge base":
+            await api.put("/knowledge-bases/tours", json=TOURS)
+        elif where is None:
+            added = await api.post(HERE, json=NOTE, headers={"Prefer": "wait=20"})
+            where = added.headers["location"].removeprefix("/api/v0")
+        else:
+            late = await api.delete(where)
+            assert problem(late) == (504, "timeout")
+            assert late.json()["detail"].endswith("send: Accept: text/event-stream")
+        done = await api.delete(where, headers={"Accept": "text/event-stream"})
+        assert done.text.splitlines()[:2] == ["event: result", "data: {}"]
+        assert deleted == [what]
 
 
 def test_while_an_ingest_runs(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -16,6 +18,7 @@ import yaml
 
 from lorebind import Project, tenant
 from lorebind.remote import RemoteProject
+from lorebind.remote.hints import Hints
 from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
 from lorebind_knowledge.configuration.environment import Environment
@@ -41,6 +44,8 @@ knowledge_bases:
     sources: [{ type: inline, documents: [{ id: owls, text: Owls fly at night. }] }]
 """
 
+TELL = {"id": "tell", "tasks": [{"id": "say", "prompt": "x", "knowledge": [{"id": "handbook"}]}]}
+
 UNCLOSED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """httpcore leaves the socket of an unused Unix address to the garbage collector."""
 
@@ -58,7 +63,7 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, Path]]:
-    folder = write_project(tmp_path_factory.mktemp("shop"))
+    folder = write_project(tmp_path_factory.mktemp("shop"), PROJECT | {"workflows": [TELL]})
     with serving(folder) as server:
         yield server, folder
 
@@ -97,13 +102,6 @@ def test_addresses_that_lead_nowhere(empty_cli: Cli, url: str, code: int, said: 
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
     assert said in done.err
     assert "hidden" not in done.err
-
-
-def test_what_is_about_files_here_is_refused(shop: Shop) -> None:
-    """`watch` explains why it cannot run on a server."""
-    done = shop("knowledge", "watch")
-    assert (done.code, done.out) == (2, "")
-    assert "watches the files of this machine" in done.err
 
 
 def test_apply(shop: Shop) -> None:
@@ -296,8 +294,9 @@ def test_an_ingest_survives_its_server(slow: Slow, tmp_path: Path) -> None:
     assert (report.status, report.chunks["total"]) == ("completed", DOCUMENTS)
     assert recorder.embedded >= DOCUMENTS
     assert recorder.read >= DOCUMENTS
-    assert len(told) == 1
-    assert report.run_id in told[0]
+    goes_on, ended = told
+    assert report.run_id in goes_on
+    assert ended == ""
 
 
 def test_an_interrupted_command_leaves_the_run(slow: Slow) -> None:
@@ -327,6 +326,28 @@ def test_an_interrupted_command_leaves_the_run(slow: Slow) -> None:
             assert api.get(where).json()["status"] == "completed"
 
 
+def test_add_waits_for_another_ingest(slow: Slow, empty_cli: Cli) -> None:
+    """The command prints the report of its own run, as it does in a folder."""
+    empty_cli.write({"note.md": "# Note\n\nThe shop is closed.\n"})
+    with serving(slow.folder, **slow.environ) as server, server.client() as api:
+        assert api.post("/knowledge-bases/texts/ingest").status_code == 202
+        slow.wait_for(BATCH)
+        later = threading.Timer(1.5, slow.let_through, [100])  # after the answer that it waits
+        later.start()
+        shop = Shop(empty_cli, server, slow.folder)
+        done = shop("knowledge", "add", "texts", "note.md", "-o", "json")
+        later.join()
+        assert (done.code, done.err) == (0, "")
+        report = json.loads(done.out)
+        assert (report["status"], report["documents"]["added"]) == ("completed", 1)
+        assert [one["source"] for one in report["sources"]] == ["added"]
+        again = shop("knowledge", "add", "texts", "note.md")
+        assert (
+            again.out
+            == empty_cli("knowledge", "add", "texts", "note.md", "-p", str(slow.folder)).out
+        )
+
+
 def test_a_run_that_others_cancel(slow: Slow) -> None:
     """If others cancel the run, the command fails, because there is no report."""
     raised: list[LorebindError] = []
@@ -346,6 +367,61 @@ def test_a_run_that_others_cancel(slow: Slow) -> None:
         slow.let_through(100)
         watching.join(60)
     assert str(raised[0]) == f"run {run['run_id']} of 'texts' was cancelled"
+
+
+def test_commands_in_hints_work_as_shown(shop: Shop) -> None:
+    """Suggested commands name the server and the tenant, also in errors stored with a thread."""
+    whose = ["--tenant", "a b"]
+    options = f"--server {shop.url} --tenant 'a b'"
+    failed = shop("run", "tell", "-t", "t1", *whose)
+    ingest, resume = hints(failed.err)
+    assert ingest == f"lorebind knowledge ingest handbook --tenant 'a b' --server {shop.url}"
+    assert resume == f"lorebind run tell --thread t1 --resume {options}"
+    for command in ("threads tell", "history tell -t t1"):
+        stored = shop("workflow", *command.split(), *whose, "-o", "json")
+        assert f"{ingest}" in stored.out
+    for command in (ingest, resume):
+        assert shop.cli(*shlex.split(command)[1:]).code == 0
+    (begin,) = hints(shop("workflow", "threads", "tell", "--tenant", "none").out)
+    assert begin == f"lorebind run tell --server {shop.url} --tenant none"
+    (listing,) = hints(shop("run", "tell", "--resume", *whose).err)
+    assert listing == f"lorebind workflow threads tell {options}"
+    (ingest,) = hints(shop("query", "handbook", "-q", "x", "--tenant", "none").err)
+    assert ingest == f"lorebind knowledge ingest handbook --tenant none --server {shop.url}"
+
+
+def hints(text: str) -> list[str]:
+    """Return the commands in a message."""
+    return re.findall(r"lorebind (?:knowledge|run|workflow) [^;`\n]*", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reworded"),
+    [
+        ("run: lorebind knowledge ingest docs", "run: lorebind knowledge ingest docs OPTIONS"),
+        ("`lorebind knowledge reindex a-b`.", "`lorebind knowledge reindex a-b OPTIONS`."),
+        (
+            "lorebind knowledge ingest docs --workflow w --allow-mass-delete; else",
+            "lorebind knowledge ingest docs --workflow w --allow-mass-delete OPTIONS; else",
+        ),
+        (
+            """lorebind knowledge ingest docs --tenant 'o'"'"'hara'""",
+            """lorebind knowledge ingest docs --tenant 'o'"'"'hara' --server unix:/s""",
+        ),
+        ("lorebind token create NAME", "lorebind token create NAME"),
+    ],
+)
+def test_options_are_added_to_commands(text: str, reworded: str) -> None:
+    """If a command already names a tenant, the option is not repeated."""
+    hints = Hints("unix:/s", "acme")
+    options = "--server unix:/s --tenant acme"
+    assert hints.reword(text) == reworded.replace("OPTIONS", options)
+    problem = {"code": "index_mismatch", "detail": text, "command": text, "status": 409}
+    expected = hints.reword(text)
+    assert hints.reword_problem(problem) == problem | {"detail": expected, "command": expected}
+    errors = [{"pointer": "/a", "message": text, "hint": text}]
+    (found,) = hints.reword_problem({"errors": errors})["errors"]
+    assert found == {"pointer": "/a", "message": expected, "hint": expected}
 
 
 @pytest.mark.parametrize("command", ["knowledge list", "knowledge export", "bindings explain"])

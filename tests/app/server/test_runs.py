@@ -7,10 +7,15 @@ import shutil
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lorebind.server.state.runs import RequestedRuns, UnderWayError
+from lorebind.server.state.tables import TABLES
+from lorebind_knowledge.database.embedded import EmbeddedDatabase
+from lorebind_knowledge.namespace import Namespace
 from tests.app import slow_embedder
 
 from .conftest import problem, serving, write_project
@@ -103,6 +108,8 @@ def test_a_reindex_and_its_preference(api: httpx.Client) -> None:
 
 
 def test_one_key_is_one_run(api: httpx.Client) -> None:
+    """A repeated request gets the run of the first one, even while that is in flight."""
+
     def ask(_: int) -> httpx.Response:
         return api.post("/knowledge-bases/handbook/ingest", headers={"Idempotency-Key": "once"})
 
@@ -197,21 +204,57 @@ def test_the_next_start_goes_on(slow: Slow, how: signal.Signals) -> None:
     assert len(embedded) - DOCUMENTS <= BATCH
 
 
-def test_one_that_nobody_works_on_is_cancelled(slow: Slow) -> None:
+def test_after_a_kill_runs_are_cancelled_and_documents_still_added(slow: Slow) -> None:
+    """A run without a server can be cancelled; documents that waited for it are ingested."""
+    where = "/knowledge-bases/texts"
+    note = {"id": "note", "text": "The shop is closed."}
     with serving(slow.folder, **slow.environ) as server, server.client() as api:
-        run_id = api.post("/knowledge-bases/texts/ingest").json()["run_id"]
+        run_id = api.post(f"{where}/ingest").json()["run_id"]
         slow.wait_for(BATCH)
+        added = api.post(f"{where}/documents", json=note)
+        assert (added.status_code, added.json()["state"]) == (202, "pending")
         server.process.kill()
         server.process.wait()
     slow.let_through(100)
-    where = f"/knowledge-bases/texts/runs/{run_id}"
     with serving(slow.folder, **slow.environ) as server, server.client() as api:
-        assert api.delete(where).status_code == 200
-        assert wait_for_end(api, where)["status"] == "cancelled"
-    assert len(slow.embedded()) == BATCH
+        assert api.delete(f"{where}/runs/{run_id}").status_code == 200
+        assert wait_for_end(api, f"{where}/runs/{run_id}")["status"] == "cancelled"
+        last, _ = api.get(f"{where}/runs").json()["items"]
+        assert last["request"]["uris"] == ["added:note"]
+        assert wait_for_end(api, f"{where}/runs/{last['run_id']}")["status"] == "completed"
+        document = api.get(added.headers["location"].removeprefix("/api/v0")).json()
+        assert document["state"] == "ready"
+    assert [text.splitlines()[-1] for text in slow.embedded()[BATCH:]] == [note["text"]]
+
+
+def test_a_state_of_an_earlier_version_is_migrated(tmp_path: Path) -> None:
+    """Runs in an upgraded database still exclude each other; runs of added documents do not."""
+    before = [
+        one.replace(", alone integer not null default 1", "").replace("and alone = 1", "")
+        for one in TABLES.statements
+    ]
+    earlier = replace(TABLES, version=1, statements=before, migrations={})
+    namespace = Namespace("default", "shop", "project", "handbook")
+    run = {"run_id": "old", "request": "{}", "status": "running", "requested_at": 1.0}
+    database = EmbeddedDatabase(tmp_path / "server.db", earlier)
+    with database.writing() as sql:
+        row = {"tenant": "default", "project": "shop", "scope": "project", "kb": "handbook"}
+        sql.insert("server_runs", [{**row, **run, "owner": "", "beat": 0.0, "cancelled": 0}])
+    database.close()
+    database = EmbeddedDatabase(tmp_path / "server.db", TABLES)
+    runs = RequestedRuns(database, "shop")
+    with pytest.raises(UnderWayError):
+        runs.request(namespace, {})
+    added = [runs.request(namespace, {"action": "add"}, alone=False)[0] for _ in range(2)]
+    taken = {one.run_id for one in runs.take_over()}
+    assert taken == {"old"}
+    for one in added:
+        assert runs.find(namespace, one.run_id) == one
+    database.close()
 
 
 def test_another_process_ingests(slow: Slow) -> None:
+    """All requests with one key are refused, and the key can be used again afterwards."""
     import subprocess
     import sys
 
@@ -223,8 +266,13 @@ def test_another_process_ingests(slow: Slow) -> None:
             stderr=subprocess.DEVNULL,
         )
         slow.wait_for(BATCH)
-        busy = api.post("/knowledge-bases/texts/ingest", headers={"Idempotency-Key": "k"})
-        assert problem(busy) == (409, "ingest_running")
+
+        def ask(_: int) -> httpx.Response:
+            return api.post("/knowledge-bases/texts/ingest", headers={"Idempotency-Key": "k"})
+
+        with ThreadPoolExecutor(8) as threads:
+            answers = [problem(one) for one in threads.map(ask, range(8))]
+        assert answers == [(409, "ingest_running")] * 8
         slow.let_through(100)
         assert other.wait(60) == 0
         again = api.post(

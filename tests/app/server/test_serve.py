@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ import httpx
 import pytest
 
 from lorebind.server.listening import is_loopback, listen
+from lorebind.server.state.tables import open_state
+from lorebind_knowledge.configuration.environment import Environment
 
 from .conftest import PROJECT, Process, serving, write_project
 from .in_process import problem, served
@@ -211,6 +214,42 @@ def test_the_second_interrupt_ends_it_at_once(shop: Cli, tmp_path: Path) -> None
         code, printed = server.stop(signal.SIGINT)
         assert (code, printed) == (130, "")
         assert time.monotonic() - began < 2
+
+
+IN_A_SECOND = """\
+import sys
+from lorebind.cli import main
+from lorebind.server import serve
+serve.DRAIN_SECONDS, serve._LAST_SECONDS = 1, 1
+sys.argv[0] = "lorebind"
+main()
+"""
+
+
+def test_it_ends_although_an_embedder_hangs(shop: Cli, tmp_path: Path) -> None:
+    """The limit (one second here) is not exceeded; the next start resumes its runs."""
+    slow = {"id": "words", "provider": "langchain", "class": "slow_embedder:Slow"}
+    write_project(shop.root, {**PROJECT, "embedders": [slow]})
+    (shop.root / "slow_embedder.py").write_text(SLOW.read_text())
+    log = tmp_path / "calls"
+    environ = {"SLOW_LOG": str(log), "SLOW_GATE": "", "SLOW_SECONDS": "600"}
+    with serving(shop.root, code=IN_A_SECOND, **environ) as server, server.client() as client:
+        where = "/knowledge-bases/handbook"
+        run = client.post(f"{where}/ingest").json()["run_id"]
+        with ThreadPoolExecutor(2) as threads:
+            asking = threads.submit(client.get, f"{where}/runs/{run}/events")
+            adding = threads.submit(client.post, f"{where}/documents", json={"text": "More."})
+            while not log.exists() or len(client.get(f"{where}/runs").json()["items"]) < 2:
+                time.sleep(0.05)
+            began = time.monotonic()
+            assert server.stop() == (0, "")
+            assert time.monotonic() - began < 6
+            assert asking.result().status_code == 200
+            assert adding.result().status_code == 202
+    database = open_state(None, Environment(shop.root))
+    with database.reading() as sql:
+        assert sql.run("select status, owner from server_runs") == [("interrupted", "")] * 2
+    database.close()
 
 
 def test_it_stops_where_the_project_cannot_start(shop: Cli) -> None:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import httpx
 import pytest
 from starlette.requests import Request
 
-from lorebind import Project
-from lorebind.server.app import make_app
 from lorebind.server.event_streams import prefers_events
-from lorebind.server.server import Server
 
 from .conftest import serving
 from .desk import write_desk
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 EVENTS = {"Accept": "text/event-stream"}
@@ -70,6 +66,15 @@ def test_a_run_that_completes_gives_its_result(api: httpx.Client) -> None:
     assert len(api.get("/workflows/answer/threads/done").json()["history"]) == 2
 
 
+def test_a_workflow_is_shown_with_its_graph(api: httpx.Client) -> None:
+    shown = api.get("/workflows/triage")
+    assert (shown.json()["id"], shown.json()["inputs"]) == ("triage", ["ticket"])
+    flow = shown.json()["flow"]
+    assert flow["tasks"][0]["id"] == flow["entry"]
+    tag = {"If-None-Match": shown.headers["etag"]}
+    assert api.get("/workflows/triage", headers=tag).status_code == 304
+
+
 @pytest.mark.parametrize(
     ("workflow", "body", "pointer"),
     [
@@ -78,7 +83,6 @@ def test_a_run_that_completes_gives_its_result(api: httpx.Client) -> None:
         ("answer", {"input": {"question": "a", "a/b": 1}}, "/input/a~1b"),
         ("answer", {"input": {"question": "\0"}}, ""),
         ("answer", {**QUESTION, "interrupt_before": ["say", "sya"]}, "/interrupt_before/1"),
-        ("answer", {**QUESTION, "thread_id": "a/b"}, "/thread_id"),
         ("answer", {**QUESTION, "thread_id": " "}, "/thread_id"),
         ("answer", {**QUESTION, "inputs": {}}, "/inputs"),
         ("answer", {"input": []}, "/input"),
@@ -123,6 +127,27 @@ def test_a_question_is_asked_and_answered(api: httpx.Client) -> None:
     assert answered.status_code == 200
     assert answered.json()["output"] == {"answers": None, "paid": {"ok": True}}
     assert problem(api.post(f"{place}/resume")) == (409, "thread_refused")
+
+
+@pytest.mark.parametrize("thread", ["customer/42", "/a//b/", "c/resume", "a/threads/b", "50%2F"])
+@pytest.mark.parametrize("safe", ["", "/"])
+def test_a_thread_id_may_hold_slashes(api: httpx.Client, thread: str, safe: str) -> None:
+    """A path may contain slashes of ids literally or percent-encoded."""
+    tenant = {"X-Tenant-ID": f"slashes-{len(safe)}"}
+    body = {**REFUND, "thread_id": thread}
+    asked = api.post("/workflows/triage/runs", json=body, headers=tenant)
+    place = f"/workflows/triage/threads/{quote(thread, safe='')}"
+    assert (asked.status_code, asked.headers["location"]) == (202, f"/api/v0{place}")
+    place = f"/workflows/triage/threads/{quote(thread, safe=safe)}"
+    assert api.get(place, headers=tenant).json()["thread_id"] == thread
+    again = api.post(f"{place}/replay", json={"step": 0}, headers=tenant)
+    assert again.status_code == 202
+    answers = {"answers": {"approve": {"ok": True}}}
+    assert api.post(f"{place}/resume", json=answers, headers=tenant).status_code == 200
+    refused = api.put(place, headers=tenant)
+    assert problem(refused) == (405, "method_not_allowed")
+    is_route = thread.endswith("/resume")
+    assert refused.headers["allow"] == ("POST" if is_route else "GET, HEAD")
 
 
 def test_a_run_is_paused_before_a_task_and_waits_after_it(api: httpx.Client) -> None:
@@ -214,7 +239,7 @@ def test_what_is_not_there_is_not_found(api: httpx.Client) -> None:
         assert problem(api.post("/workflows/no/runs", headers=headers)) == (404, "not_found")
         resumed = api.post("/workflows/triage/threads/no/resume", headers=headers)
         assert problem(resumed) == (404, "not_found")
-    for path in ("no/threads", "triage/threads/no", "no/threads/no"):
+    for path in ("no", "no/threads", "triage/threads/no", "no/threads/no"):
         assert problem(api.get(f"/workflows/{path}")) == (404, "not_found")
     assert problem(api.get("/bindings?workflow=no")) == (404, "not_found")
 
@@ -353,64 +378,6 @@ def test_a_server_that_is_told_to_stop_lets_runs_end(tmp_path: Path) -> None:
         assert told[-1][2]["data"]["status"] == "completed"
         server.process.communicate(timeout=10)
         assert server.process.returncode == 0
-
-
-@asynccontextmanager
-async def in_process(folder: Path, seconds: float = 30) -> AsyncIterator[tuple[Server, Any]]:
-    """Return a server without a process, with this time limit for answers."""
-    server = Server(Project.load(write_desk(folder)))
-    await server.start()
-    transport = httpx.ASGITransport(make_app(server, seconds=seconds))
-    url = "http://localhost/api/v0"
-    async with httpx.AsyncClient(transport=transport, base_url=url, timeout=60) as api:
-        yield server, api
-    await server.stop()
-
-
-async def test_a_run_that_takes_too_long_can_be_resumed(tmp_path: Path) -> None:
-    async with in_process(tmp_path, seconds=1) as (_, api):
-        body = {"input": {"seconds": 2, "name": "late"}}
-        late = await api.post("/workflows/slow/runs", json=body)
-        assert problem(late) == (504, "timeout")
-        place = f"/workflows/slow/threads/{late.json()['thread_id']}"
-        assert f"POST /api/v0{place}/resume" in late.json()["detail"]
-        assert (await api.get(place)).json()["status"] == "interrupted"
-        resumed = await api.post(f"{place}/resume", headers=EVENTS)
-        assert "event: run_end" in resumed.text
-        assert (await api.get(place)).json()["status"] == "completed"
-    assert noted(tmp_path, "late") == 1
-
-
-async def test_a_run_that_is_cut_off_by_the_end_of_the_server_says_so(tmp_path: Path) -> None:
-    async with in_process(tmp_path) as (server, api):
-        body = {"input": {"seconds": 20, "name": "cut"}, "thread_id": "c"}
-        asking = asyncio.create_task(api.post("/workflows/slow/runs", json=body, headers=EVENTS))
-        body = {**body, "thread_id": "j"}
-        other = asyncio.create_task(api.post("/workflows/slow/runs", json=body))
-        await asyncio.sleep(1)
-        began = time.monotonic()
-        await server.connected.stop()
-        told = (await asking).text
-        assert time.monotonic() - began < 5
-        assert told.rstrip().splitlines()[-2] == "event: error"
-        document = json.loads(told.rstrip().splitlines()[-1].removeprefix("data: "))
-        assert (document["code"], document["thread_id"]) == ("draining", "c")
-        assert problem(await other) == (503, "draining")
-        for thread in "cj":
-            found = await api.get(f"/workflows/slow/threads/{thread}")
-            assert found.json()["status"] == "interrupted"
-
-
-async def test_runs_need_the_right_to_write(tmp_path: Path) -> None:
-    async with in_process(tmp_path) as (server, api):
-        _, text = server.tokens.create("reader", "read")
-        api.headers["Authorization"] = f"Bearer {text}"
-        assert (await api.get("/workflows")).status_code == 200
-        for path in ("answer/runs", "answer/threads/t/resume", "answer/threads/t/replay"):
-            refused = await api.post(
-                f"/workflows/{path}", json={"step": 0} if "replay" in path else {}
-            )
-            assert problem(refused) == (403, "forbidden")
 
 
 @pytest.mark.parametrize(

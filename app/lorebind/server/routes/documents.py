@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Query, Request
@@ -10,9 +10,11 @@ from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
 from lorebind.plain_data import as_data
+from lorebind.project import Project
 from lorebind.server.answers import Additions, Chunk, PageOf
 from lorebind.server.bodies import read_json, validated
 from lorebind.server.etags import conditional, json_response
+from lorebind.server.event_streams import prefers_events
 from lorebind.server.failures import invalid_request
 from lorebind.server.new_documents import (
     REQUEST_BODY,
@@ -22,9 +24,18 @@ from lorebind.server.new_documents import (
     given_as_json,
 )
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, Page, page_of
+from lorebind.server.patient_answers import PATIENT_DELETE, patient_answer
 from lorebind.server.problems import ProblemError
-from lorebind.server.server import Reader, SeenProject, TheServer, Writer, check_filled_by_us
-from lorebind_knowledge.documents.changing import of_source
+from lorebind.server.server import (
+    Reader,
+    SeenProject,
+    Server,
+    TheServer,
+    Writer,
+    check_filled_by_us,
+)
+from lorebind.server.state.runs import RequestedRun
+from lorebind_knowledge.documents.changing import keep_documents, of_source
 from lorebind_knowledge.documents.listing import DocumentInfo
 from lorebind_knowledge.errors import NotFoundError
 
@@ -74,10 +85,10 @@ async def add_documents(
     kb_id: str,
     workflow: str | None = None,
 ) -> Any:
-    """Add a document, or several; one with the id of another takes its place.
+    """Add one or several documents; a document with an existing id replaces that one.
 
-    They are kept by every ingest until they are deleted. Where another ingest is under way, they
-    are `pending` until it has ended.
+    Every ingest keeps them until they are deleted. If another ingest is running, the answer is 202:
+    the documents are `pending`, and a separate run ingests them after the other one has ended.
     """
     check_filled_by_us(project, kb_id, workflow)
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
@@ -93,17 +104,21 @@ async def add_documents(
     return await _add_one(request, server, project, kb_id, workflow, given)
 
 
-@router.delete("", status_code=204)
+@router.delete("", status_code=204, responses=PATIENT_DELETE)
 async def delete_documents(
-    project: SeenProject, _: Writer, kb_id: str, workflow: str | None = None
+    request: Request,
+    server: TheServer,
+    project: SeenProject,
+    _: Writer,
+    kb_id: str,
+    workflow: str | None = None,
 ) -> Response:
     """Delete the whole index: every document, including added ones, and its runs.
 
     The knowledge base itself stays; the next ingest builds a new index.
     """
     check_filled_by_us(project, kb_id, workflow)
-    await project.adelete(kb_id, workflow=workflow)
-    return Response(status_code=204)
+    return await patient_answer(request, server, project.adelete(kb_id, workflow=workflow))
 
 
 @router.get("/{doc_id}", response_model=DocumentInfo)
@@ -122,9 +137,13 @@ async def get_document(
 @router.delete(
     "/{doc_id}",
     status_code=204,
-    responses={202: {"description": "An ingest is under way", "model": DocumentInfo}},
+    responses={
+        **PATIENT_DELETE,
+        202: {"description": "Another ingest is running", "model": DocumentInfo},
+    },
 )
 async def delete_document(
+    request: Request,
     server: TheServer,
     project: SeenProject,
     _: Writer,
@@ -139,6 +158,8 @@ async def delete_document(
     if found.origin == "source":
         raise ProblemError("document_of_source", of_source(found.uri, kb_id))
     deleting = project.adelete_document(kb_id, found.uri, workflow=workflow)
+    if prefers_events(request):
+        return await patient_answer(request, server, deleting, lambda _: None)
     if await server.changes.in_time(deleting) is None:
         return json_response(as_data(found), 202)
     return Response(status_code=204)
@@ -178,27 +199,48 @@ async def _find(project: Any, kb_id: str, doc_id: str, workflow: str | None) -> 
 
 
 async def _add_one(
-    request: Request, server: Any, project: Any, kb_id: str, workflow: str | None, given: Any
+    request: Request, server: Server, project: Project, kb_id: str, workflow: str | None, given: Any
 ) -> Response:
     added = checked(given)
     was_there = await _was_there(project, kb_id, added.uri, workflow)
-    report = await server.changes.add(project, kb_id, [given], workflow)
+    run = await _add(server, project, kb_id, [given], workflow)
     found = await _find(project, kb_id, added.uri, workflow)
     where = {"Location": f"{request.url.path}/{found.id}"}
-    return json_response(as_data(found), _status(report, was_there), where)
+    return json_response(as_data(found), _status(run, was_there), where)
+
+
+async def _add(
+    server: Server,
+    project: Project,
+    kb_id: str,
+    given: Sequence[Mapping[str, Any]],
+    workflow: str | None,
+) -> RequestedRun:
+    """Store documents and begin the run that ingests them.
+
+    Raises:
+        LorebindError, ProblemError: the run failed. The documents are stored nevertheless.
+    """
+    knowledge = project.knowledge
+    uris = await keep_documents(knowledge.knowledge_base(kb_id, workflow), given)
+    asked = {"action": "add", "workflow": workflow, "uris": uris}
+    run = await server.ingests.add(knowledge.namespace(kb_id, workflow), asked)
+    if failed := run.outcome.get("error"):
+        raise ProblemError(failed["code"], failed["detail"], {"run_id": run.run_id})
+    return run
 
 
 async def _add_several(
-    server: Any,
-    project: Any,
+    server: Server,
+    project: Project,
     kb_id: str,
     workflow: str | None,
     given: list[Any],
     read: Callable[[Any], dict[str, Any]],
 ) -> Response:
-    """Each has a result of its own: those that can be added are, whatever the others are.
+    """Add all valid documents, and return one result per document.
 
-    Beside the results is the report of the ingest, null if it has not ended.
+    The answer also has the id of the run that ingests them, and its report if it has ended.
     """
     results: list[dict[str, Any]] = []
     good: dict[int, _Good] = {}
@@ -214,16 +256,15 @@ async def _add_several(
             was_there = await _was_there(project, kb_id, uri, workflow)
             good[number] = _Good(document, uri, was_there)
             results.append({})
-    report = None
-    if good:
-        documents = [one.given for one in good.values()]
-        report = await server.changes.add(project, kb_id, documents, workflow)
+    if not good:
+        return json_response({"results": results, "report": None, "run_id": None})
+    run = await _add(server, project, kb_id, [one.given for one in good.values()], workflow)
     for number, (_, uri, was_there) in good.items():
         found = await _find(project, kb_id, uri, workflow)
-        status = _status(report, was_there)
-        results[number] = {"status": status, "document": as_data(found)}
-    answer = {"results": results, "report": as_data(report)}
-    return json_response(answer, 202 if good and report is None else 200)
+        results[number] = {"status": _status(run, was_there), "document": as_data(found)}
+    report = run.outcome.get("report")
+    answer = {"results": results, "report": report, "run_id": run.run_id}
+    return json_response(answer, 202 if report is None else 200)
 
 
 class _Good(NamedTuple):
@@ -238,8 +279,8 @@ def _failed(problem: ProblemError) -> dict[str, Any]:
     return {"status": problem.status, "error": problem.document()}
 
 
-def _status(report: Any, was_there: bool) -> int:
-    if report is None:
+def _status(run: RequestedRun, was_there: bool) -> int:
+    if "report" not in run.outcome:
         return 202
     return 200 if was_there else 201
 

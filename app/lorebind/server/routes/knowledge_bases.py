@@ -15,6 +15,7 @@ from lorebind.server.answers import KnowledgeBase, PageOf
 from lorebind.server.etags import check_delete, check_update, conditional, etag_of, json_response
 from lorebind.server.made_here import read_made
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, slice_of
+from lorebind.server.patient_answers import PATIENT_DELETE, patient_answer
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import Reader, SeenProject, Server, TheServer, Writer
 from lorebind.server.state.knowledge_bases import Made
@@ -114,7 +115,7 @@ async def put_knowledge_base(
     return json_response(shown, 201, headers | {"Location": request.url.path})
 
 
-@router.delete("/{kb_id}", status_code=204)
+@router.delete("/{kb_id}", status_code=204, responses=PATIENT_DELETE)
 async def delete_knowledge_base(
     request: Request, server: TheServer, project: SeenProject, caller: Writer, kb_id: str
 ) -> Response:
@@ -128,11 +129,14 @@ async def delete_knowledge_base(
     if made is None:
         raise _not_found(kb_id, await _all(server))
     check(made)
-    with suppress(NotFoundError):  # its vector database is no longer declared
-        await project.adelete(kb_id)
-    await call(server.made.delete, caller.tenant, kb_id, check)
-    server.look_again(caller.tenant)
-    return Response(status_code=204)
+
+    async def deleting() -> None:
+        with suppress(NotFoundError):  # its vector database is no longer declared
+            await project.adelete(kb_id)
+        await call(server.made.delete, caller.tenant, kb_id, check)
+        server.look_again(caller.tenant)
+
+    return await patient_answer(request, server, deleting())
 
 
 def _key(number: int, shown: dict[str, Any]) -> str:

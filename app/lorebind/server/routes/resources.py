@@ -1,17 +1,24 @@
-"""`/export` and `/purge`: the project's declarations, and the data of removed ones."""
+"""`/export`, `/purge` and `/changes`: declarations, data of removed ones, and file changes."""
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
 from lorebind.plain_data import as_data
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional
+from lorebind.server.event_streams import MEDIA_TYPE, prefers_events
 from lorebind.server.patient_answers import PATIENT, patient_answer
+from lorebind.server.problems import ProblemError
 from lorebind.server.server import Admin, Reader, SeenProject, TheServer
+from lorebind_knowledge.extras import import_extra
 
 router = APIRouter(tags=["project"])
 
@@ -47,3 +54,34 @@ async def purge(
     """Remove the data of knowledge bases that are neither declared nor created over the API."""
     work = server.project.apurge(dry_run=(body or PurgeRequest()).dry_run)
     return await patient_answer(request, server, work, lambda found: {"items": as_data(found)})
+
+
+async def _watchfiles(request: Request) -> Any:
+    if not prefers_events(request):  # such a client would read an answer that never ends
+        raise ProblemError("invalid_header", f"changes are events; send Accept: {MEDIA_TYPE}")
+    return import_extra("watchfiles", extra="watch", purpose="watching the files of a server")
+
+
+@router.get("/changes", response_class=EventSourceResponse)
+async def changes(
+    server: TheServer,
+    _: Reader,
+    watchfiles: Annotated[Any, Depends(_watchfiles)],
+    every: Annotated[
+        float | None,
+        Query(ge=1, description="Seconds after which an event comes without a change."),
+    ] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Send an event `change` now and whenever files of the project change.
+
+    No change after the first event is missed. Files that no source can name are ignored.
+    """
+    from lorebind.watching import WatchedFiles
+
+    files, due = WatchedFiles(server.project.config), 0.0
+    async for changed in watchfiles.awatch(files.root, **files.options):
+        if server.is_draining:
+            return
+        if changed or time.monotonic() >= due:
+            due = time.monotonic() + (every or math.inf)
+            yield ServerSentEvent(event="change", data={"files": len(changed)})

@@ -65,3 +65,12 @@ RUN: dict[int | str, dict[str, Any]] = {
         "content": {**RUN_JSON[200]["content"], MEDIA_TYPE: {"itemSchema": _EVENT}},
     },
 }
+
+REPLAY: dict[int | str, dict[str, Any]] = {
+    **RUN_JSON,
+    200: {
+        "description": "The run has completed; or, if `Accept` prefers events, an event `result` "
+        "or `error`, without a time limit",
+        "content": {**RUN_JSON[200]["content"], MEDIA_TYPE: {"schema": {"type": "string"}}},
+    },
+}

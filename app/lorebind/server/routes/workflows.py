@@ -26,12 +26,12 @@ from lorebind.server.paging import (
     page_of,
     slice_of,
 )
+from lorebind.server.patient_answers import patient_events
 from lorebind.server.problems import ProblemError
-from lorebind.server.routes.run_responses import RUN, RUN_JSON
+from lorebind.server.routes.run_responses import REPLAY, RUN
 from lorebind.server.server import PREFIX, Reader, Server, TheServer, Writer
 from lorebind_bindings import RunResult, ThreadInfo
 from lorebind_bindings.workflow.how_to_resume import served_at
-from lorebind_bindings.workflow.outline import summary
 from lorebind_knowledge.errors import did_you_mean
 
 _PLACE = f"{PREFIX}/workflows"
@@ -51,7 +51,6 @@ ThreadId = Annotated[
     Field(
         min_length=1,
         max_length=200,
-        pattern="^[^/]+$",
         description="Any text, used to resume the run; if omitted, one is generated.",
     ),
 ]
@@ -93,10 +92,17 @@ async def list_workflows(
     limit: LimitParameter = LIMIT,
     cursor: CursorParameter = None,
 ) -> Any:
-    """The workflows of the project with the inputs that they take, by id."""
-    declared = server.project.config.workflows.values()
-    found = sorted(map(summary, declared), key=_id)
-    return slice_of(found, Cursor.read(cursor), limit, _id).response(request)
+    """List the workflows of the project in their order, with their inputs and tasks."""
+    found = enumerate(await server.project.aworkflows())
+    keyed = [(f"{number:06}", one) for number, one in found]
+    page = slice_of(keyed, Cursor.read(cursor), limit, lambda one: one[0])
+    return page.response(request, lambda one: one[1])
+
+
+@router.get("/{workflow_id}")
+async def get_workflow(request: Request, server: TheServer, _: Reader, workflow_id: str) -> Any:
+    """Return the graph of a workflow: its tasks, and the tasks that may follow each of them."""
+    return conditional(request, as_data(await server.project.aworkflow_outline(workflow_id)))
 
 
 @router.post("/{workflow_id}/runs", responses=RUN)
@@ -143,7 +149,7 @@ async def list_threads(
     return page_of(found, at, limit, _turn).response(request, _shown)
 
 
-@router.get("/{workflow_id}/threads/{thread_id}")
+@router.get("/{workflow_id}/threads/{thread_id:path}")
 async def get_thread(
     request: Request, server: TheServer, _: Reader, workflow_id: str, thread_id: str
 ) -> Any:
@@ -162,7 +168,7 @@ async def get_thread(
     return conditional(request, shown)
 
 
-@router.post("/{workflow_id}/threads/{thread_id}/resume", responses=RUN)
+@router.post("/{workflow_id}/threads/{thread_id:path}/resume", responses=RUN)
 async def resume_thread(
     request: Request,
     server: TheServer,
@@ -185,7 +191,7 @@ async def resume_thread(
     return await _answer(request, server, workflow_id, thread_id, work)
 
 
-@router.post("/{workflow_id}/threads/{thread_id}/replay", responses=RUN_JSON)
+@router.post("/{workflow_id}/threads/{thread_id:path}/replay", responses=REPLAY)
 async def replay_thread(
     request: Request,
     server: TheServer,
@@ -194,9 +200,14 @@ async def replay_thread(
     thread_id: str,
     body: ReplayRequest,
 ) -> Any:
-    """Run the last turn of a thread again from after a step, as a new thread."""
+    """Run the last turn of a thread again after a step, as a new thread.
+
+    If you disconnect, the run is cancelled; the new thread can be resumed.
+    """
     new_id = _new_id(body.thread_id)
     work = server.project.areplay(workflow_id, thread_id, body.step, new_id=new_id)
+    if prefers_events(request):
+        return patient_events(request, server, work, stopped=stopped(new_id))
     return await _answer(request, server, workflow_id, new_id, work)
 
 
@@ -250,10 +261,6 @@ def _check_tasks(server: Server, workflow_id: str, names: list[str]) -> None:
 
 def _new_id(given: str | None) -> str:
     return uuid.uuid4().hex if given is None else given
-
-
-def _id(workflow: dict[str, Any]) -> str:
-    return str(workflow["id"])
 
 
 def _turn(thread: ThreadInfo) -> str:

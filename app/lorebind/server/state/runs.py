@@ -80,17 +80,20 @@ class RequestedRuns:
         request: Mapping[str, Any],
         key: str | None = None,
         digest: str = "",
+        *,
+        alone: bool = True,
     ) -> tuple[RequestedRun, bool]:
-        """Begin a run, unless one is under way or the idempotency key was used before.
+        """Store a new run, unless one is running or the idempotency key was used before.
 
         Args:
             namespace: the knowledge base.
-            request: what is asked.
-            key: the idempotency key; None is none.
-            digest: what must be the same where the key is.
+            request: the request.
+            key: the idempotency key, or None.
+            digest: a digest that must be equal for requests with the same key.
+            alone: whether it is refused while another such run of the knowledge base has not ended.
 
         Returns:
-            the run, and whether it is new: not if the key was used before.
+            The run, and whether it is new: false if the key was used before.
 
         Raises:
             KeyTakenError: the key was used with another digest.
@@ -101,7 +104,8 @@ class RequestedRuns:
             lock(sql, "server_runs")
             if key is not None and (before := self._of_key(sql, namespace, key, digest, now)):
                 return before, False
-            if under_way := self._read(sql, f"{_OURS} and finished_at is null", namespace):
+            open_ = f"{_OURS} and finished_at is null and alone = 1"
+            if alone and (under_way := self._read(sql, open_, namespace)):
                 raise UnderWayError(under_way[0])
             run = RequestedRun(namespace, uuid.uuid4().hex[:12], request, "running", now)
             sql.insert(
@@ -116,6 +120,7 @@ class RequestedRuns:
                         "owner": self.owner,
                         "beat": 0.0,
                         "cancelled": 0,
+                        "alone": int(alone),
                     }
                 ],
             )

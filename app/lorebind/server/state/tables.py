@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TABLES = Tables(
     "server",
-    version=1,
+    version=2,
     statements=(
         """create table if not exists server_tokens (
             id [name] primary key, name [name] not null unique, digest [name] not null,
@@ -31,16 +31,23 @@ TABLES = Tables(
             kb [name] not null, run_id [name] not null, request text not null,
             status [name] not null, requested_at double precision not null,
             finished_at double precision, owner [name] not null, beat double precision not null,
-            cancelled integer not null, outcome text,
+            cancelled integer not null, outcome text, alone integer not null default 1,
             primary key (tenant, project, scope, kb, run_id))""",
-        # One ingest of a knowledge base at a time, for all servers.
+        # One ingest of a knowledge base at a time. Those of added documents wait for their turn.
         """create unique index if not exists server_runs_open
-            on server_runs (tenant, project, scope, kb) where finished_at is null""",
+            on server_runs (tenant, project, scope, kb)
+            where finished_at is null and alone = 1""",
         """create table if not exists server_idempotency (
             tenant [name] not null, project [name] not null, key [name] not null,
             digest [name] not null, run_id [name] not null, used_at double precision not null,
             primary key (tenant, project, key))""",
     ),
+    migrations={
+        2: (
+            "drop index if exists server_runs_open",
+            "alter table server_runs add column alone integer not null default 1",
+        ),
+    },
     move_away="move it away; tokens and knowledge bases created over the API are lost with it",
 )
 

@@ -1,0 +1,60 @@
+"""Watch the files of a project for changes."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.data_folder import DATA_FOLDER
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.configuration import LoadedProject
+
+_QUIET_MILLISECONDS = 300
+"""Milliseconds without a change before the ingest: editors write a file in several steps."""
+
+
+class WatchedFiles:
+    """Checks whether a change may concern a document of a project.
+
+    It does not if the file belongs to a tool, or if it is hidden and no source names it.
+    """
+
+    def __init__(self, config: LoadedProject) -> None:
+        from watchfiles import DefaultFilter
+
+        self.root = Path(config.root).resolve()
+        self._others = DefaultFilter()
+        self.use(config)
+
+    def use(self, config: LoadedProject) -> None:
+        """Apply the sources that the project declares now."""
+        # A template may stand for any name.
+        parts = [
+            part
+            for kb, _ in config.every_knowledge_base()
+            for source in kb.sources
+            for pattern in getattr(source, "patterns", ())
+            for part in (".*" if "{{" in pattern else pattern).split("/")
+        ]
+        self._named_hidden = [part for part in parts if part.startswith(".")]
+
+    def __call__(self, change: Any, path: str) -> bool:
+        parts = Path(path).relative_to(self.root).parts
+        hidden = [part for part in parts if part.startswith(".") and part != ".gitignore"]
+        is_named = all(any(fnmatch(part, one) for one in self._named_hidden) for part in hidden)
+        if parts != (".env",) and (DATA_FOLDER in hidden or not is_named):
+            return False
+        return self._others(change, path)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments for `watchfiles`, which then yields an empty set twice a second."""
+        return {
+            "watch_filter": self,
+            "debounce": 10 * _QUIET_MILLISECONDS,
+            "step": _QUIET_MILLISECONDS,
+            "rust_timeout": 500,
+            "yield_on_timeout": True,
+        }
