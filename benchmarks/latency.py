@@ -135,6 +135,7 @@ def blocking(held: Held) -> dict[str, Ask]:
 
 
 NEAREST: dict[str, Any] = {"strategy": "similarity", "top_k": TOP_K}
+SMOOTHING = {"smoothing": {"weight": 0.3}}
 
 
 def ways(held: Held, asked: Asked) -> dict[str, Ask]:
@@ -157,6 +158,9 @@ def ways(held: Held, asked: Asked) -> dict[str, Ask]:
             ),
             f"{name}: hybrid": lambda q, d=declared: d.aquery(
                 "docs", q.text, strategy="hybrid", top_k=TOP_K
+            ),
+            f"{name}: hybrid, smoothing": lambda q, d=declared: d.aquery_many(
+                ["docs"], q.text, strategy="hybrid", top_k=TOP_K, fusion=SMOOTHING
             ),
         }
     return found

@@ -61,10 +61,10 @@ def test_documents_that_are_not_near_at_all() -> None:
 
 def test_the_mix() -> None:
     """The weight is the documents' share of the fused score, and the order follows the mix."""
-    figures = {"dense": np.full(3, 0.8), "fused": np.array([1.0, 0.6, 0.5])}
-    ranked = Candidates([("docs", at, "abc"[at]) for at in range(3)], np.full(3, 0.8), figures)
-    vectors = np.array([NORTH, EAST, (0.28, 0.96)], np.float32)
-    got = smooth(ranked, "abc", vectors, SmoothingDeclaration(weight=0.5, documents=1))
+    figures, fused = {"dense": np.full(3, 0.8)}, np.array([0.6, 1.0, 0.5])
+    found = Candidates([("docs", at, "bac"[at]) for at in range(3)], np.zeros(3), figures)
+    vectors = np.array([EAST, NORTH, (0.28, 0.96)], np.float32)
+    got = smooth(found, fused, "bac", vectors, SmoothingDeclaration(weight=0.5, documents=1))
     mixed = {one.id: (one.scores["smoothed"], one.scores["fused"]) for one in got}
     assert mixed == {"a": (0.5, 0.75), "c": (1.0, 0.75), "b": (0.5, 0.55)}
     assert [(one.id, one.score) for one in got] == [
@@ -72,16 +72,18 @@ def test_the_mix() -> None:
         ("c", 0.8),
         ("b", pytest.approx(0.8 * 0.55 / 0.75)),
     ]
-    assert not smooth(
-        ranked[:0], [], np.zeros((0, 2), np.float32), SmoothingDeclaration(weight=0.5)
-    )
+    nothing = np.zeros((0, 2), np.float32)
+    assert not smooth(found[:0], fused[:0], [], nothing, SmoothingDeclaration(weight=0.5))
 
 
+@pytest.mark.parametrize("dimension", [4, 20_000], ids=["one tile", "several tiles"])
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 5)), min_size=1, max_size=30))
-def test_same_as_by_the_definition(passages: list[tuple[float, int]]) -> None:
-    """For any documents, grouped sums equal those computed for one document at a time."""
-    figures, documents = zip(*sorted(passages, key=lambda one: -one[0]), strict=True)
-    vectors = np.random.default_rng(3).normal(size=(len(figures), 4)).astype(np.float32)
+def test_same_as_by_the_definition(dimension: int, passages: list[tuple[float, int]]) -> None:
+    """For any documents, grouped sums and tiles equal what is computed one document at a time."""
+    figures, documents = zip(*passages, strict=True)
+    drawn = np.random.default_rng(3).normal(size=(len(figures), dimension))
+    # Without something in common, vectors of many numbers are all equally far from each other.
+    vectors = (drawn + np.linspace(-1, 1, len(figures))[:, None]).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     owners = np.array(documents)
     names = set(documents)

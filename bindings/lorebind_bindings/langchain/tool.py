@@ -27,7 +27,7 @@ _BLANK = "Nothing was searched: the query is empty. Say what to look for."
 
 
 class _Arguments(BaseModel):
-    query: str = Field(description="What to look for: a question, or the words of its answer.")
+    query: str = Field(description="The question, or words that its answer contains.")
 
 
 def knowledge_tool(

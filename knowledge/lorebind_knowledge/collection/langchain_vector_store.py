@@ -210,8 +210,7 @@ class LorebindVectorStore(LangChainVectorStore):
             found = view.nearest(vector, max(k, fetch_k), where).numbers.tolist()
             if not found:
                 return []
-            vectors = view.vectors(found)
-            like = [vectors[number].tolist() for number in found]
+            like = [vector.tolist() for vector in view.vectors(found)]
             chosen = maximal_marginal_relevance(vector, like, lambda_mult, k)
             chunks = view.chunks([found[at] for at in chosen])
             return [chunks[found[at]] for at in chosen]

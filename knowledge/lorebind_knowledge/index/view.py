@@ -95,6 +95,8 @@ class View:
         self._space = index.space
         self._members = memory.members(index.birth, state.version)
         self._asked: tuple[str, Asked] | None = None
+        self._vectors: dict[int, Any] = {}
+        """The vectors that the store has given so far, by number."""
 
     def has_metadata_key(self, name: str) -> bool:
         """Return whether the metadata of any chunk has a key."""
@@ -177,31 +179,31 @@ class View:
         """
         if not len(numbers):
             return np.zeros(0)
-        versions = list(self.documents(numbers.tolist()).values())
-        return self._words(question).documents(numbers, versions)
+        return self._words(question).documents(numbers, self.documents(numbers.tolist()))
 
     def cosines(self, vector: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the cosines of distinct chunks with a vector, in the order of the numbers."""
+        """Return the cosines of chunks with a vector, in the order of the numbers."""
         if not len(numbers):
             return np.zeros(0)
-        vectors = list(self.vectors(numbers.tolist()).values())
-        figures: NDArray[np.float64] = cosines(np.array(vectors), direction_of(vector))
+        vectors = np.array(self.vectors(numbers.tolist()), np.float32)
+        figures: NDArray[np.float64] = cosines(vectors, direction_of(vector))
         return figures
 
-    def vectors(self, numbers: Collection[int]) -> dict[int, Vector]:
-        """Return the unit vectors of chunks, by number.
+    def vectors(self, numbers: Sequence[int]) -> list[Vector]:
+        """Return the unit vectors of chunks, in the order of the numbers.
 
         Raises:
             StoreError: an outage, or the store has lost one of them.
         """
-        known = self._known_vectors(list(numbers))
+        known = self._known_vectors(numbers)
         if missing := [number for number in numbers if number not in known]:
             raise self._lost(len(missing))
-        return {number: np.asarray(known[number], np.float32) for number in numbers}
+        return [known[number] for number in numbers]
 
-    def documents(self, numbers: Collection[int]) -> dict[int, int]:
-        """Return a number that identifies the document of each chunk, by the chunk's number."""
-        return {number: member.version for number, member in self._live(numbers).items()}
+    def documents(self, numbers: Sequence[int]) -> list[int]:
+        """Return a number for the document of each chunk, in the order of the chunks' numbers."""
+        live = self._live(numbers)
+        return [live[number].version for number in numbers]
 
     def chunks(self, numbers: Collection[int]) -> dict[int, StoredChunk]:
         """Return whole chunks, by number."""
@@ -266,6 +268,8 @@ class View:
             known = self._known_vectors(numbers)
             numbers = [number for number in numbers if number in known]
             vectors = np.array([known[number] for number in numbers])
+        else:
+            self._vectors.update(zip(numbers, vectors, strict=True))
         if not numbers:
             return _NOTHING, 1.0
         figures = cosines(vectors, direction)
@@ -278,13 +282,14 @@ class View:
         ids = [passing[number].id for number in places]
         return Found(np.array(list(places), np.int64), ids, figures[list(places.values())])
 
-    def _known_vectors(self, numbers: list[int]) -> Mapping[int, Any]:
-        """Return the vectors of numbers that the store has returned, including dead ones."""
-        if not numbers:
-            return {}
-        if self._store.gives_vectors:
-            return finish(self._store.get(self._space, numbers))
-        return chunks.kept_vectors(self._sql, self._space.birth, numbers)
+    def _known_vectors(self, numbers: Sequence[int]) -> Mapping[int, Any]:
+        """The vectors of these numbers and others. Numbers that are not there are left out."""
+        if new := [number for number in numbers if number not in self._vectors]:
+            if self._store.gives_vectors:
+                self._vectors.update(finish(self._store.get(self._space, new)))
+            else:
+                self._vectors.update(chunks.kept_vectors(self._sql, self._space.birth, new))
+        return self._vectors
 
     def _passing(self, numbers: Sequence[int], only: _Filter) -> Mapping[int, Member | StoredChunk]:
         """Return the chunks that are live and pass a filter, by number."""

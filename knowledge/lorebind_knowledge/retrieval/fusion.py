@@ -34,6 +34,11 @@ def fuse(candidates: Candidates, fusion: FusionDeclaration) -> Candidates:
             `document`.
         fusion: the method and its settings.
     """
+    return weighed(candidates, fused(candidates, fusion), name="fused")
+
+
+def fused(candidates: Candidates, fusion: FusionDeclaration) -> NDArray[np.float64]:
+    """Return the raw score `fused` of each candidate, in the order of the candidates."""
     dense, lexical = candidates.figures["dense"], candidates.figures["lexical"]
     if fusion.method == "rrf":
         figures = _reciprocal_ranks(dense, lexical, fusion.rank_constant)
@@ -41,7 +46,7 @@ def fuse(candidates: Candidates, fusion: FusionDeclaration) -> Candidates:
         documents = candidates.figures.get("document", np.zeros(len(candidates)))
         words = scaled(_mixed(lexical, documents, fusion.document_weight))
         figures = _mixed(words, scaled(dense), fusion.dense_weight)
-    return weighed(candidates, np.round(figures, _DECIMALS), name="fused")
+    return np.round(figures, _DECIMALS)
 
 
 def _mixed(

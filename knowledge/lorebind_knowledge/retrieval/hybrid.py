@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.retrieval.fusion import fuse
+from lorebind_knowledge.retrieval.fusion import fuse, fused
 from lorebind_knowledge.retrieval.smoothing import smooth
 
 if TYPE_CHECKING:
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 def hybrid(query: Query, limit: int) -> Candidates:
     """Return all fused candidates; `limit` does not change them."""
     fusion = query.settings.fusion
-    ranked = fuse(query.both(fusion.depth), fusion)
+    found = query.both(fusion.depth)
     if not fusion.smoothing.weight:
-        return ranked
-    documents, vectors = query.documents(ranked.passages), query.vectors(ranked.passages)
-    return smooth(ranked, documents, vectors, fusion.smoothing)
+        return fuse(found, fusion)
+    figures, passages = fused(found, fusion), found.passages
+    documents, vectors = query.documents(passages), query.vectors(passages)
+    return smooth(found, figures, documents, vectors, fusion.smoothing)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lorebind_knowledge.cosines import dots
 from lorebind_knowledge.retrieval.fusion import scaled
 from lorebind_knowledge.retrieval.hybrid import hybrid
 
@@ -33,7 +34,7 @@ def mmr(query: Query, limit: int) -> Ranking:
         gain = np.where(left, weight * relevance - (1 - weight) * likeness, -np.inf)
         at = int(np.argmax(gain))  # the first of equals: candidates are sorted by relevance
         left[at] = False
-        likeness = np.maximum(likeness, vectors @ vectors[at])
+        likeness = np.maximum(likeness, dots(vectors, vectors[at]))
         one = ranked[at]
         chosen.append(one.scored(one.score, mmr=float(gain[at])))
     return chosen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.records import Matrix, Vector
+
+T = TypeVar("T")
 
 _NAMES = ("kb_id", "uri")
 _SPAN = ("start", "end", "line_start", "line_end")
@@ -131,33 +133,37 @@ class Query:
 
     def vectors(self, passages: Sequence[Place]) -> Matrix:
         """Return the unit vectors of these passages, shape (passages, dimension)."""
-        known: dict[tuple[str, int], Any] = {}
-        for kb_id, numbers in _by_kb(passages).items():
-            given = self.views[kb_id].vectors(numbers)
-            known |= {(kb_id, number): vector for number, vector in given.items()}
-        return np.array([known[kb_id, number] for kb_id, number, _ in passages])
+        rows = self._of_each(passages, lambda view, numbers: view.vectors(numbers))
+        return np.array(rows, np.float32)
 
     def documents(self, passages: Sequence[Place]) -> list[tuple[str, int]]:
         """Return the key of each passage's document; passages of one document have the same."""
-        known: dict[tuple[str, int], int] = {}
-        for kb_id, numbers in _by_kb(passages).items():
-            given = self.views[kb_id].documents(numbers)
-            known |= {(kb_id, number): document for number, document in given.items()}
-        return [(kb_id, known[kb_id, number]) for kb_id, number, _ in passages]
+        numbers = self._of_each(passages, lambda view, numbers: view.documents(numbers))
+        return [(one[0], number) for one, number in zip(passages, numbers, strict=True)]
 
     def passages(self, candidates: Sequence[Candidate]) -> list[DocumentMatch]:
         """Return the candidates with their texts and metadata."""
         candidates = list(candidates)
-        chunks: dict[tuple[str, int], StoredChunk] = {}
-        for kb_id, numbers in _by_kb([one[:3] for one in candidates]).items():
-            given = self.views[kb_id].chunks(numbers)
-            chunks |= {(kb_id, number): chunk for number, chunk in given.items()}
-        return [self._passage(one, chunks[one.kb_id, one.number]) for one in candidates]
+        chunks = self._of_each(
+            [one[:3] for one in candidates],
+            lambda view, numbers: map(view.chunks(numbers).__getitem__, numbers),
+        )
+        return list(map(self._passage, candidates, chunks))
 
     def read(self, candidates: Sequence[Candidate], at_once: int) -> Iterator[DocumentMatch]:
         """Yield the same passages, reading `at_once` at a time, for callers that may stop early."""
         for start in range(0, len(candidates), at_once):
             yield from self.passages(candidates[start : start + at_once])
+
+    def _of_each(
+        self, passages: Sequence[Place], read: Callable[[View, list[int]], Iterable[T]]
+    ) -> list[T]:
+        """Return what `read` gives for each passage, after one call for each index."""
+        given: dict[str, Iterator[T]] = {}
+        for kb_id, view in self.views.items():
+            if numbers := [number for owner, number, _ in passages if owner == kb_id]:
+                given[kb_id] = iter(read(view, numbers))
+        return [next(given[kb_id]) for kb_id, _, _ in passages]
 
     def _nearest(self, kb_id: str, k: int) -> Candidates:
         found = self.views[kb_id].nearest(self.vector, k, self.settings.filters)
@@ -235,10 +241,3 @@ def _joined(parts: Sequence[Candidates]) -> Candidates:
     names = parts[0].figures
     figures = {name: np.concatenate([part.figures[name] for part in parts]) for name in names}
     return Candidates(passages, np.zeros(len(passages)), figures)
-
-
-def _by_kb(passages: Iterable[Place]) -> dict[str, list[int]]:
-    numbers: dict[str, list[int]] = {}
-    for kb_id, number, _ in passages:
-        numbers.setdefault(kb_id, []).append(number)
-    return numbers

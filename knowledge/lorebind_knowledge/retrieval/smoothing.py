@@ -7,6 +7,7 @@ van Rijsbergen (1979), as score regularization of Diaz (2005) uses it.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,31 +26,34 @@ if TYPE_CHECKING:
 _DECIMALS = 6
 _LEAST = 1e-9
 """What a document counts that is not near at all."""
+_TILE = 1 << 18
+"""Multiplications up to which OpenBLAS, which NumPy brings, computes a product in one thread."""
 
 
 def smooth(
-    ranked: Candidates,
+    candidates: Candidates,
+    fused: NDArray[np.float64],
     documents: Sequence[Hashable],
     vectors: Matrix,
     smoothing: SmoothingDeclaration,
 ) -> Candidates:
-    """The ranking by the figure `fused` and what near documents score, `smoothed`.
+    """Return the candidates, best first, by their own score and the scores of near documents.
 
-    The mix of both is the new `fused`.
+    The raw score `smoothed` comes from near documents. The raw score `fused` is the mix of both.
 
     Args:
-        ranked: all candidates, best first.
+        candidates: all of them, in any order.
+        fused: the score of each before it is mixed.
         documents: the document of each.
         vectors: the unit vector of each, shape (candidates, dimension).
         smoothing: how much near documents count, and how many.
     """
-    if not ranked:
-        return ranked
-    fused = ranked.figures["fused"]
+    if not candidates:
+        return candidates
     near = figures_of_near_documents(fused, documents, vectors, smoothing.documents)
     mixed = (1 - smoothing.weight) * fused + smoothing.weight * near
-    figures = {**ranked.figures, "smoothed": np.round(near, _DECIMALS)}
-    return weighed(replace(ranked, figures=figures), np.round(mixed, _DECIMALS), name="fused")
+    figures = {**candidates.figures, "smoothed": np.round(near, _DECIMALS)}
+    return weighed(replace(candidates, figures=figures), np.round(mixed, _DECIMALS), name="fused")
 
 
 def figures_of_near_documents(
@@ -61,24 +65,43 @@ def figures_of_near_documents(
     that is alone has its own figure.
 
     Args:
-        figures: of each passage, falling.
-        documents, vectors: of each passage.
+        figures, documents, vectors: of each passage.
         count: how many documents.
     """
     places: dict[Hashable, int] = {}
     owners = np.array([places.setdefault(one, len(places)) for one in documents])
-    _, first = np.unique(owners, return_index=True)
-    best: NDArray[np.float64] = figures[first]
+    together = np.argsort(owners, kind="stable")
+    starts = np.searchsorted(owners[together], np.arange(len(places)))
+    best: NDArray[np.float64] = np.maximum.reduceat(figures[together], starts)
     if len(best) == 1:
         return np.full(len(owners), best[0])
-    together = np.argsort(owners, kind="stable")
-    starts = np.searchsorted(owners[together], np.arange(len(best)))
-    sums = np.add.reduceat(vectors[together], starts)
-    units = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), _LEAST)
-    likeness = units @ units.T
+    sums = vectors[together[starts]]
+    sizes = np.bincount(owners)
+    for nth in range(1, sizes.max()):  # few times; `np.add.reduceat` takes longer
+        more = np.flatnonzero(sizes > nth)
+        sums[more] += vectors[together[starts[more] + nth]]
+    likeness = _cosines(sums)
     np.fill_diagonal(likeness, -np.inf)
     count = min(count, len(best) - 1)
     near = np.argpartition(-likeness, count - 1, axis=1)[:, :count]
     weights = np.maximum(np.take_along_axis(likeness, near, axis=1), _LEAST)
     means = (weights * best[near]).sum(axis=1) / weights.sum(axis=1)
     return np.asarray(means[owners], np.float64)
+
+
+def _cosines(vectors: Matrix) -> Matrix:
+    """Return the cosine of every two rows, shape (rows, rows), and 0 for a row of length 0.
+
+    The product is computed in tiles. BLAS would divide the whole product among threads, which wait
+    for each other if other searches keep the processors busy; see `stores.product`.
+    """
+    count, dimension = vectors.shape
+    side = max(isqrt(_TILE // dimension), 1)
+    tiles = np.zeros((-(-count // side), side, dimension), np.float32)
+    tiles.reshape(-1, dimension)[:count] = vectors
+    padded = len(tiles) * side
+    tiled = tiles[:, None] @ tiles.transpose(0, 2, 1)
+    products = tiled.transpose(0, 2, 1, 3).reshape(padded, padded)[:count, :count]
+    lengths = np.maximum(np.sqrt(np.diagonal(products)), _LEAST)
+    cosines: Matrix = products / lengths / lengths[:, None]
+    return cosines

@@ -169,8 +169,9 @@ class Driver:
         """Return the vectors of chunks, by the chunks' ids."""
 
         def ask(view: View) -> dict[str, Vector]:
-            numbers = {one.number: name for name, one in view.named(names).items()}
-            return {numbers[number]: v for number, v in view.vectors(numbers).items()}
+            found = view.named(names)
+            vectors = view.vectors([one.number for one in found.values()])
+            return dict(zip(found, vectors, strict=True))
 
         return self.index.read(namespace, ask)
 
