@@ -54,7 +54,7 @@ def test_files_of_the_server_are_watched(tmp_path: Path) -> None:
             assert "3 documents (1 new, 2 unchanged)" in watch.says("Plan: ")
             watch.says("docs: completed")
             watch.process.send_signal(signal.SIGINT)
-            said = watch.says("interrupted; what was finished is kept")
+            said = watch.says("interrupted; finished work is kept")
             assert said.endswith(", and the next run completes it\n")
             assert watch.process.wait(60) == 130
 
