@@ -1,4 +1,4 @@
-"""The files of a project that are watched for changes."""
+"""Watch the files of a project for changes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.configuration import LoadedProject
 
 _QUIET_MILLISECONDS = 300
-"""Without a change before what was written is ingested: editors write a file in several steps."""
+"""Milliseconds without a change before the ingest: editors write a file in several steps."""
 
 
 class WatchedFiles:
-    """Tells whether a change may concern a document of a project.
+    """Checks whether a change may concern a document of a project.
 
     It does not if the file belongs to a tool, or if it is hidden and no source names it.
     """
@@ -29,7 +29,7 @@ class WatchedFiles:
         self.use(config)
 
     def use(self, config: LoadedProject) -> None:
-        """Heed the sources that the project declares now."""
+        """Apply the sources that the project declares now."""
         # A template may stand for any name.
         parts = [
             part

@@ -91,7 +91,7 @@ def _watch_server(
             if not error.may_pass:
                 raise
             if not is_lost:
-                print_line(f"lorebind: {error}; it is tried again until it answers", stderr=True)
+                print_line(f"lorebind: {error}; retrying until it answers", stderr=True)
             is_lost = True
         time.sleep(_PAUSE_SECONDS)
 

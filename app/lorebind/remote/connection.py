@@ -1,4 +1,4 @@
-"""Requests to a server, whose answers are data or the errors that it had."""
+"""Requests to a server, which return data or raise the server's errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.errors import LorebindError
 
 TOKEN = "LOREBIND_TOKEN"
-"""The variable that holds the token."""
+"""The environment variable that contains the token."""
 
 _TRIES = 4
 _LONGEST_WAIT = 30.0
@@ -42,22 +42,22 @@ class SentEvent(NamedTuple):
 
 
 class ConnectionLostError(ServerError):
-    """The server cannot be reached, or it went away."""
+    """The server cannot be reached, or the connection was lost."""
 
     may_pass = True
 
 
 class Connection:
-    """A server as its caller sees it."""
+    """A connection to a server."""
 
     def __init__(self, url: str, tenant: str | None = None) -> None:
         """
         Args:
             url: see `client_of`.
-            tenant: whose knowledge; None leaves it to the server.
+            tenant: the tenant; None uses the server's default.
 
         Raises:
-            UsageError: it is no address.
+            UsageError: the URL is not valid.
         """
         headers = {"Accept": "application/json"}
         if token := os.environ.get(TOKEN):
@@ -70,15 +70,15 @@ class Connection:
         self._client = client_of(url, headers)
 
     def get(self, path: str, **parameters: Any) -> Any:
-        """What is at a path; parameters that are None are left out.
+        """Get the data at a path; parameters that are None are omitted.
 
         Raises:
-            LorebindError: what the server had, or `ServerError`.
+            LorebindError: the server's error, or `ServerError`.
         """
         return self.send("GET", path, params=_given(parameters)).json()
 
     def all(self, path: str, *, most: int | None = None, **parameters: Any) -> list[Any]:
-        """The items of a list, of all its pages; at most so many.
+        """Return the items of all pages of a list, or only the first `most`.
 
         Raises:
             LorebindError: as for `get`.
@@ -93,7 +93,7 @@ class Connection:
                 return items[:most]
 
     def post(self, path: str, body: Any) -> Any:
-        """What the server answers to data.
+        """Send data, and return the data of the answer.
 
         Raises:
             LorebindError: as for `get`.
@@ -101,7 +101,7 @@ class Connection:
         return self.send("POST", path, json=body).json()
 
     def post_patiently(self, path: str, body: Any) -> Any:
-        """The same where the server may take longer than it has for an answer.
+        """Send data as `post` does, without the server's time limit for an answer.
 
         Raises:
             LorebindError: as for `get`.
@@ -109,7 +109,7 @@ class Connection:
         return self._awaited("POST", path, json=body)
 
     def delete_patiently(self, path: str, **parameters: Any) -> None:
-        """Delete what is at a path, however long that takes; parameters that are None are left out.
+        """Delete a resource, however long that takes; parameters that are None are omitted.
 
         Raises:
             LorebindError: as for `get`.
@@ -117,20 +117,21 @@ class Connection:
         self._awaited("DELETE", path, params=_given(parameters))
 
     def _awaited(self, method: str, path: str, **options: Any) -> Any:
-        """The data of the only event that answers a request."""
+        """Return the data of the only event that answers a request."""
         with self.events(method, path, **options) as events:
             for event in events:
                 if event.name == "error":
                     raise self.error_of(event.data)
                 return event.data
-        raise ConnectionLostError(f"the server at {self.url} went away before it had answered")
+        raise ConnectionLostError(f"the server at {self.url} disconnected before it answered")
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """An answer; one that says when to come again is asked for again, a few times.
+        """Send a request and return the answer; retry a few times if the answer says when.
 
         Args:
-            method, path: of the request.
-            options: httpx's.
+            method: the HTTP method.
+            path: the path.
+            options: options of httpx.
 
         Raises:
             LorebindError: as for `get`.
@@ -147,11 +148,13 @@ class Connection:
     def events(
         self, method: str, path: str, after: str | None = None, **options: Any
     ) -> Iterator[Iterator[SentEvent]]:
-        """The server-sent events of a path.
+        """Receive the server-sent events of a path.
 
         Args:
-            method, path, options: as for `send`.
-            after: the id of the last event that is known.
+            method: as for `send`.
+            path: as for `send`.
+            after: the id of the last known event.
+            options: as for `send`.
 
         Raises:
             LorebindError: as for `get`, or while the events are read.
@@ -171,7 +174,7 @@ class Connection:
             self._wait_or_raise(response, left)
 
     def error_of(self, document: dict[str, Any], retry_after: float = 0) -> LorebindError:
-        """The error of a problem document; its commands work on this machine."""
+        """Return the error of a problem document, with commands that work on this machine."""
         return error_of(self.hints.reword_problem(document), retry_after)
 
     def close(self) -> None:
@@ -179,7 +182,7 @@ class Connection:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """In the block, what goes wrong with the connection becomes an error of one line."""
+        """Turn connection errors within the block into errors of one line."""
         try:
             yield
         except httpx.TransportError as error:
@@ -188,10 +191,10 @@ class Connection:
                 f"the server at {self.url} cannot be reached: {why}"
             ) from None
         except httpx.InvalidURL as error:
-            raise UsageError(f"the server cannot be asked for that: {error}") from None
+            raise UsageError(f"this request cannot be sent to the server: {error}") from None
 
     def _wait_or_raise(self, response: httpx.Response, left: int) -> None:
-        """Wait as long as an answer says, if it is worth to try again and tries are left."""
+        """Wait as long as an answer says, or raise its error if a retry makes no sense."""
         wait = _wait(response)
         if not left or wait is None or _has_begun(response):
             raise self._error(response)
@@ -217,37 +220,37 @@ class Connection:
 
     def _is_another(self, response: httpx.Response) -> UsageError:
         return UsageError(
-            f"{self.url} is no server of Lorebind: it answers with {response.status_code} "
+            f"{self.url} is not a Lorebind server: it answers with {response.status_code} "
             f"{response.reason_phrase}"
         )
 
 
 def read(kind: type[T], data: Any) -> T:
-    """An answer as a value of a kind.
+    """Convert an answer to a value of a kind.
 
     Raises:
-        ServerError: it is something else.
+        ServerError: the answer is of another kind.
     """
     try:
         value: T = from_data(kind, data)
     except (ValueError, TypeError, AttributeError) as error:
         raise ServerError(
-            f"the server's answer is no {getattr(kind, '__name__', kind)}; is it another version "
-            "of Lorebind?"
+            f"the server's answer is not a valid {getattr(kind, '__name__', kind)}; is it another "
+            "version of Lorebind?"
         ) from error
     return value
 
 
 def segment(text: str) -> str:
-    """A text as one step of a path."""
-    # Of `.` and `..` httpx makes other paths, unless they are quoted too.
+    """Quote a text as one segment of a path."""
+    # httpx would resolve `.` and `..`, unless they are quoted too.
     return quote(text, safe="") if text.strip(".") else text.replace(".", "%2E")
 
 
 def _for_header(text: str, name: str) -> str:
     if text.isascii() and text.isprintable():
         return text
-    raise UsageError(f"{name} cannot be sent to a server: it holds more than plain ASCII")
+    raise UsageError(f"{name} cannot be sent to a server: it contains more than plain ASCII")
 
 
 def _given(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -255,7 +258,7 @@ def _given(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wait(response: httpx.Response) -> float | None:
-    """After how many seconds to ask again; None if that is not worth it."""
+    """Return the seconds until a retry; None if a retry makes no sense."""
     after = response.headers.get("retry-after", "")
     if response.status_code not in _BUSY or not after.isdecimal():
         return None
@@ -263,12 +266,13 @@ def _wait(response: httpx.Response) -> float | None:
 
 
 def _has_begun(response: httpx.Response) -> bool:
-    """Whether a workflow has run for it: the same request would run it once more."""
+    """Check whether the request has started a workflow, which a retry would start again."""
     return b'"thread_id"' in response.content
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
-    """The lines of a stream. httpx would also break them at characters that texts may hold."""
+    """Yield the lines of a stream. httpx would also split them at characters that texts may
+    contain."""
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
@@ -277,7 +281,7 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
 
 
 def _events(lines: Iterator[str]) -> Iterator[SentEvent]:
-    """The events that lines tell (https://html.spec.whatwg.org/#event-stream-interpretation)."""
+    """Parse server-sent events (https://html.spec.whatwg.org/#event-stream-interpretation)."""
     known: dict[str, str] = {}
     for line in lines:
         if not line:

@@ -1,4 +1,4 @@
-"""The documents and indexes of a project behind a server."""
+"""The documents and indexes of a project on a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ID = re.compile(r"[0-9a-f]{24}")
 
 
 class RemoteDocuments(RemoteIngests):
-    """A part of `RemoteProject`."""
+    """The methods of `RemoteProject` for documents and indexes."""
 
     def documents(
         self, kb_id: str, *, state: str | None = None, workflow: str | None = None
@@ -76,23 +76,23 @@ class RemoteDocuments(RemoteIngests):
         return [read(Undeclared, one) for one in found["items"]]
 
     def _id(self, kb_id: str, document: str, workflow: str | None) -> str:
-        """The id of a document, by which a path can name it.
+        """Return the id of a document, for use in a path.
 
         Raises:
-            NotFoundError: there is no such document, or no such knowledge base.
+            NotFoundError: no such document or knowledge base.
         """
         found = document if _ID.fullmatch(document) else document_id(document)
         try:
             self._server.get(f"{_documents(kb_id)}/{found}", workflow=workflow)
         except NotFoundError:
-            path = _documents(kb_id)  # fails if it is the knowledge base that is not there
+            path = _documents(kb_id)  # raises an error if the knowledge base does not exist
             known = self._server.get(path, limit=HINTS, workflow=workflow)["items"]
             raise no_document(kb_id, document, [one["uri"] for one in known]) from None
         return found
 
 
 _BYTES = "application/octet-stream"
-"""Of which the server makes what `Project` makes of bytes."""
+"""A media type for which the server detects the format, as `Project` does for bytes."""
 
 
 def _documents(kb_id: str) -> str:

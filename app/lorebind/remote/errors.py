@@ -1,4 +1,4 @@
-"""Problem documents as the errors that they were made of."""
+"""Convert problem documents back to the errors they were created from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ServerError(LorebindError):
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)
         self.code = code
-        """What the problem document says; empty where there was none."""
+        """The code in the problem document; empty if there was none."""
 
     @property
     def may_pass(self) -> bool:
@@ -42,15 +42,15 @@ _KINDS: dict[str, type[LorebindError]] = {
     "tenant_required": errors.UsageError,
     "too_large": errors.UsageError,
 }
-"""The errors whose text is all that they say; any other code is a `ServerError`."""
+"""The errors that consist of a text only; any other code is a `ServerError`."""
 
 
 def error_of(document: dict[str, Any], retry_after: float = 0) -> LorebindError:
-    """The error that a problem document tells of.
+    """Return the error of a problem document.
 
     Args:
         document: its members.
-        retry_after: what the answer said of when to come again, in seconds.
+        retry_after: the seconds until a retry, as given in the answer.
     """
     code, detail = str(document.get("code")), str(document.get("detail"))
     if code == "invalid_request":
@@ -61,7 +61,7 @@ def error_of(document: dict[str, Any], retry_after: float = 0) -> LorebindError:
         told = {name: str(document[name]) for name in ("task", "path", "thread_id")}
         return errors.TaskError(detail, **told)
     if code == "unauthenticated":
-        return ServerError("the server wants a valid token; set LOREBIND_TOKEN to one", code)
+        return ServerError("the server requires a valid token; set LOREBIND_TOKEN", code)
     if code == "index_mismatch":
         return errors.IndexMismatchError(detail, str(document.get("command", "")))
     if code in _KINDS:
@@ -70,7 +70,7 @@ def error_of(document: dict[str, Any], retry_after: float = 0) -> LorebindError:
 
 
 def _invalid(document: dict[str, Any], detail: str) -> LorebindError:
-    """The argument that cannot be, or what was declared and is not valid."""
+    """Return the error for an invalid argument or an invalid declaration."""
     found = document.get("errors") or []
     if not found or [one.get("message") for one in found] == [detail]:
         return errors.UsageError(detail)

@@ -1,4 +1,4 @@
-"""Ingests that a server carries out, watched from here."""
+"""Ingests that run on a server and are watched from here."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 _TRIES = 20
 _PAUSE_SECONDS = 1.5
-"""A server that is started anew goes on with its runs, so it is looked for a while."""
+"""A restarted server resumes its runs, so the client keeps trying for a while."""
 
 _HOOKS = vars(Extension)
 
 
 class RemoteIngests:
-    """A part of `RemoteProject`."""
+    """The methods of `RemoteProject` for ingests."""
 
     events: Events
     _server: Connection
@@ -41,7 +41,8 @@ class RemoteIngests:
         wait: bool = False,
         plan: IngestPlan | None = None,
     ) -> IngestReport:
-        """The plan is not used: the server reads what there is then."""
+        """Ingest on the server. The plan is not used, because the server reads the sources
+        again."""
         body = {
             "workflow": workflow,
             "inputs": dict(inputs or {}),
@@ -59,7 +60,7 @@ class RemoteIngests:
         inputs: Mapping[str, Any] | None = None,
         plan: IngestPlan | None = None,
     ) -> IngestReport:
-        """The plan is not used."""
+        """Reindex on the server. The plan is not used."""
         body = {"workflow": workflow, "inputs": dict(inputs or {})}
         return self._run(kb_id, "reindex", workflow, body)
 
@@ -73,7 +74,7 @@ class RemoteIngests:
         wait: bool = False,
     ) -> IngestReport:
         path = f"/knowledge-bases/{segment(kb_id)}"
-        # Asked for again, as after an answer that was lost, the run is the same.
+        # The key makes retries after a lost answer refer to the same run.
         key = {"Idempotency-Key": uuid.uuid4().hex}
         while True:
             try:
@@ -93,7 +94,7 @@ class RemoteIngests:
         """
         where = "" if workflow is None else f" --workflow {workflow}"
         look = f"lorebind knowledge stats {kb_id}{where}{self._server.hints.options}"
-        goes_on = f"run {run_id} goes on at the server; see how it does with: {look}"
+        goes_on = f"run {run_id} continues on the server; check it with: {look}"
         self._tell_end(goes_on)
         ended = self._ended(kb_id, run_id, workflow, goes_on)
         self._tell_end("")
@@ -104,7 +105,7 @@ class RemoteIngests:
         raise ServerError(f"run {run_id} of {kb_id!r} was {ended['status']}")
 
     def _ended(self, kb_id: str, run_id: str, workflow: str | None, goes_on: str) -> Any:
-        """What a run was in the end; what happens in it is told to the extensions."""
+        """Wait for the end of a run, and send its events to the extensions."""
         path = f"/knowledge-bases/{segment(kb_id)}/runs/{run_id}/events"
         last: str | None = None
         parameters = {} if workflow is None else {"workflow": workflow}

@@ -1,4 +1,4 @@
-"""`RemoteProject`: what the command line needs of a project, from a server."""
+"""`RemoteProject`: the methods of `Project` that the command line needs, from a server."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class RemoteProject(RemoteDocuments, RemoteWorkflows):
-    """The project that a server serves. Its methods are those of `Project`, and block.
+    """The project of a server, with the sync methods of `Project`.
 
-    They raise what those of `Project` raise, and `ServerError` where the server cannot be reached,
-    refuses the caller or fails.
+    They raise the same errors as those of `Project`, and `ServerError` if the server cannot be
+    reached, refuses the caller or fails.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
         Args:
             url: `http://…`, `https://…`, or `unix:` and the path of a socket. A token is read from
                 the variable LOREBIND_TOKEN.
-            tenant: whose knowledge; None leaves it to the server.
-            extensions: subscribers to the events of ingests that are waited for.
-            tell_end: told what becomes of an ingest if nobody waits for it; an empty text when it
-                has ended.
+            tenant: the tenant; None uses the server's default.
+            extensions: subscribers to the events of ingests, while a method waits for them.
+            tell_end: called with the way to follow an ingest that the command no longer waits for,
+                and with an empty text when the ingest has ended.
 
         Raises:
-            UsageError: it is no address.
+            UsageError: the URL is not valid.
         """
         self._server = Connection(url, tenant)
         self.events = Events(extensions)
@@ -57,7 +57,7 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
         return self._server.url
 
     def changes(self, every: float | None = None) -> Iterator[None]:
-        """Yield immediately, then whenever files of the project change at the server.
+        """Yield immediately, and then whenever files of the project change on the server.
 
         Args:
             every: seconds after which it yields without a change; None means never.
@@ -84,7 +84,7 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
         return read(dict, found)
 
     def apply(self, text: str, shown_as: str, *, dry_run: bool = False) -> Applied:
-        """Make and replace knowledge bases over the API; see `apply_resources`."""
+        """Create and replace knowledge bases over the API; see `apply_resources`."""
         from lorebind.remote.applying import apply
 
         return apply(self._server, text, shown_as, dry_run=dry_run)
@@ -147,10 +147,10 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
 
 
 def _check(question: str, settings: Mapping[str, Any]) -> None:
-    """Refuse what `Project` would refuse, in its words rather than in those of a schema.
+    """Refuse invalid arguments with the same messages as `Project`, not with those of a schema.
 
     Raises:
-        UsageError: a blank question, or a setting out of its limits.
+        UsageError: the question is blank, or a setting is out of range.
     """
     from lorebind_knowledge.retrieval.base import check_question
 

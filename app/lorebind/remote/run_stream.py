@@ -1,4 +1,4 @@
-"""A run of a workflow that a server carries out, as it happens."""
+"""Stream a workflow run from a server."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class RemoteRunStream:
-    """Events, to be iterated over once; then `result`. If you stop reading, the run is cancelled.
+    """Events to iterate over once, and then `result`. If you stop reading, the run is cancelled.
 
-    What `RunStream` is for a project of this process.
+    It corresponds to `RunStream` for a local project.
     """
 
     def __init__(
@@ -34,9 +34,11 @@ class RemoteRunStream:
     ) -> None:
         """
         Args:
-            server, path, body: the request that runs the workflow.
-            sinks: where events are written too.
-            rewording: of its errors.
+            server: the connection to the server.
+            path: the path of the request that runs the workflow.
+            body: the body of that request.
+            sinks: additional receivers of the events.
+            rewording: rewords the errors.
 
         Raises:
             UsageError: a sink cannot be used.
@@ -48,7 +50,7 @@ class RemoteRunStream:
 
     @property
     def result(self) -> RunResult:
-        """What the run gave.
+        """The result of the run.
 
         Raises:
             UsageError: the stream has not been read to its end.
@@ -58,7 +60,7 @@ class RemoteRunStream:
         return self._result
 
     def read_to_end(self) -> RunResult:
-        """The result, whatever the events.
+        """Return the result, ignoring the remaining events.
 
         Raises:
             LorebindError: the run failed.
@@ -81,7 +83,7 @@ class RemoteRunStream:
                         sink.write(event)
                     yield event
             if self._result is None:
-                raise ConnectionLostError("the server went away before the run had ended")
+                raise ConnectionLostError("the server disconnected before the run had ended")
         finally:
             for sink in self._sinks:
                 sink.close()
@@ -97,10 +99,10 @@ class RemoteRunStream:
 
 
 def read_result(server: Connection, data: Any) -> RunResult:
-    """The result of a run, in which the commands of error messages work on this machine.
+    """Return the result of a run, with commands in its error messages that work on this machine.
 
     Raises:
-        ServerError: it is something else.
+        ServerError: the data is not a valid result.
     """
     result = read(RunResult, data)
     for task in result.tasks.values():

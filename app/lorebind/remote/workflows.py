@@ -1,4 +1,4 @@
-"""The workflows of a project behind a server: run, watched, resumed, and what threads did."""
+"""The workflows of a project on a server: run, stream and resume them, and inspect threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RemoteWorkflows:
-    """A part of `RemoteProject`."""
+    """The methods of `RemoteProject` for workflows."""
 
     _server: Connection
 
@@ -41,7 +41,7 @@ class RemoteWorkflows:
         return read(dict, known[workflow]["inputs"])
 
     def keeps_threads(self, workflow: str) -> bool:
-        """The server keeps them, at least for as long as it runs."""
+        """Return true, because a server keeps threads at least as long as it runs."""
         return True
 
     def how_to_resume(
@@ -135,12 +135,12 @@ class RemoteWorkflows:
         return RemoteRunStream(self._server, path, body, sinks, words)
 
     def _rewording(self, workflow: str, thread_id: str) -> Rewording:
-        """Errors that name requests to the server name commands instead."""
+        """Reword errors that name requests to the server, so that they name commands."""
         place = f"{PREFIX}/workflows/{quote(workflow)}/threads"
 
         def how_to_resume() -> str:
             waiting: list[Any] = []
-            with suppress(LorebindError):  # it is the other error that counts
+            with suppress(LorebindError):  # the other error is the one to report
                 thread = self._server.get(f"{_path(workflow)}/threads/{segment(thread_id)}")
                 waiting = thread["waiting"]
             return self.how_to_resume(workflow, thread_id, waiting)

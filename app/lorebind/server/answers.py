@@ -1,4 +1,4 @@
-"""The shapes of answers, for the OpenAPI document."""
+"""The schemas of answers, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class PageOf(BaseModel, Generic[T]):
-    """Some items of a list; `next` and `previous` are cursors of the pages beside it."""
+    """Some items of a list; `next` and `previous` are cursors of the adjacent pages."""
 
     items: list[T]
     next: str | None
@@ -21,30 +21,30 @@ class PageOf(BaseModel, Generic[T]):
 
 
 class KnowledgeBase(BaseModel):
-    """A knowledge base as it is declared, and where."""
+    """A declared knowledge base, and the location of its declaration."""
 
     id: str
     origin: Literal["yaml", "api"]
     declared_at: str
-    """A file with line and column; or, of one that was made over the API, a time."""
+    """A file with line and column; for a knowledge base created over the API, a time."""
     knowledge_base: dict[str, Any]
-    """What its YAML says."""
+    """The declared settings, with the keys of the YAML."""
     workflow: str | None = None
     """The workflow that declares it."""
     description: str = ""
     vector_db: str = ""
     filled_by_others: bool = False
     with_defaults: dict[str, Any] = {}
-    """What its YAML says, with every default."""
+    """The same settings, together with the default of every omitted one."""
 
 
 class Run(BaseModel):
-    """An ingest that was asked for."""
+    """A requested ingest."""
 
     run_id: str
     kb_id: str
     status: str
-    """`running`, `interrupted`, or as the report says."""
+    """`running`, `interrupted`, or the status in the report."""
     request: dict[str, Any]
     requested_at: float
     """Seconds since 1970."""
@@ -73,7 +73,7 @@ class Match(BaseModel):
 
 
 class Found(BaseModel):
-    """What a search found, see `QueryResult`."""
+    """The result of a search, see `QueryResult`."""
 
     matches: list[Match]
     strategy: str
@@ -87,7 +87,7 @@ class Found(BaseModel):
 
 
 class Addition(BaseModel):
-    """What became of one of several documents."""
+    """The result of adding one of several documents."""
 
     status: int
     document: DocumentInfo | None = None
@@ -95,10 +95,10 @@ class Addition(BaseModel):
 
 
 class Additions(BaseModel):
-    """What became of several documents, in their order."""
+    """The results of adding several documents, in their order."""
 
     results: list[Addition]
     report: IngestReport | None = None
-    """The report on the run that ingests those that could be added; null until it has ended."""
+    """The report of the run that ingests the added documents; null until it has ended."""
     run_id: str | None = None
-    """The id of that run; null if none could be added."""
+    """The id of that run; null if no document could be added."""

@@ -1,4 +1,4 @@
-"""Documents that are deleted over the API, perhaps after other ingests have ended."""
+"""Deletions over the API, which may have to wait for other ingests."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ if TYPE_CHECKING:
 log = logging.getLogger("lorebind.server")
 
 _MOST_SECONDS = 20.0
-"""How long an answer waits for what it asked for."""
+"""Maximum seconds that an answer waits for the requested change."""
 
 T = TypeVar("T")
 
 
 class Changes:
-    """What goes on after its request was answered with 202."""
+    """Changes that continue after their request was answered with 202."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def in_time(self, change: Coroutine[Any, Any, T]) -> T | None:
-        """What a change gives; None if it takes longer, and goes on."""
+        """Return the result of a change; None if it takes longer and continues in the
+        background."""
         task = self._begin(change)
         return task.result() if await self._ended(task) else None
 
     async def stop(self, seconds: float) -> None:
-        """Cancel what is under way, and wait for its end, at most so long.
+        """Cancel running changes, and wait at most `seconds` for their end.
 
-        The next ingest goes on with it.
+        The next ingest completes them.
         """
         for task in list(self._tasks):
             task.cancel()

@@ -1,4 +1,4 @@
-"""Work for callers that are still there: it is cancelled as soon as its caller has gone."""
+"""Run work for connected callers: it is cancelled as soon as its caller disconnects."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _STOP_SECONDS = 5
-"""How long `stop` waits for work that it has cancelled."""
+"""Maximum seconds that `stop` waits for cancelled work."""
 
 
 class StoppedError(Exception):
-    """The server stops, and has cancelled the work."""
+    """The server stops and has cancelled the work."""
 
 
 class Connected:
-    """The work that is under way."""
+    """The running work."""
 
     def __init__(self) -> None:
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def do(self, receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-        """Await work while its caller is there. Cancelling this cancels it, and waits for it.
+        """Await work while its caller is connected. Cancelling this cancels the work and waits.
 
         Args:
-            receive: of the request, whose body has been read.
-            work: what is done.
+            receive: receives messages of the request, whose body has been read.
+            work: the work.
 
         Raises:
-            ClientDisconnect: the caller has gone, and the work was cancelled.
+            ClientDisconnect: the caller has disconnected, and the work was cancelled.
             StoppedError: see `stop`.
         """
         task = asyncio.create_task(work)
@@ -56,13 +56,13 @@ class Connected:
                 task.cancel()
                 await asyncio.wait({task})
             if not task.cancelled():
-                task.exception()  # else the event loop logs an error that nobody took
+                task.exception()  # otherwise, the event loop logs an error that was never retrieved
 
     async def stop(self) -> None:
-        """Cancel everything that is under way, and wait for its end.
+        """Cancel all running work, and wait for its end.
 
-        What was cancelled before is left alone: its last steps are not to be cancelled too, and
-        code of others in which it hangs is not waited for again.
+        Work that was cancelled before is left alone: its cleanup must not be cancelled too, and
+        third-party code that hangs in it is not waited for again.
         """
         stopping = {task for task in self._under_way if not task.cancelling()}
         for task in stopping:

@@ -1,4 +1,4 @@
-"""Whatever goes wrong becomes a problem document."""
+"""Turn all errors into problem documents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BY_STATUS = {400: "invalid_json", 404: "not_found", 415: "unsupported_media_typ
 
 
 def answer_failures(app: FastAPI) -> None:
-    """Let every error of an application be answered by a problem document."""
+    """Let an application answer every error with a problem document."""
 
     def refused(request: Request, error: Exception) -> Response:
         return cast("ProblemError", error).response(request.url.path)
@@ -40,7 +40,7 @@ def answer_failures(app: FastAPI) -> None:
         return _http(app, request, cast("HTTPException", error)).response(request.url.path)
 
     def unexpected(request: Request, error: Exception) -> Response:
-        # It is raised again after this, and the door logs it.
+        # The error is raised again after this, and the door logs it.
         return mistake().response(request.url.path)
 
     app.add_exception_handler(ProblemError, refused)
@@ -51,15 +51,15 @@ def answer_failures(app: FastAPI) -> None:
 
 
 def invalid_request(error: RequestValidationError) -> ProblemError:
-    """Everything that is wrong with what was sent."""
+    """Return a problem that lists everything that is wrong with a request."""
     found = error.errors()
     broken = next((one for one in found if one["type"] == "json_invalid"), None)
     if broken is not None:
         words, at = broken["ctx"]["error"], broken["loc"][-1]
-        return ProblemError("invalid_json", f"the body is no JSON: {words} at character {at}")
+        return ProblemError("invalid_json", f"the body is not JSON: {words} at character {at}")
     return ProblemError(
         "invalid_request",
-        "what was sent is not valid; see errors",
+        "the request is not valid; see errors",
         {"errors": [_error(one) for one in found]},
     )
 
@@ -71,7 +71,8 @@ def _unsupported(request: Request) -> ProblemError:
 
 
 def _error(one: Any) -> dict[str, str]:
-    """What pydantic says, with a JSON pointer into the body, or the name of a parameter."""
+    """Convert an error of pydantic, with a JSON pointer into the body or the name of a
+    parameter."""
     where, *path = one["loc"]
     message = one["msg"].removeprefix("Value error, ")
     if where == "body":
@@ -85,15 +86,15 @@ def _http(app: FastAPI, request: Request, error: HTTPException) -> ProblemError:
         return too_large()
     if error.status_code == 405:
         allowed = ", ".join(sorted(_methods(app, request)))
-        detail = f"{request.method} is not possible here; these are: {allowed}"
+        detail = f"{request.method} is not allowed here; allowed: {allowed}"
         return ProblemError("method_not_allowed", detail, headers={"Allow": allowed})
     code = _BY_STATUS.get(error.status_code, "invalid_request")
-    detail = "there is nothing at this path" if code == "not_found" else str(error.detail)
+    detail = "there is no resource at this path" if code == "not_found" else str(error.detail)
     return ProblemError(code, detail)
 
 
 def _methods(app: FastAPI, request: Request) -> set[str]:
-    """The methods of all routes with the path of a request."""
+    """Return the methods of all routes that match the path of a request."""
     paths = app.openapi()["paths"]
 
     def found(parameter: str, shown_as: str) -> set[str]:
@@ -104,6 +105,6 @@ def _methods(app: FastAPI, request: Request) -> set[str]:
             for method in operations
         }
 
-    # OpenAPI cannot say that a parameter may hold slashes.
+    # OpenAPI cannot express that a parameter may contain slashes.
     methods = found("", "") or found("{thread_id}", "{thread_id:path}")
     return methods | {"HEAD"} if "GET" in methods else methods

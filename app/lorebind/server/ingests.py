@@ -1,4 +1,4 @@
-"""The ingests that were requested: run here, watched, cancelled, and gone on with."""
+"""Requested ingests: run, watch, cancel and resume them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("lorebind.server")
 
 _BEGIN_SECONDS = 5.0
-"""How long a request waits to hear whether its ingest has begun, or another is under way."""
+"""Seconds that a request waits until its ingest begins or is refused."""
 
 _TURN_SECONDS = 1.0
 """Seconds that a request waits for the run of its documents to begin."""
@@ -41,11 +41,11 @@ _MOST_SECONDS = 20.0
 """Seconds that it then waits for the end of the run."""
 
 _REFUSED = (IngestRunningError, UsageError, NotFoundError, ConfigurationError)
-"""The errors of an ingest that has not begun."""
+"""The errors of an ingest that could not begin."""
 
 
 class Ingests:
-    """Runs what is asked for, one ingest of a knowledge base at a time."""
+    """Runs requested ingests, one per knowledge base at a time."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class Ingests:
     ) -> None:
         """
         Args:
-            runs: where they are kept.
-            seen_by: the project as a tenant sees it.
-            log_failure: told of errors that nobody expected.
+            runs: the stored runs.
+            seen_by: returns the project as a tenant sees it.
+            log_failure: logs unexpected errors.
         """
         self.runs = runs
         self._log_failure = log_failure
@@ -73,12 +73,12 @@ class Ingests:
         key: str | None = None,
         digest: str = "",
     ) -> RequestedRun:
-        """See `RequestedRuns.request`; a new run has begun when this returns.
+        """Request a run as `RequestedRuns.request` does; when it returns, a new run has begun.
 
         Raises:
-            KeyTakenError, UnderWayError: another run is in the way.
-            IngestRunningError: another process ingests the knowledge base. Nothing is kept.
-            UsageError, NotFoundError: what is asked for cannot be. Nothing is kept.
+            KeyTakenError, UnderWayError: another run has the key or the knowledge base.
+            IngestRunningError: another process ingests the knowledge base. Nothing is stored.
+            UsageError, NotFoundError: the request is not valid. Nothing is stored.
         """
         while True:
             run, is_new = await call(self.runs.request, namespace, request, key, digest)
@@ -93,12 +93,12 @@ class Ingests:
             # The first request with the key was refused in the meantime; this one tries again.
 
     async def add(self, namespace: Namespace, request: Mapping[str, Any]) -> RequestedRun:
-        """Begin a run for documents that were added, after other ingests of the knowledge base.
+        """Begin a run for added documents, after other ingests of the knowledge base.
 
         If the server stops or is killed, the next one resumes the run.
 
         Returns:
-            the run; it has not ended if another ingest is under way, or if it takes long.
+            The run; it has not ended if another ingest is running, or if it takes long.
 
         Raises:
             LorebindError: the run failed.
@@ -113,7 +113,7 @@ class Ingests:
         return run
 
     async def ended(self, run: RequestedRun, seconds: float) -> RequestedRun:
-        """The run as it is after some time at most, or as soon as it has ended."""
+        """Return the current state of a run after it ends, or after this time."""
         deadline = time.monotonic() + seconds
         while run.finished_at is None and time.monotonic() < deadline:
             here = self._under_way.get(run.run_id)
@@ -128,7 +128,7 @@ class Ingests:
         return run
 
     async def cancel(self, run: RequestedRun) -> None:
-        """End a run, wherever it is under way."""
+        """Cancel a run, on whichever server it runs."""
         await call(self.runs.cancel, run)
         here = self._under_way.get(run.run_id)
         if here is not None:
@@ -136,19 +136,19 @@ class Ingests:
             await asyncio.wait({here.task}, timeout=5)
 
     def events(self, run: RequestedRun) -> RunEvents | None:
-        """What happens in a run that is under way here."""
+        """Return the events of a run, if it runs here."""
         here = self._under_way.get(run.run_id)
         return here.events if here else None
 
     def watch(self) -> None:
-        """From now on, go on with runs that were interrupted, and say which are worked on."""
+        """From now on, resume interrupted runs, and record which runs this server works on."""
         self._watching = asyncio.create_task(self._watch())
 
     async def stop(self, seconds: float) -> None:
-        """Interrupt what is under way, for another server or the next start to go on with.
+        """Interrupt running ingests, so that another server or the next start resumes them.
 
         Args:
-            seconds: how long to wait for code of others, such as an embedder, that hangs.
+            seconds: how long to wait for third-party code that hangs, such as an embedder.
         """
         self._is_stopping = True
         if self._watching is not None:
@@ -170,14 +170,14 @@ class Ingests:
             try:
                 for one in list(self._under_way.values()):
                     if not await call(self.runs.beat, one.run):
-                        one.task.cancel()  # cancelled elsewhere, or taken over
+                        one.task.cancel()  # cancelled or taken over by another server
                 for run in await call(self.runs.take_over):
                     if run.cancelled:
                         await call(self.runs.finish, run, "cancelled", {})
                     else:
-                        log.info("going on with run %s", run.run_id)
+                        log.info("resuming run %s", run.run_id)
                         self._start(run, waits=True)
-            except LorebindError as error:  # an outage; what is under way has its own error
+            except LorebindError as error:  # an outage; running ingests report their own errors
                 log.error("the state of the server cannot be reached: %s", error)
             await asyncio.sleep(BEAT_SECONDS)
 
@@ -188,7 +188,7 @@ class Ingests:
         return under_way
 
     async def _carry_out(self, under_way: _UnderWay) -> None:
-        """One run from its beginning to its end; only a cancelled one raises."""
+        """Execute one run from beginning to end; raises only if it is cancelled."""
         run = under_way.run
         status, outcome = "failed", {}
         try:
@@ -201,12 +201,12 @@ class Ingests:
         except LorebindError as error:
             under_way.error = error
             outcome = {"error": problem_of(error).document()}
-        except Exception as error:  # a mistake of ours, or of the project's code
+        except Exception as error:  # a bug in Lorebind or in the project's code
             self._log_failure(f"run {run.run_id} failed", error)
-            detail = f"{type(error).__name__}; the server's log says more"
+            detail = f"{type(error).__name__}; the server's log has details"
             outcome = {"error": {"code": "internal_error", "status": 500, "detail": detail}}
         finally:
-            # Whatever cancels this comes again only when the server is killed.
+            # A second cancellation comes only if the server is killed.
             with suppress(LorebindError):
                 if status == "interrupted":
                     await call(self.runs.interrupt, run)
@@ -229,7 +229,7 @@ class _UnderWay:
         """Whether it waits for another ingest of its knowledge base, instead of being refused."""
         self.events = RunEvents(run.run_id)
         self.interrupted = False
-        """Whether it is cancelled because the server stops."""
+        """Whether it was cancelled because the server stops."""
         self.error: LorebindError | None = None
 
     @property

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from lorebind.server.server import Server
 
 _LATE = (
-    "this took too long for one answer and was cancelled; "
+    "the request took too long for one answer and was cancelled; "
     f"to wait for as long as it takes, send: Accept: {MEDIA_TYPE}"
 )
 _EVENTS: dict[str, Any] = {MEDIA_TYPE: {"schema": {"type": "string"}}}
 
 PATIENT: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": f"As JSON; to one who prefers `{MEDIA_TYPE}`, as an event `result`, or "
-        "`error`, for as long as it takes",
+        "description": f"JSON; for clients that prefer `{MEDIA_TYPE}`, an event `result` or "
+        "`error`, without a time limit",
         "content": {"application/json": {"schema": {"type": "object"}}, **_EVENTS},
     }
 }
@@ -44,7 +44,7 @@ PATIENT: dict[int | str, dict[str, Any]] = {
 PATIENT_DELETE: dict[int | str, dict[str, Any]] = {
     200: {
         "description": f"For clients that prefer `{MEDIA_TYPE}`: an event `result`, whose data is "
-        "empty, or `error`, for as long as it takes",
+        "empty, or `error`, without a time limit",
         "content": _EVENTS,
     }
 }
@@ -63,8 +63,8 @@ async def patient_answer(
 
     Args:
         request: the request to answer.
-        server: the server that it came to.
-        work: is cancelled if the client disconnects.
+        server: the server that received it.
+        work: the work, which is cancelled if the client disconnects.
         show: converts the result to plain data.
     """
     if prefers_events(request):
@@ -85,8 +85,11 @@ def patient_events(
     """Answer with one event, `result` or `error`, however long the work takes.
 
     Args:
-        request, server, work, show: as for `patient_answer`.
-        stopped: the error if the server stops first; None says only that it does.
+        request: as for `patient_answer`.
+        server: as for `patient_answer`.
+        work: as for `patient_answer`.
+        show: as for `patient_answer`.
+        stopped: the error if the server stops first; None uses a general one.
     """
     return EventStream(server, _told(request, server, work, show, stopped))
 
@@ -106,9 +109,9 @@ async def _told(
         yield sse("result", show(task.result()) or {})
     except LorebindError as error:
         problem = problem_of(error)
-    except asyncio.CancelledError:  # the server stops, or nobody reads this any more
+    except asyncio.CancelledError:  # the server stops, or the caller has disconnected
         problem = stopped or ProblemError("draining", "the server is about to stop")
-    except Exception as error:  # a mistake of ours, or of the project's code
+    except Exception as error:  # a bug in Lorebind or in the project's code
         server.log_failure("a request failed", error)
         problem = mistake()
     finally:

@@ -1,4 +1,4 @@
-"""Serving a project with uvicorn until it is told to stop."""
+"""Serve a project with uvicorn until the process is told to stop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from lorebind.project import Project
 
 _LAST_SECONDS = 5
-"""How long requests may take to say that they were cut off; then, threads of others to end."""
+"""Seconds for requests to report that they were interrupted; then, for third-party threads to
+end."""
 _INTERRUPTED = 130
 
 
@@ -39,17 +40,18 @@ def serve(
     uds: str | None,
     tell: Callable[[str], None],
 ) -> None:
-    """Serve a project until SIGTERM or SIGINT. Requests under way end first. Blocks.
+    """Serve a project until SIGTERM or SIGINT. Blocks, and completes running requests first.
 
-    It has to be called in the main thread, which gets the signals. A second SIGINT ends the
-    process at once, with exit code 130. The process has to end when this returns: if code of others
-    hangs in a thread, it is ended some seconds later.
+    It must be called in the main thread, which gets the signals. A second SIGINT ends the process
+    immediately, with exit code 130. The process must end when this returns: if third-party code
+    hangs in a thread, the process is ended some seconds later.
 
     Args:
-        project: it is closed at the end.
-        host, port: where to listen. Port 0 is any free one.
-        uds: a Unix socket to listen at instead. Only this user can connect to it.
-        tell: told where it listens.
+        project: the project, which is closed at the end.
+        host: the name or address to listen on.
+        port: the port; 0 chooses a free one.
+        uds: a Unix socket to listen on instead. Only this user can connect to it.
+        tell: called with the address of the server.
 
     Raises:
         UsageError: others could call it and there are no tokens, or it cannot listen there.
@@ -79,16 +81,16 @@ async def _serve(
             if not is_local and not await call(server.tokens.all):
                 raise UsageError(
                     f"other machines could call the server at {host}, and there are no tokens; "
-                    "make one with: lorebind token create NAME --rights read"
+                    "create one with: lorebind token create NAME --rights read"
                 )
             app = make_app(server, [host], open_without_tokens=is_local)
             config = uvicorn.Config(
                 app,
                 http="h11",
                 ws="none",
-                lifespan="off",  # we start and stop the project ourselves
+                lifespan="off",  # the project is started and stopped here
                 log_config=None,
-                log_level="critical",  # it has nothing to say that the door does not log
+                log_level="critical",  # the door logs all requests and errors
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
@@ -109,23 +111,23 @@ async def _serve(
 
 
 class _Ending:
-    """Ends the process although code of others hangs: Python would wait for its thread."""
+    """Ends the process even if third-party code hangs, because Python would wait for its thread."""
 
     def __init__(self) -> None:
         self.code = 1
-        """The exit code; 0 as soon as everything of ours is stored and closed."""
+        """The exit code; 0 as soon as all of Lorebind's data is stored and closed."""
 
     def within(self, seconds: float) -> None:
-        """End the process after some time, if it has not ended by then."""
+        """End the process after some seconds, if it has not ended by then."""
         timer = threading.Timer(seconds, lambda: os._exit(self.code))
         timer.daemon = True
         timer.start()
 
 
 class _Signals:
-    """SIGTERM and SIGINT: the first asks the server to stop, a second SIGINT ends the process.
+    """Handles SIGTERM and SIGINT: the first stops the server, a second SIGINT ends the process.
 
-    To the very end: where code of others runs in a thread, the process waits for that a while.
+    It stays active until the end, because the process waits a while for third-party threads.
     """
 
     def __init__(self) -> None:
@@ -147,9 +149,9 @@ class _Signals:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Says when it serves, and stops if the project cannot start.
+    """Reports when it serves, and stops if the project cannot start.
 
-    When it is to stop, it refuses new requests at once.
+    When it is told to stop, it refuses new requests immediately.
     """
 
     def __init__(
@@ -165,7 +167,7 @@ class _Uvicorn(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # they are watched already, and longer than it would
+        yield  # `_Signals` handles them, and for longer than uvicorn would
 
     async def on_tick(self, counter: int) -> bool:
         return await super().on_tick(counter) or self._signals.came

@@ -1,4 +1,4 @@
-"""What the routes of a server share: the project, its state, and who calls."""
+"""The objects that all routes of a server share: the project, its state and the caller."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ PREFIX = "/api/v0"
 DRAIN_SECONDS = 25.0
 """Seconds that requests and ingests may take when the server is told to stop."""
 _CLOSE_SECONDS = 5.0
-"""Seconds to wait for code of others that is started or closed."""
+"""Seconds to wait for third-party code that is started or closed."""
 
 
 class Server:
-    """A project that is served."""
+    """A served project."""
 
     def __init__(self, project: Project) -> None:
         config = project.config
         self.project = project
-        """As its files declare it."""
+        """The project as its files declare it."""
         self.database = open_state(config.project.server.state, config.environment)
         self.tokens = Tokens(self.database)
         self.made = MadeKnowledgeBases(self.database, project.name)
         self.log_failure = FailureLog(config)
         self.prometheus = prometheus_of(project)
-        """What `/metrics` serves; None if the extra `telemetry` is not installed."""
+        """The metrics of `/metrics`; None if the extra `telemetry` is not installed."""
         runs = RequestedRuns(self.database, project.name)
         self.ingests = Ingests(runs, self.seen_by, self.log_failure)
         self.changes = Changes()
@@ -59,15 +59,15 @@ class Server:
         self.is_draining = False
         """Whether it is about to stop."""
         self.starting: asyncio.Task[None] | None = None
-        """Ingests what is declared with `on_start`; it failed if that did."""
+        """Ingests knowledge bases with `on_start`; its error is theirs."""
         self._read: dict[str, KnowledgeBaseDeclaration] = {}
         self._seen: dict[str, tuple[float, Project]] = {}
         self._changes = 0
 
     async def seen_by(self, tenant: str) -> Project:
-        """The project with the knowledge bases that a tenant has made over the API.
+        """Return the project with the knowledge bases that a tenant has created over the API.
 
-        What other servers make is seen after half a second.
+        Knowledge bases created on other servers are visible after half a second.
         """
         at, project = self._seen.get(tenant, (-_SEEN_SECONDS, self.project))
         if time.monotonic() - at >= _SEEN_SECONDS:
@@ -75,12 +75,13 @@ class Server:
             project = await self._project_of(tenant)
             if len(self._seen) >= _READ:
                 self._seen.clear()
-            if changes == self._changes:  # else it may be what was there before
+            if changes == self._changes:  # otherwise, it may be the state before the change
                 self._seen[tenant] = now, project
         return project
 
     def look_again(self, tenant: str) -> None:
-        """A tenant has made or deleted a knowledge base here."""
+        """Forget the cached project of a tenant that has created or deleted a knowledge base
+        here."""
         self._changes += 1
         self._seen.pop(tenant, None)
 
@@ -91,7 +92,7 @@ class Server:
         return self.project.with_knowledge_bases([one for one in own if one is not None])
 
     def declaration(self, made: Made) -> KnowledgeBaseDeclaration | None:
-        """What was checked when it was made; None if this version of Lorebind cannot read it."""
+        """Return a stored declaration, or None if this version of Lorebind cannot read it."""
         text = json.dumps(made.declared)
         if text not in self._read:
             if len(self._read) >= _READ:
@@ -104,12 +105,12 @@ class Server:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has started, and is not about to stop."""
+        """Whether the server has started and is not about to stop."""
         done = self.starting is not None and self.starting.done()
         return done and not self.is_draining
 
     async def start(self) -> None:
-        """Go on with interrupted runs, and ingest what is declared with `on_start`."""
+        """Resume interrupted runs, and ingest knowledge bases with `on_start`."""
         self.ingests.watch()
         self.starting = asyncio.create_task(self._start())
 
@@ -120,10 +121,11 @@ class Server:
             await self.project.knowledge.start(kb.id)
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Take no more requests, and interrupt ingests, so that those who watch them hear it.
+        """Refuse new requests, and interrupt ingests, so that waiting clients are notified.
 
         Args:
-            seconds: how long to wait for code of others that hangs. What is ours is stored then.
+            seconds: how long to wait for third-party code that hangs. Lorebind's own data is
+                stored by then.
         """
         self.is_draining = True
         starting = {self.starting} if self.starting is not None else set()
@@ -146,17 +148,18 @@ class Server:
 
 
 def _import_langgraph() -> None:
-    """Do now what takes a second and would hold up all requests during the first run."""
-    with suppress(ImportError):  # a run will say what to install
+    """Import it now, because the import takes a second and would block requests in the first
+    run."""
+    with suppress(ImportError):  # a run reports which extra to install
         import_module("langgraph.graph")
 
 
 _READ = 1000
-"""How many declarations, and how many tenants, are remembered."""
+"""Maximum number of cached declarations, and of cached tenants."""
 _SEEN_SECONDS = 0.5
 
 
-# Coroutines, though nothing is awaited: FastAPI runs functions in threads, which takes longer.
+# Coroutines although they await nothing, because FastAPI runs functions in slower threads.
 
 
 async def _server(request: Request) -> Server:
@@ -200,8 +203,8 @@ def check_filled_by_us(project: Project, kb_id: str, workflow: str | None) -> No
     """Refuse to change a knowledge base that others fill.
 
     Raises:
-        NotFoundError: there is no such knowledge base.
-        ProblemError: it can be searched and nothing else.
+        NotFoundError: no such knowledge base.
+        ProblemError: the knowledge base can only be searched.
     """
     declared, _ = project.config.knowledge_base(kb_id, workflow)
     if project.config.is_existing(declared):

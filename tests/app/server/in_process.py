@@ -47,7 +47,7 @@ class Served:
 async def served(
     folder: Path, more: Mapping[str, Any] | None = None, seconds: float = 30
 ) -> AsyncIterator[Served]:
-    """The project of the tests, with more declarations; answers begin within some seconds."""
+    """Return the test project's server, with more declarations and a time limit for answers."""
     project = Project.load(write_project(folder, {**PROJECT, **(more or {})}))
     server = Server(project)
     await server.start()

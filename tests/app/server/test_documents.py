@@ -142,7 +142,7 @@ def test_what_cannot_be_added(
 async def test_a_deletion_may_take_longer_than_a_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """If the client accepts events, the answer is one when everything is deleted."""
+    """If the client accepts events, it gets one when everything is deleted."""
     deleted: list[str] = []
 
     async def slowly(*_: Any, **__: Any) -> Any:

@@ -313,11 +313,11 @@ def test_an_interrupted_command_leaves_the_run(slow: Slow) -> None:
             (run,) = api.get("/knowledge-bases/texts/runs").json()["items"]
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=60)
-            look = f"see how it does with: lorebind knowledge stats texts --server {url}\n"
+            look = f"check it with: lorebind knowledge stats texts --server {url}\n"
             assert process.returncode == 130
             assert err == (
                 "lorebind: interrupted; finished work is kept, and run "
-                f"{run['run_id']} goes on at the server; {look}"
+                f"{run['run_id']} continues on the server; {look}"
             )
             slow.let_through(100)
             where = f"/knowledge-bases/texts/runs/{run['run_id']}"
@@ -370,7 +370,7 @@ def test_a_run_that_others_cancel(slow: Slow) -> None:
 
 
 def test_commands_in_hints_work_as_shown(shop: Shop) -> None:
-    """They name the server and the tenant, also in what is stored with a thread."""
+    """Suggested commands name the server and the tenant, also in errors stored with a thread."""
     whose = ["--tenant", "a b"]
     options = f"--server {shop.url} --tenant 'a b'"
     failed = shop("run", "tell", "-t", "t1", *whose)
@@ -391,7 +391,7 @@ def test_commands_in_hints_work_as_shown(shop: Shop) -> None:
 
 
 def hints(text: str) -> list[str]:
-    """The commands of a message."""
+    """Return the commands in a message."""
     return re.findall(r"lorebind (?:knowledge|run|workflow) [^;`\n]*", text)
 
 
@@ -412,7 +412,7 @@ def hints(text: str) -> list[str]:
     ],
 )
 def test_options_are_added_to_commands(text: str, reworded: str) -> None:
-    """A tenant that the command names already is not repeated."""
+    """If a command already names a tenant, the option is not repeated."""
     hints = Hints("unix:/s", "acme")
     options = "--server unix:/s --tenant acme"
     assert hints.reword(text) == reworded.replace("OPTIONS", options)

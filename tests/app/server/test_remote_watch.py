@@ -1,4 +1,4 @@
-"""`lorebind knowledge watch --server`: files of the server that change are ingested there."""
+"""`lorebind knowledge watch --server`: the server ingests its changed files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DOCS = {"id": "docs", "sources": [{"type": "markdown_glob", "path": "docs/*.md"}
 
 
 def test_files_of_the_server_are_watched(tmp_path: Path) -> None:
-    """The output is that of a local watch. It goes on when the server has been restarted."""
+    """The output is that of a local watch, which continues after a restart of the server."""
     folder = write_project(tmp_path / "served", PROJECT | {"knowledge_bases": [DOCS]})
     elsewhere = tmp_path / "elsewhere"
     for made in (elsewhere, folder / "docs"):
@@ -54,7 +54,7 @@ def test_files_of_the_server_are_watched(tmp_path: Path) -> None:
             assert "3 documents (1 new, 2 unchanged)" in watch.says("Plan: ")
             watch.says("docs: completed")
             watch.process.send_signal(signal.SIGINT)
-            said = watch.says("interrupted; what was finished is kept")
+            said = watch.says("interrupted; finished work is kept")
             assert said.endswith(", and the next run completes it\n")
             assert watch.process.wait(60) == 130
 
@@ -80,7 +80,7 @@ async def test_a_server_without_the_extra(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_what_is_asked_of_a_server(tmp_path: Path, empty_cli: Cli) -> None:
-    """An unknown knowledge base is refused. Events come without changes if that is wanted."""
+    """An unknown knowledge base is refused. With --every, events come without changes."""
     with serving(write_project(tmp_path / "shop")) as server, server.client() as api:
         done = empty_cli("knowledge", "watch", "handbok", "--server", f"unix:{server.socket}")
         assert done.code == 2

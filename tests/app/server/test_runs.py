@@ -108,7 +108,7 @@ def test_a_reindex_and_its_preference(api: httpx.Client) -> None:
 
 
 def test_one_key_is_one_run(api: httpx.Client) -> None:
-    """A request whose first one is still in flight gets the same run, and is never refused."""
+    """A repeated request gets the run of the first one, even while that is in flight."""
 
     def ask(_: int) -> httpx.Response:
         return api.post("/knowledge-bases/handbook/ingest", headers={"Idempotency-Key": "once"})
@@ -205,7 +205,7 @@ def test_the_next_start_goes_on(slow: Slow, how: signal.Signals) -> None:
 
 
 def test_after_a_kill_runs_are_cancelled_and_documents_still_added(slow: Slow) -> None:
-    """A run that nobody works on can be cancelled; documents that waited for it are ingested."""
+    """A run without a server can be cancelled; documents that waited for it are ingested."""
     where = "/knowledge-bases/texts"
     note = {"id": "note", "text": "The shop is closed."}
     with serving(slow.folder, **slow.environ) as server, server.client() as api:
@@ -228,7 +228,7 @@ def test_after_a_kill_runs_are_cancelled_and_documents_still_added(slow: Slow) -
 
 
 def test_a_state_of_an_earlier_version_is_migrated(tmp_path: Path) -> None:
-    """Runs of it still exclude each other; runs of added documents do not."""
+    """Runs in an upgraded database still exclude each other; runs of added documents do not."""
     before = [
         one.replace(", alone integer not null default 1", "").replace("and alone = 1", "")
         for one in TABLES.statements

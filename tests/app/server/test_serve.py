@@ -227,7 +227,7 @@ main()
 
 
 def test_it_ends_although_an_embedder_hangs(shop: Cli, tmp_path: Path) -> None:
-    """The limit, lowered to a second here, is not exceeded; its runs are left to the next start."""
+    """The limit (one second here) is not exceeded; the next start resumes its runs."""
     slow = {"id": "words", "provider": "langchain", "class": "slow_embedder:Slow"}
     write_project(shop.root, {**PROJECT, "embedders": [slow]})
     (shop.root / "slow_embedder.py").write_text(SLOW.read_text())

@@ -1,4 +1,4 @@
-"""Runs of workflows that take long, are cut off, or are not allowed."""
+"""Workflow runs that take long, are interrupted, or are not allowed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def in_process(folder: Path, seconds: float = 30) -> AsyncIterator[tuple[Server, Any]]:
-    """A server without a process, whose answers have to begin within some seconds."""
+    """Return a server without a process, with this time limit for answers."""
     server = Server(Project.load(write_desk(folder)))
     await server.start()
     transport = httpx.ASGITransport(make_app(server, seconds=seconds))
@@ -50,7 +50,7 @@ async def test_a_run_that_takes_too_long_can_be_resumed(tmp_path: Path) -> None:
 
 
 async def test_a_replay_may_take_longer_than_a_request(tmp_path: Path) -> None:
-    """As an event it takes as long as it needs; as JSON it is cancelled, and can be resumed."""
+    """An event has no time limit; a JSON answer that takes too long is cancelled and resumable."""
     async with in_process(tmp_path, seconds=0.4) as (server, api):
         assert server.starting is not None
         await server.starting  # which imports LangGraph

@@ -132,7 +132,7 @@ def test_a_question_is_asked_and_answered(api: httpx.Client) -> None:
 @pytest.mark.parametrize("thread", ["customer/42", "/a//b/", "c/resume", "a/threads/b", "50%2F"])
 @pytest.mark.parametrize("safe", ["", "/"])
 def test_a_thread_id_may_hold_slashes(api: httpx.Client, thread: str, safe: str) -> None:
-    """A path may contain them as they are or percent-encoded."""
+    """A path may contain slashes of ids literally or percent-encoded."""
     tenant = {"X-Tenant-ID": f"slashes-{len(safe)}"}
     body = {**REFUND, "thread_id": thread}
     asked = api.post("/workflows/triage/runs", json=body, headers=tenant)

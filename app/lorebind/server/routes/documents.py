@@ -1,4 +1,4 @@
-"""`…/documents`: what a knowledge base holds, to be listed, added to and deleted."""
+"""`…/documents`: list, add and delete the documents of a knowledge base."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ from lorebind_knowledge.errors import NotFoundError
 router = APIRouter(prefix="/knowledge-bases/{kb_id}/documents", tags=["documents"])
 
 State = Annotated[
-    Literal["ready", "pending", "failed"] | None, Query(description="Only those in this state.")
+    Literal["ready", "pending", "failed"] | None,
+    Query(description="Only documents in this state."),
 ]
 
 
@@ -57,7 +58,7 @@ async def list_documents(
     limit: LimitParameter = LIMIT,
     cursor: CursorParameter = None,
 ) -> Any:
-    """The documents of a knowledge base by uri, those that failed among them."""
+    """List the documents of a knowledge base by uri, including those that failed."""
     at = Cursor.read(cursor)
     place = {"before" if at.backwards else "after": at.key}
     found = await project.adocuments(
@@ -71,8 +72,8 @@ async def list_documents(
     status_code=201,
     response_model=DocumentInfo,
     responses={
-        200: {"description": "It was there", "model": DocumentInfo | Additions},
-        202: {"description": "An ingest is under way", "model": DocumentInfo | Additions},
+        200: {"description": "The document was replaced", "model": DocumentInfo | Additions},
+        202: {"description": "Another ingest is running", "model": DocumentInfo | Additions},
     },
     openapi_extra={"requestBody": REQUEST_BODY},
 )
@@ -84,10 +85,10 @@ async def add_documents(
     kb_id: str,
     workflow: str | None = None,
 ) -> Any:
-    """Add a document, or several; one with the id of another takes its place.
+    """Add one or several documents; a document with an existing id replaces that one.
 
-    They are kept by every ingest until they are deleted. If another ingest is under way, the answer
-    is 202: they are `pending`, and a run of their own ingests them when the other one has ended.
+    Every ingest keeps them until they are deleted. If another ingest is running, the answer is 202:
+    the documents are `pending`, and a separate run ingests them after the other one has ended.
     """
     check_filled_by_us(project, kb_id, workflow)
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
@@ -112,9 +113,9 @@ async def delete_documents(
     kb_id: str,
     workflow: str | None = None,
 ) -> Response:
-    """Delete the whole index: every document, those that were added among them, and its runs.
+    """Delete the whole index: every document, including added ones, and its runs.
 
-    The knowledge base itself stays; the next ingest begins anew.
+    The knowledge base itself stays; the next ingest builds a new index.
     """
     check_filled_by_us(project, kb_id, workflow)
     return await patient_answer(request, server, project.adelete(kb_id, workflow=workflow))
@@ -129,7 +130,7 @@ async def get_document(
     doc_id: str,
     workflow: str | None = None,
 ) -> Any:
-    """A document as of its last ingest."""
+    """Return a document with its state after the last ingest."""
     return conditional(request, as_data(await _find(project, kb_id, doc_id, workflow)))
 
 
@@ -138,7 +139,7 @@ async def get_document(
     status_code=204,
     responses={
         **PATIENT_DELETE,
-        202: {"description": "An ingest is under way", "model": DocumentInfo},
+        202: {"description": "Another ingest is running", "model": DocumentInfo},
     },
 )
 async def delete_document(
@@ -150,7 +151,8 @@ async def delete_document(
     doc_id: str,
     workflow: str | None = None,
 ) -> Response:
-    """Delete a document that was added. Where an ingest is under way, it may be found a while."""
+    """Delete an added document. If an ingest is running, searches may find it until that has
+    ended."""
     check_filled_by_us(project, kb_id, workflow)
     found = await _find(project, kb_id, doc_id, workflow)
     if found.origin == "source":
@@ -174,7 +176,7 @@ async def list_chunks(
     limit: LimitParameter = LIMIT,
     cursor: CursorParameter = None,
 ) -> Any:
-    """The chunks of a document that searches find, in its order."""
+    """List the chunks of a document in order."""
     first = _offset(Cursor.read(cursor))
     uri = (await _find(project, kb_id, doc_id, workflow)).uri
     found = await project.achunks(kb_id, uri, limit=limit + 1, after=first, workflow=workflow)
@@ -186,7 +188,7 @@ async def list_chunks(
 def _offset(cursor: Cursor) -> int:
     key = cursor.key or "0"
     if cursor.backwards or not key.isdecimal() or len(key) > 9:
-        raise ProblemError("invalid_cursor", "no page of this list has this cursor")
+        raise ProblemError("invalid_cursor", "the cursor is not valid for this list")
     return int(key)
 
 
@@ -236,9 +238,9 @@ async def _add_several(
     given: list[Any],
     read: Callable[[Any], dict[str, Any]],
 ) -> Response:
-    """Each has a result of its own: those that can be added are, whatever the others are.
+    """Add all valid documents, and return one result per document.
 
-    Next to the results are the id of the run that ingests them, and its report if it has ended.
+    The answer also has the id of the run that ingests them, and its report if it has ended.
     """
     results: list[dict[str, Any]] = []
     good: dict[int, _Good] = {}

@@ -1,4 +1,4 @@
-"""`/knowledge-bases`: those that the YAML declares, and those that are made here."""
+"""`/knowledge-bases`: those that the YAML declares, and those that are created here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ async def list_knowledge_bases(
         str | None, Query(description="Those that this workflow declares; `*`: any workflow.")
     ] = None,
 ) -> Any:
-    """The knowledge bases of the project in their order, then those that this tenant has made."""
+    """List the knowledge bases of the project in their order, then those that this tenant
+    created."""
     config = server.project.config
     if workflow is None:
         shown = list((await _all(server)).values())
@@ -71,7 +72,7 @@ async def get_knowledge_base(
     kb_id: str,
     workflow: str | None = None,
 ) -> Any:
-    """A knowledge base as it is declared, or as a workflow sees it."""
+    """Return the declaration of a knowledge base, which a workflow may override."""
     if workflow is not None:
         declared, scope = project.config.knowledge_base(kb_id, workflow)
         if scope != PROJECT_SCOPE:
@@ -85,16 +86,18 @@ async def get_knowledge_base(
 @router.put(
     "/{kb_id}",
     response_model=KnowledgeBase,
-    responses={201: {"description": "It was made", "model": KnowledgeBase}},
+    responses={201: {"description": "The knowledge base was created", "model": KnowledgeBase}},
 )
 async def put_knowledge_base(
     request: Request,
     server: TheServer,
     caller: Writer,
     kb_id: str,
-    body: Annotated[dict[str, Any], Body(description="What the YAML of it would say.")],
+    body: Annotated[
+        dict[str, Any], Body(description="The declaration, with the keys of the YAML.")
+    ],
 ) -> Any:
-    """Make a knowledge base, or replace one that was made here, which needs its ETag."""
+    """Create a knowledge base, or replace one that was created here, which requires its ETag."""
     _refuse_declared(server.project.config, kb_id)
     declared = read_made(server.project.config, kb_id, body)
     now = datetime.now(UTC).isoformat(timespec="microseconds")
@@ -116,7 +119,7 @@ async def put_knowledge_base(
 async def delete_knowledge_base(
     request: Request, server: TheServer, project: SeenProject, caller: Writer, kb_id: str
 ) -> Response:
-    """Delete a knowledge base that was made here, with its index."""
+    """Delete a knowledge base that was created here, with its index."""
     _refuse_declared(server.project.config, kb_id)
 
     def check(before: Made) -> None:
@@ -128,7 +131,7 @@ async def delete_knowledge_base(
     check(made)
 
     async def deleting() -> None:
-        with suppress(NotFoundError):  # its vector database is not declared any more
+        with suppress(NotFoundError):  # its vector database is no longer declared
             await project.adelete(kb_id)
         await call(server.made.delete, caller.tenant, kb_id, check)
         server.look_again(caller.tenant)
@@ -137,12 +140,12 @@ async def delete_knowledge_base(
 
 
 def _key(number: int, shown: dict[str, Any]) -> str:
-    """What orders a list. Those that are made later move no other one."""
+    """Return a sort key that keeps the order of a list when knowledge bases are created later."""
     return f"{number:06}" if shown["origin"] == "yaml" else f"~{shown['id']}"
 
 
 async def _all(server: Server) -> dict[str, dict[str, Any]]:
-    """What the caller's tenant sees, by id. What the YAML declares comes first."""
+    """Return the knowledge bases that the caller's tenant sees, by id; declared ones come first."""
     made = await call(server.made.of, current_tenant())
     config = server.project.config
     declared = {kb.id: _declared(config, kb, None) for kb in config.project.knowledge_bases}
@@ -160,7 +163,7 @@ def _made(server: Server, made: Made) -> dict[str, Any]:
     shown: dict[str, Any] = {"id": made.id}
     kb = server.declaration(made)
     if kb is not None:
-        with suppress(NotFoundError):  # its vector database is not declared any more
+        with suppress(NotFoundError):  # its vector database is no longer declared
             shown = as_data(described(server.project.config, kb, None))
     shown |= {"knowledge_base": dict(made.declared)}
     return {**shown, "origin": "api", "declared_at": made.declared_at}
@@ -171,9 +174,10 @@ def _not_found(kb_id: str, known: dict[str, Any]) -> NotFoundError:
 
 
 def _refuse_declared(config: LoadedProject, kb_id: str) -> None:
-    """
+    """Refuse to change a knowledge base that the YAML declares.
+
     Raises:
-        ProblemError: the YAML declares it, so that only its file can be changed.
+        ProblemError: the YAML declares it, so only the file can be changed.
     """
     for kb in config.project.knowledge_bases:
         if kb.id == kb_id:
@@ -185,7 +189,7 @@ def _refuse_declared(config: LoadedProject, kb_id: str) -> None:
 
 
 def _references(config: LoadedProject, kb_id: str) -> list[str]:
-    """The places of the bindings that name a knowledge base."""
+    """Return the locations of the bindings that name a knowledge base."""
     tops = [config.project, *config.agents.values(), *config.workflows.values()]
     return sorted(
         {

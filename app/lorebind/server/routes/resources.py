@@ -1,4 +1,4 @@
-"""`/export`, `/purge` and `/changes`: the project's declarations, its leftovers and its files."""
+"""`/export`, `/purge` and `/changes`: declarations, data of removed ones, and file changes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ router = APIRouter(tags=["project"])
 
 
 class PurgeRequest(Body):
-    """Whether to remove anything."""
+    """The settings of a purge."""
 
-    dry_run: bool = Field(True, description="Only list what would be removed.")
+    dry_run: bool = Field(True, description="Only list the data that would be removed.")
 
 
 @router.get("/export")
@@ -35,13 +35,14 @@ async def export(
     project: SeenProject,
     _: Reader,
     knowledge_base: Annotated[
-        str | None, Query(description="Only this one, and what it names.")
+        str | None,
+        Query(description="Export only this knowledge base and the resources it uses."),
     ] = None,
     workflow: Annotated[str | None, Query(description="The workflow that declares it.")] = None,
 ) -> Any:
-    """Embedders, vector databases and knowledge bases as a file for `lorebind knowledge apply`.
+    """Export embedders, vector databases and knowledge bases for `lorebind knowledge apply`.
 
-    Templates are as they were written, so that no variable of the server is told.
+    Templates are not filled in, so the export contains no variables of the server.
     """
     return conditional(request, await project.aexport(knowledge_base, workflow=workflow))
 
@@ -50,7 +51,7 @@ async def export(
 async def purge(
     request: Request, server: TheServer, _: Admin, body: PurgeRequest | None = None
 ) -> Any:
-    """Remove what is left of knowledge bases that are neither declared nor made over the API."""
+    """Remove the data of knowledge bases that are neither declared nor created over the API."""
     work = server.project.apurge(dry_run=(body or PurgeRequest()).dry_run)
     return await patient_answer(request, server, work, lambda found: {"items": as_data(found)})
 
@@ -71,9 +72,9 @@ async def changes(
         Query(ge=1, description="Seconds after which an event comes without a change."),
     ] = None,
 ) -> AsyncIterator[ServerSentEvent]:
-    """Tell when files of the project change, by server-sent events `change`; the first comes soon.
+    """Send an event `change` now and whenever files of the project change.
 
-    Changes after that first one are not missed. Files that no source can name are left out.
+    No change after the first event is missed. Files that no source can name are ignored.
     """
     from lorebind.watching import WatchedFiles
 

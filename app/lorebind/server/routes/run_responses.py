@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of the answers to runs."""
+"""The descriptions of run answers in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _RESULT = {
     "properties": {
         "status": {"enum": ["completed", "waiting", "paused"]},
         "thread_id": {"type": "string"},
-        "output": {"description": "The declared outputs by name, or that of the last task."},
-        "tasks": {"type": "object", "description": "What each task gave, by its id."},
+        "output": {"description": "The declared outputs by name, or the output of the last task."},
+        "tasks": {"type": "object", "description": "The result of each task, by its id."},
         "citations": {"type": "array", "items": {"type": "object"}},
-        "usage": {"type": "object", "description": "The tokens of each task, by its id."},
+        "usage": {"type": "object", "description": "The token usage of each task, by its id."},
         "waiting": {
             "type": "array",
             "items": {
@@ -26,7 +26,7 @@ _RESULT = {
                     "task": {"type": "string"},
                     "path": {"type": "string"},
                     "prompt": {"type": "string"},
-                    "schema": {"description": "JSON Schema of the answer; null takes any."},
+                    "schema": {"description": "JSON Schema of the answer; null accepts any."},
                 },
             },
         },
@@ -46,11 +46,11 @@ _EVENT = {
 
 RUN_JSON: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "It has completed",
+        "description": "The run has completed",
         "content": {"application/json": {"schema": _RESULT}},
     },
     202: {
-        "description": "It waits for answers, or is paused: see `waiting` and `paused`",
+        "description": "The run waits for answers, or is paused: see `waiting` and `paused`",
         "content": {"application/json": {"schema": _RESULT}},
         "headers": {"Location": {"description": "The thread", "schema": {"type": "string"}}},
     },
@@ -59,9 +59,9 @@ RUN_JSON: dict[int | str, dict[str, Any]] = {
 RUN: dict[int | str, dict[str, Any]] = {
     **RUN_JSON,
     200: {
-        "description": "It has completed; or its events, where `Accept` prefers them. The last is "
-        "`run_end`, whose data has the `result`. If the run fails, `error` follows it: a problem "
-        "document",
+        "description": "The run has completed; or, if `Accept` prefers them, its events. The last "
+        "is `run_end`, whose data has the `result`. If the run fails, an `error` follows: a "
+        "problem document",
         "content": {**RUN_JSON[200]["content"], MEDIA_TYPE: {"itemSchema": _EVENT}},
     },
 }
@@ -69,8 +69,8 @@ RUN: dict[int | str, dict[str, Any]] = {
 REPLAY: dict[int | str, dict[str, Any]] = {
     **RUN_JSON,
     200: {
-        "description": "It has completed; or, where `Accept` prefers events, an event `result` or "
-        "`error`, for as long as it takes",
+        "description": "The run has completed; or, if `Accept` prefers events, an event `result` "
+        "or `error`, without a time limit",
         "content": {**RUN_JSON[200]["content"], MEDIA_TYPE: {"schema": {"type": "string"}}},
     },
 }

@@ -1,4 +1,4 @@
-"""`/workflows`: run, watched and resumed, and the threads that their runs leave."""
+"""`/workflows`: run, stream and resume workflows, and inspect the threads of their runs."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from lorebind_knowledge.errors import did_you_mean
 
 _PLACE = f"{PREFIX}/workflows"
 _GONE = 499
-"""What the log says of a caller that has gone, as nginx does."""
+"""The status in the log if the caller has disconnected, as in nginx."""
 
 
 async def _say_where() -> None:
-    """Let errors say which request goes on with a thread."""
+    """Let errors name the request that resumes a thread."""
     served_at.set(_PLACE)
 
 
@@ -51,14 +51,14 @@ ThreadId = Annotated[
     Field(
         min_length=1,
         max_length=200,
-        description="Any text, by which the run can be resumed; one is made up if it is left out.",
+        description="Any text, used to resume the run; if omitted, one is generated.",
     ),
 ]
 _BEFORE = "Ids of tasks before which the run is paused."
 
 
 class RunRequest(Body):
-    """What a run is given."""
+    """The arguments of a run."""
 
     input: dict[str, Any] = Field({}, description="The inputs that the workflow declares.")
     thread_id: ThreadId = None
@@ -66,19 +66,20 @@ class RunRequest(Body):
 
 
 class ResumeRequest(Body):
-    """How to go on with a thread."""
+    """The arguments of resuming a thread."""
 
     answers: dict[str, Any] = Field(
-        {}, description="For tasks that wait, by their id or their path. The others go on waiting."
+        {},
+        description="Answers for waiting tasks, by id or path. Tasks without one keep waiting.",
     )
     interrupt_before: list[str] = Field([], description=_BEFORE)
 
 
 class ReplayRequest(Body):
-    """What to run again."""
+    """The arguments of a replay."""
 
     step: Annotated[
-        int, Field(ge=0, description="The tasks that ended up to this step do not run again.")
+        int, Field(ge=0, description="Tasks that ended up to this step do not run again.")
     ]
     thread_id: ThreadId = None
 
@@ -91,7 +92,7 @@ async def list_workflows(
     limit: LimitParameter = LIMIT,
     cursor: CursorParameter = None,
 ) -> Any:
-    """The workflows of the project in their order, with their inputs and tasks."""
+    """List the workflows of the project in their order, with their inputs and tasks."""
     found = enumerate(await server.project.aworkflows())
     keyed = [(f"{number:06}", one) for number, one in found]
     page = slice_of(keyed, Cursor.read(cursor), limit, lambda one: one[0])
@@ -100,7 +101,7 @@ async def list_workflows(
 
 @router.get("/{workflow_id}")
 async def get_workflow(request: Request, server: TheServer, _: Reader, workflow_id: str) -> Any:
-    """The graph of a workflow: its tasks, and the tasks that may follow each of them."""
+    """Return the graph of a workflow: its tasks, and the tasks that may follow each of them."""
     return conditional(request, as_data(await server.project.aworkflow_outline(workflow_id)))
 
 
@@ -112,9 +113,9 @@ async def run_workflow(
     workflow_id: str,
     body: RunRequest | None = None,
 ) -> Any:
-    """Run a workflow: begin a thread, or a new turn of one that has completed.
+    """Run a workflow: start a new thread, or a new turn of a thread that has completed.
 
-    The run is cancelled when you go away; it can be resumed.
+    If you disconnect, the run is cancelled; it can be resumed.
     """
     body = body or RunRequest()
     _check_tasks(server, workflow_id, body.interrupt_before)
@@ -140,7 +141,7 @@ async def list_threads(
     limit: LimitParameter = LIMIT,
     cursor: CursorParameter = None,
 ) -> Any:
-    """The threads of a workflow that the tenant has; the one whose last turn began last first."""
+    """List the tenant's threads of a workflow; the one with the latest turn comes first."""
     at = Cursor.read(cursor)
     before, after = (None, at.key) if at.backwards else (at.key, None)
     found = await server.project.athreads(workflow_id, limit=limit + 1, before=before, after=after)
@@ -152,7 +153,7 @@ async def list_threads(
 async def get_thread(
     request: Request, server: TheServer, _: Reader, workflow_id: str, thread_id: str
 ) -> Any:
-    """A thread: its status, what it waits for, the tasks that ended, and the state it has left."""
+    """Return a thread: its status, open questions, finished tasks and stored state."""
     project = server.project
     info = await project.athread(workflow_id, thread_id)
     state = await project.astate(workflow_id, thread_id)
@@ -178,7 +179,7 @@ async def resume_thread(
 ) -> Any:
     """Resume a thread that waits, is paused, failed or was interrupted.
 
-    Tasks that ended do not run again.
+    Finished tasks do not run again.
     """
     body = body or ResumeRequest()
     _check_tasks(server, workflow_id, body.interrupt_before)
@@ -199,9 +200,9 @@ async def replay_thread(
     thread_id: str,
     body: ReplayRequest,
 ) -> Any:
-    """Run the last turn of a thread again from after a step, as a new thread.
+    """Run the last turn of a thread again after a step, as a new thread.
 
-    The run is cancelled when you go away; the new thread can be resumed.
+    If you disconnect, the run is cancelled; the new thread can be resumed.
     """
     new_id = _new_id(body.thread_id)
     work = server.project.areplay(workflow_id, thread_id, body.step, new_id=new_id)
@@ -217,11 +218,11 @@ async def _answer(
     thread_id: str,
     work: Coroutine[Any, Any, RunResult],
 ) -> Response:
-    """The result of a run as JSON."""
+    """Answer with the result of a run as JSON."""
     place = f"{_PLACE}/{quote(workflow_id)}/threads/{quote(thread_id, safe='')}"
     late = (
-        "the run took too long for one answer and was cancelled; what ended is kept: resume it "
-        f"with POST {place}/resume, and with Accept: {MEDIA_TYPE} for as long as it takes"
+        "the run took too long for one answer and was cancelled; finished tasks are kept: resume "
+        f"it with POST {place}/resume, and with Accept: {MEDIA_TYPE} for as long as it takes"
     )
     setattr(request.state, LATE, ProblemError("timeout", late, {"thread_id": thread_id}))
     try:
@@ -237,10 +238,11 @@ async def _answer(
 
 
 def _check_tasks(server: Server, workflow_id: str, names: list[str]) -> None:
-    """
+    """Check that a workflow has these tasks.
+
     Raises:
         NotFoundError: no such workflow.
-        ProblemError: it has no such task.
+        ProblemError: the workflow has no such task.
     """
     known = [task.id for task in server.project.config.workflow(workflow_id).every_task()]
     errors = [
@@ -253,7 +255,7 @@ def _check_tasks(server: Server, workflow_id: str, names: list[str]) -> None:
         if name not in known
     ]
     if errors:
-        detail = "what was sent is not valid; see errors"
+        detail = "the request is not valid; see errors"
         raise ProblemError("invalid_request", detail, {"errors": errors})
 
 
@@ -266,7 +268,7 @@ def _turn(thread: ThreadInfo) -> str:
 
 
 def _shown(thread: ThreadInfo) -> dict[str, Any]:
-    """A thread without its fingerprint and its place in the list."""
+    """Convert a thread to data without its fingerprint and its position in the list."""
     return {
         "thread_id": thread.thread_id,
         "workflow": thread.workflow,

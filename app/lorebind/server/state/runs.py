@@ -1,4 +1,4 @@
-"""Ingests that were requested over the API: one at a time for a knowledge base, each done once."""
+"""Ingests requested over the API: one per knowledge base at a time, each executed once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
 
 KEY_SECONDS = 24 * 3600
-"""How long an idempotency key is remembered."""
+"""Seconds that an idempotency key is remembered."""
 STALE_SECONDS = 10.0
-"""A server that has not said for so long that it works on a run has ended."""
+"""Seconds without a sign of life after which a server counts as ended."""
 BEAT_SECONDS = 2.0
 
 _OWNER = "tenant, project, scope, kb"
@@ -30,21 +30,21 @@ _COLUMNS = f"{_OWNER}, run_id, request, status, requested_at, finished_at, cance
 
 @dataclass(frozen=True, slots=True)
 class RequestedRun:
-    """An ingest or a reindex that was asked for."""
+    """A requested ingest or reindex."""
 
     namespace: Namespace
     run_id: str
     request: Mapping[str, Any]
-    """What was asked: `action`, and its arguments."""
+    """The request: `action` and its arguments."""
     status: str
-    """`running`, `interrupted`, or what the report says at the end."""
+    """`running`, `interrupted`, or the status in the report."""
     requested_at: float
     """Seconds since 1970."""
     finished_at: float | None = None
     cancelled: bool = False
-    """Whether it is to end."""
+    """Whether its cancellation was requested."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
-    """`report`, or `error` as a problem document."""
+    """A `report`, or an `error` as a problem document."""
 
 
 @dataclass
@@ -56,23 +56,23 @@ class KeyTakenError(Exception):
 
 @dataclass
 class UnderWayError(Exception):
-    """Another run of the knowledge base is under way."""
+    """Another run of the knowledge base has not ended."""
 
     run: RequestedRun
 
 
 class RequestedRuns:
-    """The runs of a project. The methods block.
+    """The requested runs of a project. All methods are sync.
 
-    A server that works on a run says so every few seconds (`beat`). If it ends, another server, or
-    the next one, takes the run over.
+    A server that works on a run updates it every few seconds (`beat`). If the server ends, another
+    one, or its next start, takes the run over.
     """
 
     def __init__(self, database: Database, project: str) -> None:
         self._database = database
         self._project = project
         self.owner = uuid.uuid4().hex
-        """This server, in this process."""
+        """The id of this server in this process."""
 
     def request(
         self,
@@ -83,17 +83,17 @@ class RequestedRuns:
         *,
         alone: bool = True,
     ) -> tuple[RequestedRun, bool]:
-        """Begin a run, unless one is under way or the idempotency key was used before.
+        """Store a new run, unless one is running or the idempotency key was used before.
 
         Args:
             namespace: the knowledge base.
-            request: what is asked.
-            key: the idempotency key; None is none.
-            digest: what must be the same where the key is.
+            request: the request.
+            key: the idempotency key, or None.
+            digest: a digest that must be equal for requests with the same key.
             alone: whether it is refused while another such run of the knowledge base has not ended.
 
         Returns:
-            the run, and whether it is new: not if the key was used before.
+            The run, and whether it is new: false if the key was used before.
 
         Raises:
             KeyTakenError: the key was used with another digest.
@@ -132,7 +132,7 @@ class RequestedRuns:
         return run, True
 
     def forget(self, run: RequestedRun) -> None:
-        """Undo a request that came to nothing, with its idempotency key."""
+        """Delete a request that was refused, together with its idempotency key."""
         with self._database.writing() as sql:
             where = {**_owner(run.namespace), "run_id": run.run_id}
             sql.run(f"delete from server_runs where {_OURS} and run_id = :run_id", **where)
@@ -152,12 +152,13 @@ class RequestedRuns:
     def page(
         self, namespace: Namespace, after: str | None, before: str | None, limit: int
     ) -> Sequence[RequestedRun]:
-        """Runs, the newest first.
+        """Return runs, newest first.
 
         Args:
             namespace: the knowledge base.
-            after, before: the key (see `key`) of a run that the page follows, or precedes.
-            limit: how many at most. Backwards, those nearest to `before`.
+            after: the key (see `key`) of the run before the page.
+            before: the key of the run after the page.
+            limit: the maximum number of runs. With `before`, those nearest to it.
         """
         place = "(requested_at, run_id)"
         where, values, order = _OURS, {}, "desc"
@@ -173,34 +174,35 @@ class RequestedRuns:
 
     @staticmethod
     def key(run: RequestedRun) -> str:
-        """What tells a run from the others in their order."""
+        """Return the unique key of a run, by which runs are sorted."""
         return f"{run.requested_at!r} {run.run_id}"
 
     def cancel(self, run: RequestedRun) -> None:
-        """Ask the server that works on a run to end it."""
+        """Ask the server that works on a run to cancel it."""
         self._update(run, "cancelled = 1", " and finished_at is null")
 
     def beat(self, run: RequestedRun) -> bool:
-        """Say that this server still works on a run; whether it should go on."""
+        """Record that this server still works on a run, and return whether it should continue."""
         with self._database.writing() as sql:
             self._beat(sql, run)
             where = f"{_OURS} and run_id = :run_id and owner = :owner and cancelled = 0"
             return bool(self._read(sql, where, run.namespace, run_id=run.run_id, owner=self.owner))
 
     def finish(self, run: RequestedRun, status: str, outcome: Mapping[str, Any]) -> None:
-        """A run has ended, if this server still has it."""
+        """Store the end of a run, if this server still owns it."""
         values = {"status": status, "outcome": json.dumps(outcome), "now": time.time()}
         what = "status = :status, outcome = :outcome, finished_at = :now"
         self._update(run, what, " and owner = :owner", owner=self.owner, **values)
 
     def interrupt(self, run: RequestedRun) -> None:
-        """This server stops; another, or the next, is to go on with the run."""
+        """Release a run because this server stops, so that another one or the next start resumes
+        it."""
         what = "status = 'interrupted', owner = '', beat = 0"
         self._update(run, what, " and owner = :owner", owner=self.owner)
 
     def take_over(self) -> list[RequestedRun]:
-        """The runs that nobody works on; from now on this server does."""
-        with self._database.reading() as sql:  # which locks nothing, and mostly finds nothing
+        """Take over the runs that no server works on."""
+        with self._database.reading() as sql:  # takes no lock, and usually finds nothing
             if not self._stale(sql):
                 return []
         with self._database.writing() as sql:
@@ -218,7 +220,7 @@ class RequestedRuns:
         return found
 
     def _stale(self, sql: Sql) -> list[RequestedRun]:
-        """By the clock of the database: those of servers may differ."""
+        """Uses the clock of the database, because those of servers may differ."""
         query = (
             f"select {_COLUMNS} from server_runs where project = :project"
             f" and finished_at is null and beat < {sql.now} - :stale"

@@ -48,16 +48,16 @@ TABLES = Tables(
             "alter table server_runs add column alone integer not null default 1",
         ),
     },
-    move_away="move it away; tokens and knowledge bases made over the API are lost with it",
+    move_away="move it away; tokens and knowledge bases created over the API are lost with it",
 )
 
 
 def open_state(declared: CatalogDeclaration | None, environment: Environment) -> Database:
-    """The database that `server: {state: …}` names. Nothing is opened before it is used.
+    """Return the database that `server: {state: …}` names, which is opened on first use.
 
     Args:
-        declared: None means a SQLite file in the project's data folder.
-        environment: fills its templates; paths are relative to its folder.
+        declared: the declared state; None means a SQLite file in the project's data folder.
+        environment: fills in templates; paths are relative to its folder.
     """
     if declared is None or declared.dsn is None:
         path = environment.root / DATA_FOLDER / "server.db"
@@ -76,6 +76,7 @@ def open_state(declared: CatalogDeclaration | None, environment: Environment) ->
 
 
 def lock(sql: Sql, table: str) -> None:
-    """Let no other transaction write a table until this one ends. In SQLite none can."""
+    """Lock a table against other writing transactions. In SQLite, there is only one writer
+    anyway."""
     if sql.is_postgres:
         sql.run(f"lock table {table} in share row exclusive mode")
