@@ -48,7 +48,7 @@ name: handbook
 workflows:
   - id: answer
     input:
-      question: { type: string, description: What to find out. }
+      question: { type: string, description: The question to answer. }
     tasks:
       - { id: reply, prompt: "{{ .workflow.input.question }}" }
     outputs:
