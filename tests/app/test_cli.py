@@ -158,7 +158,7 @@ def test_all_commands_are_tested() -> None:
 def test_shortcuts(ready_cli: Cli) -> None:
     """Frequent commands have short names, and `--version` prints the version."""
     long = ready_cli("knowledge", "query", "docs", "-q", QUESTION)
-    short = ready_cli("query", "docs", "-q", QUESTION)
+    short = ready_cli("query", "docs", QUESTION)
     assert (short.code, short.out) == (long.code, long.out)
     assert ready_cli("ingest", "docs").code == 0
     said = ready_cli("--version")

@@ -343,7 +343,12 @@ def plan(
 @app.command()
 def query(
     kb_id: IdArgument,
-    question: Annotated[str, typer.Option("--query", "-q", help="The text to search for.")],
+    text: Annotated[
+        str | None, typer.Argument(metavar="QUESTION", help="The text to search for.")
+    ] = None,
+    question: Annotated[
+        str | None, typer.Option("--query", "-q", help="The same, as an option.")
+    ] = None,
     top_k: Annotated[
         int | None, typer.Option("--top-k", help="The maximum number of passages, 1 to 50.")
     ] = None,
@@ -369,6 +374,9 @@ def query(
     from lorebind.cli.given import given_project
     from lorebind.cli.printing import print_data, print_line, print_matches
 
+    if (text is None) == (question is None):
+        raise UsageError(f'write one question: lorebind query {kb_id} "…"')
+    question = question or text or ""
     given: dict[str, Any] = {
         "top_k": top_k,
         "min_score": min_score,
@@ -407,6 +415,11 @@ def _filters(written: list[str]) -> dict[str, Any]:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise UsageError(f"--filter {pair!r} is not of the form key=value")
+        if key in filters:
+            example = f'{key}={{"$in": [1, 2]}}'
+            raise UsageError(
+                f"--filter has {key!r} twice; write one condition, such as '{example}'"
+            )
         try:
             filters[key] = json.loads(value)
         except json.JSONDecodeError:
