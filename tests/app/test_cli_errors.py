@@ -216,7 +216,6 @@ USAGE: list[tuple[list[str], str]] = [
         "'telepathy' is not supported; known: hybrid, lexical, mmr, rerank, similarity",
     ),
     ([*QUERY, "x", "-o", "jsn"], "'jsn' is not one of 'table', 'json', 'yaml'"),
-    (["knowledge", "query", "docs"], "Missing option '--query'"),
     (["knowledge", "ingest", "--strategy", "upsrt"], "'upsrt' is not one of 'upsert', 'replace'"),
     (["ask", "nowhere", "x"], "nowhere is not a folder"),
     (["ask", ".", "x", "--top-k", "0"], "'--top-k'"),
