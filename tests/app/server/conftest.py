@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -13,10 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pytest
 import yaml
+
+from tests.app.forked_python import Forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from tests.app.forked_python import ForkedPython
 
 PROJECT: dict[str, Any] = {
     "name": "shop",
@@ -36,6 +40,17 @@ PROJECT: dict[str, Any] = {
         }
     ],
 }
+
+
+_forking: list[ForkedPython] = []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forking(forked: ForkedPython) -> Iterator[None]:
+    """Let `serving` fork its servers: importing their libraries takes longer than most tests."""
+    _forking.append(forked)
+    yield
+    _forking.clear()
 
 
 class Process:
@@ -81,8 +96,8 @@ def serving(
     with tempfile.TemporaryDirectory(prefix="lb") as short:  # a socket's path may have 100 bytes
         socket = socket or Path(short) / "s"
         where = () if "--port" in options else ("--uds", str(socket))
-        command = [sys.executable, "-m", "lorebind", "serve", "--project", str(folder)]
-        process = subprocess.Popen(
+        command = [str(_forking[-1].commands / "lorebind"), "serve", "--project", str(folder)]
+        process = Forked(
             [*command, *where, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from tests.app.forked_python import ForkedPython
+
 
 BATCH, DOCUMENTS = 4, 24
 
@@ -211,13 +213,12 @@ def test_one_that_nobody_works_on_is_cancelled(slow: Slow) -> None:
     assert len(slow.embedded()) == BATCH
 
 
-def test_another_process_ingests(slow: Slow) -> None:
+def test_another_process_ingests(slow: Slow, forked: ForkedPython) -> None:
     import subprocess
-    import sys
 
     with serving(slow.folder, **slow.environ) as server, server.client() as api:
         other = subprocess.Popen(
-            [sys.executable, "-m", "lorebind", "ingest", "texts", "-p", str(slow.folder)],
+            [forked.commands / "lorebind", "ingest", "texts", "-p", str(slow.folder)],
             env={"PATH": "/usr/bin", **slow.environ},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
