@@ -55,7 +55,9 @@ arguments = {before!r} + sys.argv[1:]
 if arguments[0].startswith("-") and arguments[0] != "-c":
     os.execv({python!r}, [{python!r}, *arguments])
 asked = json.dumps({{"arguments": arguments, "folder": os.getcwd(), "variables": dict(os.environ)}})
+received = set()
 def relay(number, _):
+    received.add(number)
     try:
         os.kill(program, signal.SIGKILL if number == {kill} else number)
     except ProcessLookupError:
@@ -71,12 +73,12 @@ with socket.socket(socket.AF_UNIX) as server:
         signal.signal(number, relay)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, relayed)
     code = int(server.recv(16))
-if code < 0:
-    if code != -signal.SIGKILL:
-        signal.signal(-code, signal.SIG_DFL)
-    os.kill(os.getpid(), -code)
-sys.exit(code)
+if {kill} in received:
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(code if code >= 0 else 128 - code)
 """
+CONSTANTS = "LOREBIND_TEST_CONSTANTS"
+"""The variable with new values of constants for a program, as JSON: `{"module:NAME": value}`."""
 KILL = signal.SIGUSR1
 """A script that receives this signal kills its program, because SIGKILL cannot be passed on."""
 
@@ -164,6 +166,9 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["variables"])
+    for name, value in json.loads(os.environ.pop(CONSTANTS, "{}")).items():
+        module, _, constant = name.partition(":")
+        setattr(import_module(module), constant, value)
     if os.environ.get("PYTHONUNBUFFERED"):
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[attr-defined]
     code = _run(asked["arguments"])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.app import slow_embedder
+from tests.app.forked_python import CONSTANTS
 
 from .conftest import problem, serving, write_project
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 
 BATCH, DOCUMENTS = 4, 24
+SOON = {"lorebind.server.state.runs:STALE_SECONDS": 4, "lorebind.server.ingests:BEAT_SECONDS": 0.5}
+"""Servers notice that another was killed in less than half the time."""
 
 
 class Slow:
@@ -57,6 +60,7 @@ class Slow:
             "SLOW_LOG": str(self.log),
             "SLOW_GATE": str(self.gate),
             "SLOW_SECONDS": "0",
+            CONSTANTS: json.dumps(SOON),
         }
 
     def let_through(self, batches: int) -> None:
