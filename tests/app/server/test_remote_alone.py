@@ -20,7 +20,7 @@ from lorebind.server.state.tokens import Tokens
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.errors import LorebindError
 from lorebind_knowledge.events import Event, Extension
-from tests.app.forked_python import Forked
+from tests.app.forked_python import CONSTANTS, Forked
 from tests.app.test_exports import in_a_fresh_interpreter
 
 from .conftest import PROJECT, problem, serving, write_project
@@ -269,6 +269,7 @@ def test_an_ingest_survives_its_server(slow: Slow, tmp_path: Path) -> None:
     recorder, told = Recorder(), list[str]()
     address = tmp_path / "address"
     outcome: list[Any] = []
+    del slow.environ[CONSTANTS]  # the client has the real server's time to find the new one
 
     def ingest() -> None:
         with RemoteProject(
