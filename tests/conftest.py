@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .app.forked_python import OF_COMMANDS, ForkedPython
 from .density import examples
 from .in_memory import folder_in_memory
 from .postgres import (
@@ -104,6 +105,14 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOREBIND_HOME", str(tmp_path_factory.mktemp("home")))
         yield
+
+
+@pytest.fixture(scope="session")
+def forked() -> Iterator[ForkedPython]:
+    """Forks programs, for tests that need processes but are not about how those start."""
+    made = ForkedPython("-W", "error", libraries=OF_COMMANDS)
+    yield made
+    made.close()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

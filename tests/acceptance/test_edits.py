@@ -185,10 +185,10 @@ POINTS = (
 @pytest.mark.parametrize(
     ("edit", "strategy", "cancels", "points"),
     [
-        ("in the middle", "upsert", False, POINTS if DENSE else POINTS[::2]),
-        ("in the middle", "upsert", True, POINTS if DENSE else POINTS[1::2]),
-        ("in the middle", "replace", False, POINTS if DENSE else POINTS[1::2]),
-        ("embedder", "upsert", True, POINTS if DENSE else POINTS[1::2]),
+        ("in the middle", "upsert", False, POINTS if DENSE else POINTS[::3]),
+        ("in the middle", "upsert", True, POINTS if DENSE else POINTS[1::3]),
+        ("in the middle", "replace", False, POINTS if DENSE else POINTS[2::3]),
+        ("embedder", "upsert", True, POINTS if DENSE else POINTS[1::3]),
     ],
     ids=["failed", "cancelled", "replaced", "other embedder"],
 )

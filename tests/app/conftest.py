@@ -10,11 +10,9 @@ import pytest
 from lorebind import Project
 from tests.bindings.helpers import write
 
-from .forked_python import OF_COMMANDS, ForkedPython
 from .helpers import FILES, Cli
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -31,14 +29,6 @@ def cli(empty_cli: Cli) -> Cli:
     """Return the command line in the folder of a project that is not ingested yet."""
     empty_cli.write(FILES)
     return empty_cli
-
-
-@pytest.fixture(scope="session")
-def forked() -> Iterator[ForkedPython]:
-    """Return a runner that forks commands, for tests that need processes but not their startup."""
-    made = ForkedPython("-W", "error", libraries=OF_COMMANDS)
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -124,9 +124,14 @@ def run(line: str, folder: Path, *found_first: Path) -> str:
 
 
 @contextmanager
-def in_background(line: str, folder: Path) -> Iterator[str]:
-    """Run a command while the block runs, and yield the first line that it prints."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+def in_background(line: str, folder: Path, *found_first: Path) -> Iterator[str]:
+    """Run a command while the block runs, and yield the first line that it prints.
+
+    Args:
+        found_first: folders of programs that come before those of this environment.
+    """
+    folders = [*map(str, found_first), str(Path(sys.executable).parent), os.environ["PATH"]]
+    path = os.pathsep.join(folders)
     with subprocess.Popen(
         shlex.split(line.removesuffix(" &")),
         cwd=folder,

@@ -4,12 +4,14 @@ Importing LangChain, LangGraph and similar libraries takes two seconds of proces
 Lorebind half a second, and the documentation contains many small programs.
 
 Run as a program, this file is the process that forks. `python` and `lorebind` in `commands` are
-scripts that pass their arguments, folder, variables and streams to it, and exit as the child does.
+scripts that pass their arguments, folder, variables and streams to it, pass on the signals that end
+programs, and exit as the child does.
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import signal
@@ -41,23 +43,51 @@ LIBRARIES = (
 OF_COMMANDS = (
     *("langchain_core.language_models", "langchain_core.vectorstores", "langgraph.graph"),
     *("langchain.chat_models", "numpy", "onnxruntime", "pydantic", "rich.table", "tokenizers"),
-    *("typer", "yaml", *OURS),
+    *("typer", "yaml", "fastapi", "h2.connection", "lorebind.server.serve", "python_multipart"),
+    *("uvicorn.lifespan.off", "uvicorn.protocols.http.h11_impl", "watchfiles", *OURS),
 )
 """The modules that commands of Lorebind need."""
 
 SCRIPT = """\
 #!{python} -IS
-import json, os, socket, sys
+import json, os, signal, socket, sys
 arguments = {before!r} + sys.argv[1:]
 if arguments[0].startswith("-") and arguments[0] != "-c":
     os.execv({python!r}, [{python!r}, *arguments])
 asked = json.dumps({{"arguments": arguments, "folder": os.getcwd(), "variables": dict(os.environ)}})
+received = set()
+def relay(number, _):
+    received.add(number)
+    try:
+        os.kill(program, signal.SIGKILL if number == {kill} else number)
+    except ProcessLookupError:
+        pass
+relayed = (signal.SIGINT, signal.SIGTERM, {kill})
+signal.pthread_sigmask(signal.SIG_BLOCK, relayed)
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
     socket.send_fds(server, [len(asked.encode()).to_bytes(4, "big")], [0, 1, 2])
     server.sendall(asked.encode())
-    sys.exit(int(server.recv(16)))
+    program = int.from_bytes(server.recv(4, socket.MSG_WAITALL), "big")
+    for number in relayed:
+        signal.signal(number, relay)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, relayed)
+    code = int(server.recv(16))
+if {kill} in received:
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(code if code >= 0 else 128 - code)
 """
+CONSTANTS = "LOREBIND_TEST_CONSTANTS"
+"""The variable with new values of constants for a program, as JSON: `{"module:NAME": value}`."""
+KILL = signal.SIGUSR1
+"""A script that receives this signal kills its program, because SIGKILL cannot be passed on."""
+
+
+class Forked(subprocess.Popen[str]):
+    """A running script whose program can also be killed."""
+
+    def send_signal(self, sig: int) -> None:
+        super().send_signal(KILL if sig == signal.SIGKILL else sig)
 
 
 class ForkedPython:
@@ -80,7 +110,8 @@ class ForkedPython:
         lorebind = str(Path(sys.executable).with_name("lorebind"))
         for name, before in (("python", []), ("lorebind", [lorebind])):
             script = self.commands / name
-            script.write_text(SCRIPT.format(python=sys.executable, before=before, address=address))
+            values = {"python": sys.executable, "before": before, "address": address}
+            script.write_text(SCRIPT.format(**values, kill=int(KILL)))
             script.chmod(0o755)
         self._process = subprocess.Popen(
             [*around, sys.executable, *options, __file__, address, *libraries],
@@ -104,6 +135,7 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     from lorebind_knowledge.tokenizing import encode
 
     encode("o200k_base", "")  # reading the encoding takes half a second, once per process
+    gc.freeze()  # programs would scan, and so copy, all objects of the libraries
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
@@ -121,9 +153,10 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     asked = json.loads(connection.recv(size, socket.MSG_WAITALL))
     child = os.fork()
     if child:
+        connection.sendall(child.to_bytes(4, "big"))
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
-        connection.sendall(str(code if code >= 0 else 128 - code).encode())
+        connection.sendall(str(code).encode())
         os._exit(0)
     connection.close()
     for number, stream in enumerate(streams):
@@ -133,6 +166,11 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["variables"])
+    for name, value in json.loads(os.environ.pop(CONSTANTS, "{}")).items():
+        module, _, constant = name.partition(":")
+        setattr(import_module(module), constant, value)
+    if os.environ.get("PYTHONUNBUFFERED"):
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[attr-defined]
     code = _run(asked["arguments"])
     threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads
     atexit._run_exitfuncs()

@@ -14,11 +14,13 @@ from jsonschema import Draft202012Validator
 
 from lorebind import event_schema
 
-from .helpers import LOREBIND, Cli
 from .triage import FILES
 
 if TYPE_CHECKING:
     from lorebind_bindings.workflow.events.events import RunEvent
+
+    from .forked_python import ForkedPython
+    from .helpers import Cli
 
 REFUND = ["run", "triage", "-i", "ticket=refund", "--thread", "t1"]
 PAY = ["run", "triage", "--thread", "t1", "--resume", "--answer", 'approve={"ok": true}']
@@ -272,14 +274,17 @@ def test_one_that_says_nothing_does_not_hide_the_others(
     assert capsys.readouterr().out == "slow says: yes\n"
 
 
-def test_a_run_that_was_interrupted_names_its_thread(cli: Cli) -> None:
+def test_a_run_that_was_interrupted_names_its_thread(cli: Cli, forked: ForkedPython) -> None:
     """Ctrl-C prints the command that resumes the thread, even if the user has not named the
     thread."""
     slow = 'id: slow\ntasks: [{ id: nap, type: python, call: "naps:nap" }]\n'
     nap = "import asyncio\n\nasync def nap():\n    open('begun', 'w').close()\n"
     cli.write({"workflows/slow.yaml": slow, "naps.py": nap + "    await asyncio.sleep(60)\n"})
     process = subprocess.Popen(
-        [LOREBIND, "run", "slow"], cwd=cli.root, stderr=subprocess.PIPE, text=True
+        [forked.commands / "lorebind", "run", "slow"],
+        cwd=cli.root,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 60
     while not (cli.root / "begun").exists() and time.monotonic() < deadline:

@@ -166,7 +166,7 @@ def _check_console(
     written: list[str] = []
     for command in commands(block):
         if command.line.endswith(" &"):
-            printed = stack.enter_context(in_background(command.line, folder))
+            printed = stack.enter_context(in_background(command.line, folder, python.commands))
         else:
             printed = run(command.line, folder, python.commands)
         written.append(f"$ {command.line}\n{printed.strip(chr(10))}\n")

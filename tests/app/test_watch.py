@@ -15,12 +15,14 @@ from urllib.request import urlopen
 
 import pytest
 
-from .helpers import LOREBIND, PROJECT
+from .forked_python import Forked
+from .helpers import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from .forked_python import ForkedPython
     from .helpers import Cli
 
 _LONGEST_WAIT = 60
@@ -61,9 +63,9 @@ class Watching:
 
 
 @contextmanager
-def watching(root: Path, *options: str) -> Iterator[Watching]:
-    process = subprocess.Popen(
-        [str(LOREBIND), "knowledge", "watch", *options],
+def watching(forked: ForkedPython, root: Path, *options: str) -> Iterator[Watching]:
+    process = Forked(
+        [str(forked.commands / "lorebind"), "knowledge", "watch", *options],
         cwd=root,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
@@ -85,13 +87,15 @@ def change(empty_cli: Cli) -> Callable[[str, str], None]:
     return write
 
 
-def test_changes_are_ingested(empty_cli: Cli, change: Callable[[str, str], None]) -> None:
+def test_changes_are_ingested(
+    empty_cli: Cli, change: Callable[[str, str], None], forked: ForkedPython
+) -> None:
     """New, changed and removed files are ingested, and so is another project file, after an invalid
     one."""
     change("docs/keys.md", "# Keys\n\nRotate the keys.\n")
     change("rules/a.md", "# Access\n")
     change("lorebind.yaml", PROJECT)
-    with watching(empty_cli.root) as watch:
+    with watching(forked, empty_cli.root) as watch:
         watch.says("Watching ")
         watch.says("docs: completed")
         watch.says("rules: completed")
@@ -125,7 +129,7 @@ def test_changes_are_ingested(empty_cli: Cli, change: Callable[[str, str], None]
 
 
 def test_what_is_ignored_and_what_is_hidden(
-    empty_cli: Cli, change: Callable[[str, str], None]
+    empty_cli: Cli, change: Callable[[str, str], None], forked: ForkedPython
 ) -> None:
     """Changes of `.gitignore` take effect, and so do those in a hidden folder that a pattern
     names."""
@@ -133,7 +137,7 @@ def test_what_is_ignored_and_what_is_hidden(
         change(f"docs/{name}.md", f"# {name}\n\nText of {name}.\n")
     with_notes = 'paths: ["docs/**/*.md", "docs/.notes/*.md"]'
     change("lorebind.yaml", PROJECT.replace('path: "docs/**/*.md"', with_notes))
-    with watching(empty_cli.root, "docs") as watch:
+    with watching(forked, empty_cli.root, "docs") as watch:
         watch.says("docs: completed")
         change(".gitignore", "more.md\n")
         assert "1 removed" in watch.says("Plan: ")
@@ -143,14 +147,16 @@ def test_what_is_ignored_and_what_is_hidden(
 
 
 @pytest.mark.enable_socket
-def test_metrics_go_on(empty_cli: Cli, change: Callable[[str, str], None]) -> None:
+def test_metrics_go_on(
+    empty_cli: Cli, change: Callable[[str, str], None], forked: ForkedPython
+) -> None:
     """After a change of the project, even to one that cannot be opened, its port is served."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     metrics = f"extensions: [{{ provider: prometheus, port: {port} }}]\n"
     change("docs/keys.md", "# Keys\n\nRotate the keys.\n")
     change("lorebind.yaml", PROJECT + metrics)
-    with watching(empty_cli.root, "docs") as watch:
+    with watching(forked, empty_cli.root, "docs") as watch:
         watch.says("docs: completed")
         change("lorebind.yaml", PROJECT.replace("How we work", "How it is done") + metrics)
         change("docs/bills.md", "# Bills\n")
@@ -166,12 +172,14 @@ def test_metrics_go_on(empty_cli: Cli, change: Callable[[str, str], None]) -> No
             assert b'knowledge_ingests_total{kb_id="docs"' in answer.read()
 
 
-def test_what_fails_is_survived(empty_cli: Cli, change: Callable[[str, str], None]) -> None:
+def test_what_fails_is_survived(
+    empty_cli: Cli, change: Callable[[str, str], None], forked: ForkedPython
+) -> None:
     """A refused ingest is reported, and the next change is ingested."""
     for name in "abc":
         change(f"docs/{name}.md", f"# {name}\n\nText of {name}.\n")
     change("lorebind.yaml", PROJECT)
-    with watching(empty_cli.root, "docs", "-o", "json") as watch:
+    with watching(forked, empty_cli.root, "docs", "-o", "json") as watch:
         watch.says('"status": "completed"')
         for name in "ab":
             (empty_cli.root / f"docs/{name}.md").unlink()
@@ -187,7 +195,9 @@ def test_an_unknown_knowledge_base_is_told_at_once(cli: Cli) -> None:
     assert "'docs'" in done.err
 
 
-def test_the_web_is_asked_again(empty_cli: Cli, change: Callable[[str, str], None]) -> None:
+def test_the_web_is_asked_again(
+    empty_cli: Cli, change: Callable[[str, str], None], forked: ForkedPython
+) -> None:
     """With --every, an ingest runs after this many minutes, even if no file changed."""
     change("elsewhere/a.md", "# One\n")
     outside = "{ type: cloud_storage, provider: file, bucket: ../shelf }"
@@ -195,7 +205,7 @@ def test_the_web_is_asked_again(empty_cli: Cli, change: Callable[[str, str], Non
     shelf.mkdir()
     (shelf / "a.md").write_text("# One\n")
     change("lorebind.yaml", f"name: x\nknowledge_bases: [{{ id: web, sources: [{outside}] }}]\n")
-    with watching(empty_cli.root, "--every", "0.1") as watch:
+    with watching(forked, empty_cli.root, "--every", "0.1") as watch:
         watch.says("web: completed")
         (shelf / "b.md").write_text("# Two\n")
         assert "1 new" in watch.says("Plan: ")

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lorebind_knowledge.errors import ThreadRefusedError
+from tests.app.forked_python import Forked
 
 from .thread_graph import THREAD, listed, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.app.forked_python import ForkedPython
+
 ROOT = Path(__file__).parents[2]
+DOING = """
+import runpy
+runpy.run_module("tests.bindings.thread_graph", run_name="__main__", alter_sys=True)
+"""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -28,10 +35,12 @@ def dsn_or_none(request: pytest.FixtureRequest) -> str | None:
 
 
 @contextmanager
-def other(what: str, root: Path, dsn: str | None) -> Iterator[subprocess.Popen[str]]:
+def other(
+    forked: ForkedPython, what: str, root: Path, dsn: str | None
+) -> Iterator[subprocess.Popen[str]]:
     """Start another process that does this, and kill it at the end of the block."""
-    command = [sys.executable, "-m", "tests.bindings.thread_graph", what, str(root)]
-    process = subprocess.Popen(
+    command = [str(forked.commands / "python"), "-c", DOING, what, str(root)]
+    process = Forked(
         [*command, dsn] if dsn else command, cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     try:
@@ -51,12 +60,12 @@ def numbers(process: subprocess.Popen[str], count: int) -> set[int]:
 
 
 async def test_what_a_killed_process_has_finished_is_kept(
-    tmp_path: Path, dsn_or_none: str | None
+    tmp_path: Path, dsn_or_none: str | None, forked: ForkedPython
 ) -> None:
     """Each run continues after the records of the previous one, and no record is lost."""
     done: set[int] = set()
     for count in (1, 30, 200):
-        with other("journal", tmp_path, dsn_or_none) as process:
+        with other(forked, "journal", tmp_path, dsn_or_none) as process:
             printed = numbers(process, count)
             assert not printed & done
             done |= printed
@@ -72,11 +81,11 @@ async def test_what_a_killed_process_has_finished_is_kept(
 
 
 async def test_of_two_processes_on_a_thread_one_is_refused(
-    tmp_path: Path, dsn_or_none: str | None
+    tmp_path: Path, dsn_or_none: str | None, forked: ForkedPython
 ) -> None:
     """A thread in use is refused to other processes, and a kill releases it."""
     store = await opened(tmp_path, dsn_or_none)
-    with other("hold", tmp_path, dsn_or_none) as process:
+    with other(forked, "hold", tmp_path, dsn_or_none) as process:
         assert process.stdout
         assert process.stdout.readline() == "claimed\n"
         with pytest.raises(ThreadRefusedError, match="is running"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lorebind_bindings import RunResult, TaskContext, Workflows
+    from tests.app.forked_python import ForkedPython
 
 RUNS = 100
 
@@ -170,10 +170,10 @@ asyncio.run(main())
 """
 
 
-def test_of_two_processes_one_is_refused(tmp_path: Path) -> None:
+def test_of_two_processes_one_is_refused(tmp_path: Path, forked: ForkedPython) -> None:
     """A process is refused a thread that another process runs, and the other completes it."""
     write(tmp_path, {"steps.py": STEPS, "lorebind.yaml": PROJECT})
-    command = [sys.executable, "-c", MAIN]
+    command = [str(forked.commands / "python"), "-c", MAIN]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as first:
         try:
             paused = threading.Event()

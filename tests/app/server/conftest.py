@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -13,10 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pytest
 import yaml
+
+from tests.app.forked_python import Forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from tests.app.forked_python import ForkedPython
 
 PROJECT: dict[str, Any] = {
     "name": "shop",
@@ -36,6 +40,17 @@ PROJECT: dict[str, Any] = {
         }
     ],
 }
+
+
+_forking: list[ForkedPython] = []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forking(forked: ForkedPython) -> Iterator[None]:
+    """Let `serving` fork its servers: importing their libraries takes longer than most tests."""
+    _forking.append(forked)
+    yield
+    _forking.clear()
 
 
 class Process:
@@ -73,19 +88,18 @@ def serving(
     """Run a server of the project in a folder within the block, and stop it in order.
 
     Args:
-        folder: the project's.
-        options: more of them. With a port it cannot be reached from here.
-        socket: where it listens; None is a new place.
-        code: what Python runs instead of the module `lorebind`.
-        environ: more variables.
+        folder: the project's folder.
+        options: additional options. With a port, the yielded client cannot reach the server.
+        socket: the socket to listen on; None creates one.
+        code: Python code to run in a new process instead of the command `lorebind`.
+        environ: additional variables.
     """
     with tempfile.TemporaryDirectory(prefix="lb") as short:  # a socket's path has a length limit
         socket = socket or Path(short) / "s"
         where = () if "--port" in options else ("--uds", str(socket))
-        python = [sys.executable, *(("-c", code) if code else ("-m", "lorebind"))]
-        command = [*python, "serve", "--project", str(folder)]
-        process = subprocess.Popen(
-            [*command, *where, *options],
+        python = [sys.executable, "-c", code] if code else [str(_forking[-1].commands / "lorebind")]
+        process = (subprocess.Popen if code else Forked)(
+            [*python, "serve", "--project", str(folder), *where, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -9,7 +9,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from lorebind.server.state.tokens import Tokens
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.errors import LorebindError
 from lorebind_knowledge.events import Event, Extension
+from tests.app.forked_python import CONSTANTS, Forked
 from tests.app.test_exports import in_a_fresh_interpreter
 
 from .conftest import PROJECT, problem, serving, write_project
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.app.forked_python import ForkedPython
     from tests.app.helpers import Cli
 
     from .conftest import Process
@@ -267,6 +268,7 @@ def test_an_ingest_survives_its_server(slow: Slow, tmp_path: Path) -> None:
     recorder, told = Recorder(), list[str]()
     address = tmp_path / "address"
     outcome: list[Any] = []
+    del slow.environ[CONSTANTS]  # the client has the real server's time to find the new one
 
     def ingest() -> None:
         with RemoteProject(
@@ -299,13 +301,13 @@ def test_an_ingest_survives_its_server(slow: Slow, tmp_path: Path) -> None:
     assert ended == ""
 
 
-def test_an_interrupted_command_leaves_the_run(slow: Slow) -> None:
+def test_an_interrupted_command_leaves_the_run(slow: Slow, forked: ForkedPython) -> None:
     """Ctrl-C ends the command with 130, and its message says where the run continues, which it
     does."""
     with serving(slow.folder, **slow.environ) as server:
         url = f"unix:{server.socket}"
-        command = [sys.executable, "-m", "lorebind", "ingest", "texts", "--server", url]
-        process = subprocess.Popen(
+        command = [str(forked.commands / "lorebind"), "ingest", "texts", "--server", url]
+        process = Forked(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
         )
         slow.wait_for(BATCH)

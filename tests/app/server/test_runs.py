@@ -17,6 +17,7 @@ from lorebind.server.state.tables import TABLES
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.namespace import Namespace
 from tests.app import slow_embedder
+from tests.app.forked_python import CONSTANTS
 
 from .conftest import problem, serving, write_project
 
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from tests.app.forked_python import ForkedPython
+
 
 BATCH, DOCUMENTS = 4, 24
+SOON = {"lorebind.server.state.runs:STALE_SECONDS": 4, "lorebind.server.ingests:BEAT_SECONDS": 0.5}
+"""Servers notice that another was killed in less than half the time."""
 
 
 class Slow:
@@ -60,6 +65,7 @@ class Slow:
             "SLOW_LOG": str(self.log),
             "SLOW_GATE": str(self.gate),
             "SLOW_SECONDS": "0",
+            CONSTANTS: json.dumps(SOON),
         }
 
     def let_through(self, batches: int) -> None:
@@ -253,14 +259,13 @@ def test_a_state_of_an_earlier_version_is_migrated(tmp_path: Path) -> None:
     database.close()
 
 
-def test_another_process_ingests(slow: Slow) -> None:
+def test_another_process_ingests(slow: Slow, forked: ForkedPython) -> None:
     """All requests with one key are refused, and the key can be used again afterwards."""
     import subprocess
-    import sys
 
     with serving(slow.folder, **slow.environ) as server, server.client() as api:
         other = subprocess.Popen(
-            [sys.executable, "-m", "lorebind", "ingest", "texts", "-p", str(slow.folder)],
+            [forked.commands / "lorebind", "ingest", "texts", "-p", str(slow.folder)],
             env={"PATH": "/usr/bin", **slow.environ},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
