@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _ASKED = {field.name for field in fields(Request)} - {"prompt"}
 
 
-class Faces:
+class LangChainMethods:
     """The methods of `Project` for LangChain.
 
     Each method searches the knowledge bases that you name, or else the bindings in effect for the
@@ -304,13 +304,15 @@ class Faces:
 
 
 class AtPlace:
-    """The methods of `Faces` for one location, with the same remaining arguments."""
+    """The methods of `LangChainMethods` for one location, with the same remaining arguments."""
 
-    def __init__(self, faces: Faces, kb_ids: tuple[str, ...], place: dict[str, Any]) -> None:
-        self._faces, self._kb_ids, self._place = faces, kb_ids, place
+    def __init__(
+        self, methods: LangChainMethods, kb_ids: tuple[str, ...], place: dict[str, Any]
+    ) -> None:
+        self._methods, self._kb_ids, self._place = methods, kb_ids, place
 
     def retriever(self, **settings: Unpack[RetrieverSettings]) -> LorebindRetriever:
-        return self._faces.retriever(*self._kb_ids, **self._place, **settings)
+        return self._methods.retriever(*self._kb_ids, **self._place, **settings)
 
     def prompt(
         self,
@@ -320,7 +322,7 @@ class AtPlace:
         instructions: str | None = None,
         **settings: Unpack[RetrievalSettings],
     ) -> KnowledgePrompt:
-        return self._faces.prompt(
+        return self._methods.prompt(
             *self._kb_ids,
             **self._place,
             model=model,
@@ -330,7 +332,7 @@ class AtPlace:
         )
 
     def citations(self) -> CitationParser:
-        return self._faces.citations()
+        return self._methods.citations()
 
     def tool(
         self,
@@ -340,7 +342,7 @@ class AtPlace:
         description: str | None = None,
         **settings: Unpack[RetrievalSettings],
     ) -> BaseTool:
-        return self._faces.tool(
+        return self._methods.tool(
             *self._kb_ids,
             **self._place,
             model=model,
@@ -352,7 +354,7 @@ class AtPlace:
     def middleware(
         self, *, model: str | BaseChatModel | None = None, **settings: Unpack[RetrievalSettings]
     ) -> KnowledgeMiddleware:
-        return self._faces.middleware(*self._kb_ids, **self._place, model=model, **settings)
+        return self._methods.middleware(*self._kb_ids, **self._place, model=model, **settings)
 
     async def agenerate(
         self,
@@ -361,7 +363,7 @@ class AtPlace:
         model: str | BaseChatModel | None = None,
         **request: Unpack[GenerateSettings],
     ) -> Answer:
-        return await self._faces.agenerate(
+        return await self._methods.agenerate(
             question, *self._kb_ids, **self._place, model=model, **request
         )
 
@@ -372,7 +374,7 @@ class AtPlace:
         model: str | BaseChatModel | None = None,
         **request: Unpack[GenerateSettings],
     ) -> AnswerStream:
-        return self._faces.stream(question, *self._kb_ids, **self._place, model=model, **request)
+        return self._methods.stream(question, *self._kb_ids, **self._place, model=model, **request)
 
     generate = sync(agenerate)
     astream = stream

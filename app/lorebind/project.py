@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from lorebind.declaration_methods import DeclarationMethods
 from lorebind.document_methods import DocumentMethods
 from lorebind.evaluation_methods import EvaluationMethods
-from lorebind.langchain_methods import Faces
+from lorebind.langchain_methods import LangChainMethods
 from lorebind.objects import with_objects
 from lorebind.workflow_methods import WorkflowMethods
 from lorebind_bindings import (
@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 
 
-class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMethods, Faces):
+class Project(
+    DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMethods, LangChainMethods
+):
     """The knowledge, bindings and workflows that a `lorebind.yaml` declares.
 
     Every operation has a sync version, such as `query`, and an async version, such as `aquery`.

@@ -1,6 +1,7 @@
 """Hooks of the documentation site.
 
-They stop `make docs` when a public name has no docstring, and write `llms.txt` and `llms-full.txt`.
+They stop `make docs` when a public name has no docstring, let the search of a local copy work
+without network access, and write `llms.txt` and `llms-full.txt`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mkdocs.utils import get_relative_url
 from scripts.docs.llms import WrittenPage, llms_full_txt, llms_txt
 from scripts.docs.public_names import undocumented
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 log = logging.getLogger("mkdocs.hooks.lorebind")
+_SHIM = "https://unpkg.com/iframe-worker/shim"
 _written: dict[str, WrittenPage] = {}
 
 
@@ -40,6 +43,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     path = page.file.src_path
     section = page.ancestors[-1].title if page.ancestors else "Overview"
     _written[path] = WrittenPage(section, page.title or path, path, markdown)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Load the script that the search needs in local files from the site itself."""
+    return output.replace(_SHIM, get_relative_url("assets/iframe-worker.js", page.url))
 
 
 def on_post_build(config: MkDocsConfig) -> None:
