@@ -130,5 +130,5 @@ def test_neighbours_keep_to_a_sheet(project: Project) -> None:
 
 def test_every_ending_is_documented() -> None:
     """The tables of formats list every file extension that is read."""
-    page = Path(__file__).parents[2].joinpath("docs", "how-to", "sources.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/how-to/sources.md").read_text(encoding="utf-8")
     assert [suffix for suffix in SUPPORTED_SUFFIXES if f"`{suffix}`" not in page] == []
