@@ -19,13 +19,14 @@ from .test_runs import BATCH, Slow
 if TYPE_CHECKING:
     import pytest
 
+    from tests.app.forked_python import ForkedPython
     from tests.app.helpers import Cli
 
 EVENTS = {"Accept": "text/event-stream"}
 DOCS = {"id": "docs", "sources": [{"type": "markdown_glob", "path": "docs/*.md"}]}
 
 
-def test_files_of_the_server_are_watched(tmp_path: Path) -> None:
+def test_files_of_the_server_are_watched(tmp_path: Path, forked: ForkedPython) -> None:
     """The output is that of a local watch, which continues after a restart of the server."""
     folder = write_project(tmp_path / "served", PROJECT | {"knowledge_bases": [DOCS]})
     elsewhere = tmp_path / "elsewhere"
@@ -39,7 +40,7 @@ def test_files_of_the_server_are_watched(tmp_path: Path) -> None:
     with ExitStack() as stack:
         socket = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lb"))) / "s"
         with serving(folder, socket=socket):
-            watch = stack.enter_context(watching(elsewhere, "--server", f"unix:{socket}"))
+            watch = stack.enter_context(watching(forked, elsewhere, "--server", f"unix:{socket}"))
             assert watch.says("Watching ").endswith(f"of unix:{socket}; stop with Ctrl-C.\n")
             assert "1 document (1 new)" in watch.says("Plan: ")
             watch.says("docs: completed")
@@ -59,12 +60,12 @@ def test_files_of_the_server_are_watched(tmp_path: Path) -> None:
             assert watch.process.wait(60) == 130
 
 
-def test_a_watch_waits_for_another_ingest(tmp_path: Path) -> None:
+def test_a_watch_waits_for_another_ingest(tmp_path: Path, forked: ForkedPython) -> None:
     slow = Slow(tmp_path / "slow")
     with serving(slow.folder, **slow.environ) as server, server.client() as api:
         api.post("/knowledge-bases/texts/ingest")
         slow.wait_for(BATCH)
-        with watching(tmp_path, "texts", "--server", f"unix:{server.socket}") as watch:
+        with watching(forked, tmp_path, "texts", "--server", f"unix:{server.socket}") as watch:
             watch.says("Waiting for another ingest of texts to end.")
             slow.let_through(100)
             watch.says("texts: completed")
