@@ -62,7 +62,8 @@ def test_files_of_the_server_are_watched(tmp_path: Path, forked: ForkedPython) -
 
 def test_a_watch_waits_for_another_ingest(tmp_path: Path, forked: ForkedPython) -> None:
     slow = Slow(tmp_path / "slow")
-    with serving(slow.folder, **slow.environ) as server, server.client() as api:
+    code = "from lorebind.cli import main; main()"  # not forked, to watch files
+    with serving(slow.folder, code=code, **slow.environ) as server, server.client() as api:
         api.post("/knowledge-bases/texts/ingest")
         slow.wait_for(BATCH)
         with watching(forked, tmp_path, "texts", "--server", f"unix:{server.socket}") as watch:
