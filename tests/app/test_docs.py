@@ -37,6 +37,7 @@ UPDATE = bool(os.environ.get("UPDATE_DOCS"))
 PAGES = {
     "README.md": ".",
     "CONTRIBUTING.md": ".",
+    "docs/comparison.md": ".",
     "docs/embedders.md": ".",
     "docs/extending.md": "examples/extending",
     "docs/langchain.md": "examples/langchain",
