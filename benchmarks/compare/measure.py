@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import Counter
 from math import log2
 from pathlib import Path
@@ -44,19 +45,23 @@ class Bench:
         self._scratch = TemporaryDirectory()
         self._workplaces = 0
 
-    def _workplace(self) -> Workplace:
+    def _workplace(self, name: str = "") -> Workplace:
+        """A new workplace, in place of an earlier one of the same name."""
         self._workplaces += 1
-        # CrewAI calls its database after the folder, so its name says nothing else.
-        folder = Path(self._scratch.name).resolve() / f"run-{self._workplaces}"
+        folder = Path(self._scratch.name).resolve() / (name or f"run-{self._workplaces}")
+        shutil.rmtree(folder, ignore_errors=True)
         return Workplace(self._peer, self._python, folder, self._vectors)
 
     def ask(self) -> dict[str, Any]:
         """Index the pages and answer, then answer in a new process."""
+        # From now on all vectors are known. LlamaIndex embeds the path of a page with its text, so
+        # that the folder has to be the same.
+        self._workplace("ask").succeed("ask.py", QUESTION)
         first, second = [], []
         for _ in range(self._rounds):
-            at = self._workplace()
-            first.append(at.succeed("ask.py", QUESTION, timed=True))
-            second.append(at.succeed("ask.py", QUESTION, timed=True))
+            at = self._workplace("ask")
+            first.append(at.succeed("ask.py", QUESTION, paced=True))
+            second.append(at.succeed("ask.py", QUESTION, paced=True))
         cited = citations(first[0].output)
         return {
             **self._lines("ask"),
@@ -239,17 +244,13 @@ def citations(output: str) -> list[tuple[str, str]]:
 
 
 def holds(folder: Path, place: str, text: str) -> bool:
-    """Whether the cited lines of a file have the passage, and fewer lines do not."""
+    """Whether the cited lines of a file have the passage, and are no more than it needs."""
     found = re.fullmatch(r"(.+):(\d+)-(\d+)", place)
     if not found:
         return False
     lines = (folder / found[1]).read_text(encoding="utf-8").splitlines()
-    first, last, wanted = int(found[2]) - 1, int(found[3]), squeezed(text)
-    return (
-        wanted in squeezed("\n".join(lines[first:last]))
-        and wanted not in squeezed("\n".join(lines[first + 1 : last]))
-        and wanted not in squeezed("\n".join(lines[first : last - 1]))
-    )
+    cited = lines[int(found[2]) - 1 : int(found[3])]
+    return squeezed(text) in squeezed("\n".join(cited)) and len(cited) <= text.count("\n") + 1
 
 
 def squeezed(text: str) -> str:

@@ -27,10 +27,13 @@ ROWS: dict[str, tuple[tuple[str, str], ...]] = {
         ("versions", "environment/versions"),
         ("packages installed", "environment/packages"),
         ("megabytes installed", "environment/megabytes"),
+        ("Python", "environment/python"),
+        ("processors of the machine", "environment/processors"),
     ),
     "summary": (
         ("[index and ask](#1-index-a-folder-and-ask): lines", "ask/lines"),
         ("… first run", "ask/seconds"),
+        (WITHIN, "ask/own processor seconds"),
         ("… second run", "ask/second run: seconds"),
         ("… cites lines", "ask/cited lines hold the passage"),
         ("[change three pages](#2-change-the-pages): lines", "changes/lines"),
@@ -169,6 +172,8 @@ def _code(text: str) -> str:
 def _shortest(results: Results, task: str) -> str:
     """The files of the program with the fewest lines, as one block."""
     lines = {peer: held[task]["lines"] for peer, held in results.items() if task in held}
+    if not lines:
+        return "Not measured."
     peer = min(lines, key=lambda name: lines[name])
     written = [file.read_text(encoding="utf-8") for file in sources(peer, task)]
     return f"{NAMES[peer]}:\n\n```text\n" + "\n".join(written) + "```"

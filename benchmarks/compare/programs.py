@@ -20,7 +20,7 @@ PAGES = ROOT / "examples" / "quickstart" / "docs"
 MODEL = ROOT / "knowledge" / "lorebind_knowledge" / "embedders"
 DEADLINE = 1800
 PACE = 0.025
-"""Seconds per text of a program that will be killed, as the model needs on a quiet machine."""
+"""Seconds per text, as the model needs on a quiet machine."""
 QUIET = {
     "ANONYMIZED_TELEMETRY": "False",
     "CREWAI_DISABLE_TELEMETRY": "true",
@@ -62,13 +62,14 @@ class Workplace:
         return self.folder / "docs"
 
     def run(
-        self, program: str, *arguments: str | Path, kill_after: int = 0, timed: bool = False
+        self, program: str, *arguments: str | Path, kill_after: int = 0, paced: bool = False
     ) -> Ran:
         """Run a program to its end.
 
         Args:
             kill_after: the program kills itself after this many texts of documents; 0 is never.
-            timed: compute every vector. Otherwise, vectors that are known are read from a file.
+            paced: the model takes the time that it needs on a quiet machine. Otherwise, vectors
+                that are known take none.
         """
         log = self.folder / "embedded.log"
         log.write_text("", encoding="utf-8")
@@ -82,8 +83,8 @@ class Workplace:
             "COMPARE_LOG": str(log),
             "COMPARE_NETWORK": str(self.folder / "network.log"),
             "COMPARE_KILL_AFTER": str(kill_after),
-            "COMPARE_PACE": str(PACE if kill_after else 0),
-            "COMPARE_VECTORS": "" if timed else str(self._vectors),
+            "COMPARE_PACE": str(PACE if paced or kill_after else 0),
+            "COMPARE_VECTORS": str(self._vectors),
         }
         command = [self._python, program, *arguments]
         began, cpu = time.perf_counter(), _cpu()
@@ -101,13 +102,13 @@ class Workplace:
             ended.stderr,
         )
 
-    def succeed(self, program: str, *arguments: str | Path, timed: bool = False) -> Ran:
+    def succeed(self, program: str, *arguments: str | Path, paced: bool = False) -> Ran:
         """Run a program that must end well.
 
         Raises:
             RuntimeError: it failed; the message ends with its errors.
         """
-        ran = self.run(program, *arguments, timed=timed)
+        ran = self.run(program, *arguments, paced=paced)
         if ran.exit_code:
             raise RuntimeError(f"{self._peer}/{program} failed:\n{ran.errors[-3000:]}")
         return ran

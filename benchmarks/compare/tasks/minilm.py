@@ -3,9 +3,9 @@
 These variables of the environment are set by the comparison:
 
 COMPARE_MODEL       the folder of Lorebind's embedder: the word pieces, and a lighter graph
-COMPARE_LOG         a file that gets a line per batch: kind, texts, seconds, processor seconds
-COMPARE_VECTORS     a SQLite file of vectors, for tasks that count texts and not seconds
-COMPARE_PACE        seconds that the model waits per text that it read from that file
+COMPARE_LOG         a file that gets a line per batch: its kind, texts and processor seconds
+COMPARE_VECTORS     a SQLite file of the vectors that were computed before
+COMPARE_PACE        seconds that the model waits per text that it reads from that file
 COMPARE_KILL_AFTER  the process kills itself when it has embedded this many texts of documents
 """
 
@@ -13,9 +13,8 @@ import os
 import runpy
 import signal
 import sqlite3
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import resources
 
 import numpy as np
@@ -42,6 +41,9 @@ class Model:
             graph, options, providers=["CPUExecutionProvider"]
         )
         self._embedded = 0
+        self._one_at_a_time = threading.Lock()
+        self._known = sqlite3.connect(os.environ["COMPARE_VECTORS"], check_same_thread=False)
+        self._known.execute("create table if not exists vectors (text primary key, vector)")
 
     def documents(self, texts: list[str]) -> np.ndarray:
         """Return one row of float32 per text."""
@@ -50,31 +52,30 @@ class Model:
         for first in range(0, len(texts), ROWS_PER_RUN):
             self._kill_if_wanted()
             rows = shortest_first[first : first + ROWS_PER_RUN]
-            with _logged("documents", len(rows)):
-                vectors[rows] = self._vectors([texts[row] for row in rows])
+            vectors[rows] = self._vectors("documents", [texts[row] for row in rows])
             self._embedded += len(rows)
         return vectors
 
     def query(self, text: str) -> np.ndarray:
         """Return the vector of a question."""
-        with _logged("query", 1):
-            return self._vectors([text])[0]
+        return self._vectors("query", [text])[0]
 
-    def _vectors(self, texts: list[str]) -> np.ndarray:
-        if not (path := os.environ.get("COMPARE_VECTORS")):
-            return self._run(texts)
-        with sqlite3.connect(path, timeout=60) as known:
-            known.execute("create table if not exists vectors (text primary key, vector)")
-            read = "select vector from vectors where text = ?"
-            found = [known.execute(read, (text,)).fetchone() for text in texts]
+    def _vectors(self, kind: str, texts: list[str]) -> np.ndarray:
+        used = time.thread_time()
+        read = "select vector from vectors where text = ?"
+        with self._one_at_a_time, self._known:
+            found = [self._known.execute(read, (text,)).fetchone() for text in texts]
             if not all(found):
                 rows = [
                     (text, row.tobytes()) for text, row in zip(texts, self._run(texts), strict=True)
                 ]
-                known.executemany("insert or replace into vectors values (?, ?)", rows)
+                self._known.executemany("insert or replace into vectors values (?, ?)", rows)
                 found = [row[1:] for row in rows]
-        time.sleep(float(os.environ.get("COMPARE_PACE", "0")) * len(texts))
-        return np.stack([np.frombuffer(vector, dtype=np.float32) for (vector,) in found])
+            time.sleep(float(os.environ.get("COMPARE_PACE", "0")) * len(texts))
+        vectors = np.stack([np.frombuffer(vector, dtype=np.float32) for (vector,) in found])
+        with open(os.environ["COMPARE_LOG"], "a", encoding="utf-8") as log:
+            log.write(f"{kind} {len(texts)} {time.thread_time() - used:.6f}\n")
+        return vectors
 
     def _run(self, texts: list[str]) -> np.ndarray:
         token_ids = [encoding.ids for encoding in self._tokenizer.encode_batch(texts)]
@@ -92,13 +93,3 @@ class Model:
         limit = int(os.environ.get("COMPARE_KILL_AFTER", "0"))
         if limit and self._embedded >= limit:
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-@contextmanager
-def _logged(kind: str, texts: int) -> Iterator[None]:
-    began, cpu = time.perf_counter(), time.process_time()
-    yield
-    if path := os.environ.get("COMPARE_LOG"):
-        took, used = time.perf_counter() - began, time.process_time() - cpu
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(f"{kind} {texts} {took:.6f} {used:.6f}\n")
