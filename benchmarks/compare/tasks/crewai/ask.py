@@ -1,0 +1,20 @@
+"""Index the folder docs, then answer questions: `python ask.py QUESTION`.
+
+A crew adds its sources whenever it starts, as this program does.
+"""
+
+import sys
+from pathlib import Path
+
+from crewai.knowledge.knowledge import Knowledge
+from crewai.knowledge.source.text_file_knowledge_source import TextFileKnowledgeSource
+from embedding import EMBEDDER
+
+source = TextFileKnowledgeSource(
+    file_paths=sorted(Path("docs").rglob("*.md")), chunk_size=600, chunk_overlap=90
+)
+knowledge = Knowledge(collection_name="docs", sources=[source], embedder=EMBEDDER)
+knowledge.add_sources()
+for question in sys.argv[1:]:
+    for number, found in enumerate(knowledge.query([question], results_limit=3), 1):
+        print(f"[{number}]\n{found['content']}\n")

@@ -1,0 +1,15 @@
+"""The shared model as `Embeddings` of LangChain."""
+
+from langchain_core.embeddings import Embeddings
+from minilm import Model
+
+
+class MiniLM(Embeddings):
+    def __init__(self) -> None:
+        self._model = Model()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return self._model.documents(texts).tolist()
+
+    def embed_query(self, text: str) -> list[float]:
+        return self._model.query(text).tolist()

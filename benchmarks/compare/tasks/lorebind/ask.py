@@ -1,0 +1,13 @@
+"""Bring the index up to date with the folder docs, then answer: `python ask.py QUESTION`."""
+
+import sys
+
+from lorebind import Project
+
+with Project.load() as project:
+    project.ingest("docs")
+    for question in sys.argv[1:]:
+        for number, found in enumerate(project.query("docs", question, top_k=3), 1):
+            where = found.metadata
+            lines = f"{where['line_start']}-{where['line_end']}"
+            print(f"[{number}] {where['uri']}:{lines}\n{found.text}\n")

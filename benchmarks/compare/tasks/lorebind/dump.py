@@ -1,0 +1,15 @@
+"""Print the texts of all passages of the knowledge base, as JSON."""
+
+import json
+
+from lorebind import NotIngestedError, Project
+
+with Project.load() as project:
+    texts = []
+    try:
+        documents = [document.id for document in project.documents("docs")]
+    except NotIngestedError:
+        documents = []
+    for document in documents:
+        texts += [chunk.text for chunk in project.chunks("docs", document)]
+print(json.dumps(texts))
