@@ -219,7 +219,7 @@ class Bench:
 
     @staticmethod
     def _plain(errors: str, at: Workplace) -> str:
-        """What a program said last, without the folders of this machine."""
+        """Return the last lines of a program, without the folders of this machine."""
         lines = [line for line in errors.splitlines() if line.strip()]
         starts = [n for n, line in enumerate(lines) if re.match(r"[\w.]+(Error|Exception)\b", line)]
         said = "\n".join(lines[starts[-1] if starts else -1 :])
