@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 
 from lorebind_bindings import Update
 from lorebind_bindings.workflow.events.bus import EventBus
@@ -472,6 +473,31 @@ async def test_a_replay_begins_after_a_step() -> None:
     assert await flows.history("w", "t") == before
     with pytest.raises(UsageError, match="has no step 5 in its last turn; expected 0 to 4"):
         await flows.replay("w", "t", 5)
+
+
+async def test_a_thread_without_a_task_is_resumed_and_not_replayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run that was killed before its first task left an input, which can only be resumed."""
+    flows = workflows(flow(python("a", says("fine"))))
+    put = InMemorySaver.put
+
+    def only_the_input(*arguments: Any) -> Any:
+        if arguments[3]["source"] != "input":
+            raise OSError("killed")
+        return put(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(InMemorySaver, "put", only_the_input)
+        with pytest.raises(OSError, match="killed"):
+            await flows.run("w", {}, thread_id="t")
+    with pytest.raises(ThreadRefusedError) as refused:
+        await flows.replay("w", "t", 0)
+    assert str(refused.value) == (
+        "thread 't' of workflow 'w' was interrupted before its first task, there is nothing to "
+        "replay; resume it: project.resume('w', 't')"
+    )
+    assert (await flows.resume("w", "t")).output == "fine"
 
 
 async def test_a_person_is_no_timeout() -> None:

@@ -240,13 +240,21 @@ class Workflows:
         Raises:
             NotFoundError: there is no such workflow or thread.
             UsageError: the turn has no such step.
-            ThreadRefusedError: the workflow's graph has changed.
+            ThreadRefusedError: the workflow's graph has changed, or the thread was interrupted
+                before its first task.
             TaskError: a task failed.
         """
         thread = self._thread(workflow, thread_id)
         store = await self._store(self._loaded.workflow(workflow))
         self._refuse_changed(await self._found(store, thread))
-        turn = (await store.turns(thread))[-1]
+        turns = await store.turns(thread)
+        if not turns:
+            raise ThreadRefusedError(
+                f"thread {thread_id!r} of workflow {workflow!r} was interrupted before its first "
+                "task, there is nothing to replay; "
+                f"resume it: {how_to_resume(self._loaded, workflow, thread_id)}"
+            )
+        turn = turns[-1]
         steps = _steps(turn.records.values())
         if not 0 <= step <= len(steps):
             raise UsageError(
