@@ -40,7 +40,6 @@ ADVICE = {
     r"\bwherefrom\b|\bwhence\b|\bthereby\b|\bthereof\b|\bhereby\b": "say it in today's words",
     r"\bto cut documents\b": "chunking strategies",
     r"\bwho (?:asks|waits|stops|calls|reads|writes)\b": "callers that …",
-    r"\ba hand's|\bby the way\b": "omit it",
 }
 """Each phrase, and what to write instead."""
 
@@ -55,11 +54,22 @@ def main() -> int:
     found = 0
     for path in _files():
         name = path.relative_to(ROOT)
-        for line, text in _words(path):
-            for phrase, advice in _findings(text):
-                print(f"{name}:{line}: {phrase!r}; expected plain English: {advice}")
-                found += 1
+        for line, phrase, advice in findings(name, path.read_text(encoding="utf-8")):
+            print(f"{name}:{line}: {phrase!r}; expected plain English: {advice}")
+            found += 1
     return found > 0
+
+
+def findings(name: Path, text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield each finding in a file: its line, the phrase, and what to write instead.
+
+    Args:
+        name: the path below the project's folder.
+        text: the content of the file.
+    """
+    for line, words in _words(name, text):
+        for phrase, advice in _phrases(words):
+            yield line, phrase, advice
 
 
 def _files() -> Iterator[Path]:
@@ -70,11 +80,10 @@ def _files() -> Iterator[Path]:
             yield path
 
 
-def _words(path: Path) -> Iterator[tuple[int, str]]:
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".md":
+def _words(name: Path, text: str) -> Iterator[tuple[int, str]]:
+    if name.suffix == ".md":
         return _words_of_page(text)
-    return _words_of_code(text, strings=path.relative_to(ROOT).parts[0] != "tests")
+    return _words_of_code(text, strings=name.parts[0] != "tests")
 
 
 def _words_of_page(text: str) -> Iterator[tuple[int, str]]:
@@ -117,7 +126,7 @@ def _paragraphs(start: int, text: str) -> Iterator[tuple[int, str]]:
         line += part.count("\n") + 2
 
 
-def _findings(text: str) -> Iterator[tuple[str, str]]:
+def _phrases(text: str) -> Iterator[tuple[str, str]]:
     plain = re.sub(r"`[^`]*`", "`…`", text)
     for pattern, advice in ADVICE.items():
         for found in re.finditer(pattern, plain, re.IGNORECASE):

@@ -6,6 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
 
 from lorebind_bindings import event_schema
 from lorebind_knowledge import Extension
@@ -70,7 +71,7 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Iterator[s
 def _hooks() -> Iterator[tuple[str, str]]:
     for name, hook in vars(Extension).items():
         if inspect.isfunction(hook):
-            yield f"`{name}`", " ".join(inspect.getdoc(hook).split())
+            yield f"`{name}`", " ".join((inspect.getdoc(hook) or "").split())
 
 
 def _run_events() -> Iterator[tuple[str, str, str]]:
@@ -90,6 +91,7 @@ def _metrics() -> Iterator[tuple[str, str, str, str]]:
     registry = CollectorRegistry()
     Prometheus(registry)
     for collector in registry._collector_to_names:
+        assert isinstance(collector, MetricWrapperBase)
         (family,) = collector.describe()
         name = family.name + "_total" * (family.type == "counter")
         labels = ", ".join(f"`{label}`" for label in collector._labelnames)

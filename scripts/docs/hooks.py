@@ -41,12 +41,15 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> None:
     """Keep the text of a page."""
     path = page.file.src_path
-    section = page.ancestors[-1].title if page.ancestors else "Overview"
-    _written[path] = WrittenPage(section, page.title or path, path, markdown)
+    sections = [parent.title for parent in page.ancestors]
+    section = sections[-1] if sections else "Overview"
+    _written[path] = WrittenPage(section or path, page.title or path, path, markdown)
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Load the script that the search needs in local files from the site itself."""
+    if _SHIM not in output:
+        log.warning("%s does not load %s; the search of a local copy would not work", page, _SHIM)
     return output.replace(_SHIM, get_relative_url("assets/iframe-worker.js", page.url))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from scripts.docs import blocks, terminal_svg
+from scripts.docs.llms import SOURCE, WrittenPage, llms_full_txt, llms_txt
 from scripts.docs.public_names import undocumented
 from scripts.docs.renew import PAGES
 from scripts.docs.yaml_reference import anchor
@@ -80,3 +81,20 @@ def test_the_picture_shows_the_current_commands() -> None:
     assert not re.search(r"/(?:tmp|home|root|Users)/", picture)
     for command in terminal_svg.COMMANDS:
         assert command in picture, "record it again: make picture"
+
+
+def test_language_models_get_a_list_and_all_texts() -> None:
+    """Each page has its address and its first sentence; comments for the tests are omitted."""
+    run = "<!-- run in an empty folder -->"
+    pages = [
+        WrittenPage("Overview", "Home", "index.md", "# Home\n\nOne [link](a.md) here. Two."),
+        WrittenPage("Guides", "A guide", "a.md", f"{run}\n\n# A guide\n\n| a |\n\nIt\nhelps.\n"),
+    ]
+    assert llms_txt("Name", "About.", pages) == (
+        "# Name\n\n> About.\n"
+        f"\n## Overview\n\n- [Home]({SOURCE}index.md): One link here.\n"
+        f"\n## Guides\n\n- [A guide]({SOURCE}a.md): It helps.\n"
+    )
+    assert llms_full_txt(pages).endswith(
+        f"<!-- {SOURCE}a.md -->\n\n# A guide\n\n| a |\n\nIt\nhelps.\n"
+    )

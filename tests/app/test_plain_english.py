@@ -1,0 +1,53 @@
+"""The check of words: it reads pages, docstrings, comments and messages, and only these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scripts.plain_english import findings
+
+CODE = '''"""Answers
+whoever calls."""
+value = f(  # built anew
+    "It is built anew.",
+)
+anew = whoever
+'''
+PAGE = """# Title
+
+Two lines that say what
+whoever reads them.
+
+```text
+built anew
+```
+
+- `anew` is code
+- What is dead is swept.
+- What is a score?
+| a | built anew |
+"""
+
+
+def _found(name: str, text: str) -> list[tuple[int, str]]:
+    return sorted((line, phrase) for line, phrase, _ in findings(Path(name), text))
+
+
+def test_code_is_read_for_its_words() -> None:
+    """Names are not words; the strings of tests are data."""
+    assert _found("app/a.py", CODE) == [(1, "whoever"), (3, "anew"), (4, "anew")]
+    assert _found("tests/a.py", CODE) == [(1, "whoever"), (3, "anew")]
+
+
+def test_pages_are_read_without_their_code() -> None:
+    """A phrase may span lines; a clause as subject is found, a question is not."""
+    assert _found("docs/a.md", PAGE) == [
+        (3, "whoever"),
+        (11, "What is dead is swept."),
+        (13, "anew"),
+    ]
+
+
+def test_the_advice_says_what_to_write() -> None:
+    ((_, _, advice),) = findings(Path("a.md"), "Built anew.")
+    assert advice == "again"
