@@ -29,7 +29,7 @@ demo: $(PRODUCT) ## Ingest the quickstart's documents and answer a question from
 	$(BIN)/lorebind knowledge ingest fastapi_docs --project examples/quickstart
 	$(BIN)/lorebind run answer --project examples/quickstart --input question="$(QUESTION)"
 
-check: setup ## Format, lint, words, types and import layers
+check: setup ## Check format, lint, words, types and import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/codespell *.md docs app bindings prompts knowledge scripts examples benchmarks
@@ -48,13 +48,13 @@ test: setup ## Run all tests
 dense: setup ## Run all tests with more cases each, about 20 minutes
 	LOREBIND_TEST_DENSE=1 $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-torture: setup ## Try every hostile case, about 40 minutes; a run that was stopped goes on
+torture: setup ## Try every hostile case, about 40 minutes; an interrupted run resumes
 	LOREBIND_TEST_DENSE=1 $(BIN)/pytest tests/torture --torture --numprocesses 2 --dist worksteal
 
 docs: setup ## Build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
-pages: setup ## Write the generated pages of docs/ again
+pages: setup ## Write the generated pages of docs/
 	$(BIN)/python -m scripts.docs.renew
 
 picture: setup ## Record the picture of a terminal in the README
@@ -70,7 +70,7 @@ bench: setup ## Measure against baselines in the same run
 	$(BIN)/python benchmarks/pgvector.py --parts load
 	$(BIN)/python benchmarks/prompts.py
 
-constraints: ## Pin the versions of everything anew
+constraints: ## Pin the versions of all packages
 	uv pip compile --quiet --all-extras --python-version 3.11 --no-annotate --no-header pyproject.toml -o constraints.txt
 
 clean: ## Remove what was installed and made

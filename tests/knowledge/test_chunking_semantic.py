@@ -107,7 +107,7 @@ def test_layout_counts_by_its_weight() -> None:
 
 
 def test_long_passages_are_cut_at_their_greatest_change() -> None:
-    """A subject that is too long is cut in the second half of what fits."""
+    """A long passage is split where its subject changes most, in the second half of the limit."""
     text = " ".join(f"The tide of day {day} came." for day in range(40))
     text = text.replace("day 7 came. ", "day 7 came.\n\n")
     chunks = _split(

@@ -27,7 +27,7 @@ STEPS = (
     *((Ledger, name) for name in ("start_run", "create_index", "put_documents", "set_manifest")),
     *((Ledger, name) for name in ("activate_index", "retire_index", "finish_run")),
 )
-"""Steps of an ingest that others may see. It can be suspended before and after each call."""
+"""Calls whose effects other processes can see. A test suspends the ingest around each of them."""
 
 
 class Stopped:
@@ -35,7 +35,7 @@ class Stopped:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.seen: object = None
-        """The result of what ran."""
+        """The return value of the function that ran in the meantime."""
         self._at = self._taken = 0
         self._meanwhile: Callable[[], Coroutine[Any, Any, object]]
         for owner, name in STEPS:

@@ -8,7 +8,6 @@ at_work.py LEASE_SECONDS BUSY_SECONDS
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import signal
@@ -138,7 +137,6 @@ def _serve() -> None:
 
     leases.SECONDS, database.BUSY_SECONDS, connections.IDLE_SECONDS = lease, busy, busy
     _import_all()
-    gc.freeze()  # processes would scan, and so copy, all objects of the libraries
     for line in sys.stdin:
         asked = json.loads(line)
         if "start" in asked:

@@ -7,7 +7,6 @@ killed, or that exits, does not answer.
 from __future__ import annotations
 
 import contextlib
-import gc
 import io
 import json
 import os
@@ -68,7 +67,6 @@ def _serve() -> None:
     assert lorebind_knowledge.stores.langchain.store
     answers = os.fdopen(os.dup(1), "w")
     sys.path[:] = ["", *sys.path[1:]]  # as in `python -c` and in notebooks
-    gc.freeze()  # children would scan, and so copy, all objects of the libraries
     for line in sys.stdin:
         asked = json.loads(line)
         reader, writer = os.pipe()

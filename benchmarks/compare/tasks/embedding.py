@@ -1,4 +1,7 @@
-"""The shared model as `Embeddings` of LangChain."""
+"""The shared model as `Embeddings` of LangChain, which LangChain and Lorebind use.
+
+The folders of the other peers have an `embedding.py` of their own, which replaces this file.
+"""
 
 from langchain_core.embeddings import Embeddings
 from minilm import Model

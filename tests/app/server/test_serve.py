@@ -186,6 +186,14 @@ def started(folder: Path, *options: str) -> Iterator[Started]:
             process.communicate()
 
 
+def with_a_slow_embedder(shop: Cli, log: Path, *, seconds: int) -> dict[str, str]:
+    """Give the project an embedder whose calls take that long; return its environment."""
+    slow = {"id": "words", "provider": "langchain", "class": "slow_embedder:Slow"}
+    write_project(shop.root, {**PROJECT, "embedders": [slow]})
+    (shop.root / "slow_embedder.py").write_text(SLOW.read_text())
+    return {"SLOW_LOG": str(log), "SLOW_GATE": "", "SLOW_SECONDS": str(seconds)}
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_in_order(shop: Cli, how: int) -> None:
     """A signal right after the address is printed stops the server, which prints nothing else."""
@@ -198,11 +206,8 @@ def test_it_ends_in_order(shop: Cli, how: int) -> None:
 
 def test_the_second_interrupt_ends_it_at_once(shop: Cli, tmp_path: Path) -> None:
     """A second interrupt ends it immediately, even if an embedder call takes another minute."""
-    slow = {"id": "words", "provider": "langchain", "class": "slow_embedder:Slow"}
-    write_project(shop.root, {**PROJECT, "embedders": [slow]})
-    (shop.root / "slow_embedder.py").write_text(SLOW.read_text())
     log = tmp_path / "calls"
-    environ = {"SLOW_LOG": str(log), "SLOW_GATE": "", "SLOW_SECONDS": "60"}
+    environ = with_a_slow_embedder(shop, log, seconds=60)
     with serving(shop.root, **environ) as server, server.client() as client:
         assert client.post("/knowledge-bases/handbook/ingest").status_code == 202
         while not log.exists():
@@ -228,11 +233,8 @@ main()
 
 def test_it_ends_although_an_embedder_hangs(shop: Cli, tmp_path: Path) -> None:
     """The limit (one second here) is not exceeded; the next start resumes its runs."""
-    slow = {"id": "words", "provider": "langchain", "class": "slow_embedder:Slow"}
-    write_project(shop.root, {**PROJECT, "embedders": [slow]})
-    (shop.root / "slow_embedder.py").write_text(SLOW.read_text())
     log = tmp_path / "calls"
-    environ = {"SLOW_LOG": str(log), "SLOW_GATE": "", "SLOW_SECONDS": "600"}
+    environ = with_a_slow_embedder(shop, log, seconds=600)
     with serving(shop.root, code=IN_A_SECOND, **environ) as server, server.client() as client:
         where = "/knowledge-bases/handbook"
         run = client.post(f"{where}/ingest").json()["run_id"]

@@ -15,7 +15,7 @@ class MiniLM(CustomEmbeddingFunction):
     def __call__(self, input: list[str]) -> list[np.ndarray]:  # noqa: A002  # Chroma's name
         return list(MODEL.documents(input))
 
-    def embed_query(self, input: list[str]) -> list[np.ndarray]:  # noqa: A002
+    def embed_query(self, input: list[str]) -> list[np.ndarray]:  # noqa: A002  # as above
         return [MODEL.query(text) for text in input]
 
     @staticmethod
