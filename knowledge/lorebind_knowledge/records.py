@@ -40,8 +40,10 @@ class Span:
     line_end: int
     page: int | None = None
     """The page on which the passage begins, from 1, if the format has pages."""
+    page_end: int | None = None
+    """The page on which the passage ends, if it is another one."""
     locator: str | None = None
-    """Other locations for citations: `slide 4`, `sheet Prices, rows 2-40`, `chapter "One"`."""
+    """Other locations for citations: `slide 4`, `cells 2-4`, `sheet Prices, rows 2-40`."""
     time_start: float | None = None
     """When the passage begins, in seconds, if the format has times."""
     time_end: float | None = None
@@ -53,20 +55,21 @@ class Span:
         }
 
 
-_ROWS = re.compile(r"(sheet .*), rows? (\d+)(?:-(\d+))?", re.DOTALL)
+_NUMBERED = re.compile(r"(sheet .*, row|slide|cell|chapter)s? (\d+)(?:-(\d+))?", re.DOTALL)
 
 
-def with_rows(sheet: str, first: int, last: int) -> str:
-    """Return the locator of rows, both ends included: `sheet Prices, rows 2-40`."""
-    return f"{sheet}, row {first}" if first == last else f"{sheet}, rows {first}-{last}"
+def numbered(kind: str, first: int, last: int) -> str:
+    """Return the locator of numbered parts, both ends included: `cell 2`, `cells 2-4`."""
+    return f"{kind} {first}" if first == last else f"{kind}s {first}-{last}"
 
 
 def joined_locator(first: str, last: str) -> str:
-    """Join the first and last locator of a passage: the first, with all rows of its sheet."""
-    begins, ends = _ROWS.fullmatch(first), _ROWS.fullmatch(last)
-    if not begins or not ends or begins[1] != ends[1]:
-        return first
-    return with_rows(begins[1], int(begins[2]), int(ends[3] or ends[2]))
+    """Join the locators of the first and the last part of a passage: `slide 2` and `slide 4`
+    become `slides 2-4`."""
+    begins, ends = _NUMBERED.fullmatch(first), _NUMBERED.fullmatch(last)
+    if begins and ends and begins[1] == ends[1]:
+        return numbered(begins[1], int(begins[2]), int(ends[3] or ends[2]))
+    return first if first == last or not last else f"{first} to {last}"
 
 
 @dataclass(frozen=True, slots=True)

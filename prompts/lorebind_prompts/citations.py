@@ -123,7 +123,8 @@ def named_place(metadata: Mapping[str, Any]) -> str:
     """Return a more precise location than lines, if known: `page 4`, `rows 2-40`, `00:12:03`."""
     # LangChain's loaders count pages from 0; `page_label` is the number printed on the page.
     if (page := metadata.get("page_label") or metadata.get("page")) is not None:
-        return f"page {page}"
+        last = metadata.get("page_end")
+        return f"page {page}" if last is None else f"pages {page}-{last}"
     if (locator := metadata.get("locator")) is not None:
         return str(locator)
     if (time := metadata.get("time_start")) is not None:

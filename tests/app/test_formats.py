@@ -119,13 +119,58 @@ def test_the_fields_can_be_filtered_by(project: Project) -> None:
     assert [match.metadata["uri"] for match in by_sender] == ["docs/a.eml"]
 
 
-def test_neighbours_keep_to_a_sheet(project: Project) -> None:
-    """A passage extended by its neighbors is cited with the rows of the sheet it begins in."""
+def test_neighbours_are_cited_too(project: Project) -> None:
+    """A passage extended by its neighbors is cited from the first to the last of them."""
     (document,) = project.retriever("all", neighbours=1).invoke("chestnut")
-    assert label(document.metadata) == "docs/a.xlsx, sheet Prices, rows 7-9"
-    (document,) = project.retriever("all", neighbours=1).invoke("walnut")
-    assert "Next" in document.page_content
-    assert label(document.metadata) == "docs/a.xlsx, sheet Prices, row 9"
+    sheets = "sheet Prices, rows 7-9 to sheet Next, row 1"
+    assert label(document.metadata) == f"docs/a.xlsx, {sheets}"
+    (document,) = project.retriever("all", neighbours=1).invoke("maple")
+    assert label(document.metadata) == "docs/a.pptx, slides 1-2"
+    (document,) = project.retriever("all", neighbours=1).invoke("pine")
+    assert label(document.metadata) == "docs/a.pdf, pages 1-2"
+
+
+FACTS = {
+    "short.pptx": (
+        pptx_bytes(("Agenda", "Welcome."), ("Returns", "Keep the box."), ("Refunds", "In 9 days.")),
+        "slide 3",
+    ),
+    "short.xlsx": (
+        xlsx_bytes({"Staff": [["Ann", "Bo"]], "Refunds": [["time"], ["9 days"]]}),
+        "sheet Refunds, rows 1-2",
+    ),
+    "short.epub": (
+        epub_bytes(
+            {
+                "a.xhtml": "<h1>Returns</h1><p>Keep it.</p>",
+                "b.xhtml": "<h1>Refunds</h1><p>9 days.</p>",
+            }
+        ),
+        'chapter "Refunds"',
+    ),
+    "short.pdf": (pdf_bytes(["Returns: keep the box.", "Refunds: in 9 days."]), "pages 1-2"),
+    "short.ipynb": (
+        json.dumps({"cells": [*CELLS, {"cell_type": "markdown", "source": "Refunds: 9 days."}]}),
+        "cells 1-3",
+    ),
+}
+"""Documents whose whole text fits into one passage, and the location of the fact."""
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_short_parts_are_cited_where_the_fact_is(tmp_path: Path, name: str) -> None:
+    """Slides, sheets and chapters are passages of their own; pages and cells are cited from the
+    first to the last."""
+    content, place = FACTS[name]
+    write(tmp_path, {"lorebind.yaml": PROJECT.replace("chunking: { size: 64, overlap: 0 }", "")})
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / name).write_bytes(
+        content if isinstance(content, bytes) else content.encode()
+    )
+    with Project.load(tmp_path) as short:
+        short.ingest("all")
+        (match,) = short.query("all", "refunds days").matches
+    assert label(match.metadata) == f"docs/{name}, {place}"
 
 
 def test_every_ending_is_documented() -> None:

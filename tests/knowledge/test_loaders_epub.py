@@ -30,7 +30,8 @@ def test_chapters() -> None:
         (1, "The bag"),
     ]
     places = [
-        document.span(document.text.index(word), 60).locator for word in ("Cover", "Water", "stuff")
+        document.span(at, at + 1).locator
+        for at in map(document.text.index, ("Cover", "Water", "stuff"))
     ]
     assert places == ["chapter 1", 'chapter "Loomings"', 'chapter "The bag"']
     assert document.heading_path(document.text.index("Water")) == ["Loomings", "The sea"]

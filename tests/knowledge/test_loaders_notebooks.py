@@ -37,10 +37,10 @@ def test_cells() -> None:
         ("Gates", "#"),
     ]
     assert (document.title, document.format) == ("Prices", "notebook")
-    cells = [
-        document.span(document.text.index(word), 60).locator for word in ("Of", "load", "Open")
-    ]
+    at = document.text.index
+    cells = [document.span(at(word), at(word) + 1).locator for word in ("Of", "load", "Open")]
     assert cells == ["cell 1", "cell 2", "cell 4"]
+    assert document.span(at("load"), len(document.text)).locator == "cells 2-4"
 
 
 def test_long_outputs_are_left_out() -> None:

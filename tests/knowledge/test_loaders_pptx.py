@@ -25,8 +25,10 @@ def test_slides() -> None:
         (1, "Keys", 0),
         (1, "Doors", 19),
     ]
-    slides = [document.span(at, 60).locator for at in (0, 18, 19, 40)]
+    slides = [document.span(at, at + 1).locator for at in (0, 18, 19, 40)]
     assert slides == ["slide 1", "slide 1", "slide 2", "slide 2"]
+    assert document.span(0, 40).locator == "slides 1-2"
+    assert list(document.parts()) == [(0, 19), (19, len(document.text))]
     assert (document.title, document.format) == ("Keys", "pptx")
 
 

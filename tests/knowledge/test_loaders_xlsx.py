@@ -44,13 +44,13 @@ def test_sheets() -> None:
     [
         ("Prices", "list", "sheet Prices, row 1"),
         ("front", "gate", "sheet Prices, rows 4-5"),
-        ("gate", "More", "sheet Prices, row 5"),
-        ("Prices", "x", "sheet Prices, rows 1-5"),
+        ("gate", "More", "sheet Prices, row 5 to sheet More, row 1"),
+        ("Prices", "x", "sheet Prices, row 1 to sheet More, row 2"),
         ("a | b", "x", "sheet More, rows 1-2"),
     ],
 )
 def test_rows_of_a_passage(first: str, last: str, expected: str) -> None:
-    """Row numbers are those of the sheet in which the passage begins."""
+    """Rows count from the first row of their sheet."""
     document = load_document(xlsx_bytes({"Prices": PRICES, "More": [["a", "b"], [1, "x"]]}), "a")
     start = document.text.index(first)
     span = document.span(start, document.text.index(last, start) + len(last))

@@ -23,6 +23,7 @@ GIVEN = [Citation(f"[{n}]", f"c{n}", "a.md", "A", 0.5, {"uri": "a.md"}, "text") 
         ({"uri": "docs/cors.md", "line_start": 12, "line_end": 12}, "docs/cors.md, line 12"),
         ({"uri": "docs/cors.md", "line_start": 12}, "docs/cors.md, line 12"),
         ({"uri": "a.pdf", "line_start": 1, "line_end": 2, "page": 4}, "a.pdf, page 4"),
+        ({"uri": "a.pdf", "page": 4, "page_end": 6}, "a.pdf, pages 4-6"),
         ({"uri": "a.pdf", "page": 0, "page_label": "iv"}, "a.pdf, page iv"),
         ({"uri": "a.pptx", "line_start": 1, "locator": "slide 4"}, "a.pptx, slide 4"),
         ({"uri": "a.epub", "locator": 'chapter "A\nB"'}, 'a.epub, chapter "A B"'),

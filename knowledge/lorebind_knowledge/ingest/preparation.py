@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from bisect import bisect_left
 from collections import Counter, deque
 from concurrent.futures import Future
 from contextlib import aclosing
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry
+    from lorebind_knowledge.chunking.base import Interval
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.enumeration import Enumeration
     from lorebind_knowledge.ingest.planned import PlannedDocuments
@@ -325,7 +327,11 @@ def _chunks(
     seen: Counter[str] = Counter()
     whole, headings_at = document.text, [heading.start for heading in document.headings]
     chunker = corpus.chunker.for_language(document.language)
-    for start, end in chunker.split(whole, document.body_start, len(whole), headings_at):
+    intervals: list[Interval] = []
+    for part in document.parts():
+        inside = slice(*(bisect_left(headings_at, end) for end in part))
+        intervals += chunker.split(whole, *part, headings_at[inside])
+    for start, end in intervals:
         text = whole[start:end]
         headings = document.heading_path(start)
         path = headings if document.title in headings else [document.title, *headings]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.records import Span, with_rows
+from lorebind_knowledge.records import Span, joined_locator, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _LINE_END = re.compile("\n")
 
@@ -64,6 +64,11 @@ class Place:
     For a sheet, the first line of the text is its name, and each further line is a row.
     """
 
+    @property
+    def stands_alone(self) -> bool:
+        """Whether no passage continues into the next part: not so for pages and cells."""
+        return self.kind in ("slide", "sheet", "chapter")
+
 
 @dataclass(frozen=True)
 class LoadedDocument:
@@ -99,23 +104,36 @@ class LoadedDocument:
     def _line(self, offset: int) -> int:
         return bisect.bisect_left(self._line_ends, offset) + 1
 
+    def parts(self) -> Iterator[tuple[int, int]]:
+        """Yield the start and end of each part of the body that is split into passages alone."""
+        start = self.body_start
+        for place in self.places:
+            if place.stands_alone and place.start > start:
+                yield start, place.start
+                start = place.start
+        yield start, len(self.text)
+
     def _place(self, start: int, end: int) -> dict[str, Any]:
-        """Return the place where the passage begins, with its rows for a sheet."""
-        after = bisect.bisect_right(self.places, start, key=lambda place: place.start)
-        if not after:
+        """Return the place of the passage, from its first to its last part."""
+        last = start + max(len(self.text[start:end].rstrip()) - 1, 0)
+        first, final = self._place_at(start), self._place_at(last)
+        if first is None or final is None:
             return {}
-        place = self.places[after - 1]
-        if place.kind == "page":
-            return {"page": place.name}
+        if first.kind == "page":
+            return {"page": first.name} | ({} if first is final else {"page_end": final.name})
+        return {"locator": joined_locator(self._locator(first, start), self._locator(final, last))}
+
+    def _place_at(self, offset: int) -> Place | None:
+        after = bisect.bisect_right(self.places, offset, key=lambda place: place.start)
+        return self.places[after - 1] if after else None
+
+    def _locator(self, place: Place, offset: int) -> str:
+        """Return the locator of a character, with its row for a sheet."""
         locator = f"{place.kind} {place.name}"
         if place.kind != "sheet":
-            return {"locator": locator}
-        if after < len(self.places):
-            end = min(end, self.places[after].start)
-        said = self.text[start:end].rstrip()
-        name_line = self._line(place.start)
-        first, last = (self._line(at) - name_line for at in (start, start + len(said) - 1))
-        return {"locator": with_rows(locator, max(first, 1), max(last, 1))}
+            return locator
+        row = max(self._line(offset) - self._line(place.start), 1)
+        return numbered(f"{locator}, row", row, row)
 
     def _times(self, start: int, end: int) -> dict[str, Any]:
         """Return the time from the first cue that the passage touches to the end of the last."""

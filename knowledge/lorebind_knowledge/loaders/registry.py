@@ -35,7 +35,10 @@ T = TypeVar("T")
 
 LOADERS_VERSION = "3"
 """Increased when a loader returns a different text or title for the same bytes."""
-_NEWER = {".rst": "headings"}
+_NEWER = {
+    ".rst": "headings",
+    **dict.fromkeys((".epub", ".ipynb", ".pdf", ".pptx", ".xlsx"), "first and last part"),
+}
 """Changes since that version, by extension: only these documents are read again."""
 
 _TEXT: dict[str, Callable[[str, str], LoadedDocument]] = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.retrieval.query import Query
 
-_LAST = ("end", "line_end", "time_end")
+_LAST = ("end", "line_end", "page_end", "time_end")
 _FIRST = tuple(name for name in Span.__slots__ if name not in _LAST)
 
 
@@ -57,6 +57,8 @@ def _joined(match: DocumentMatch, chunks: Sequence[StoredChunk]) -> DocumentMatc
     first, last = chunks[0].metadata, chunks[-1].metadata
     span: dict[str, Any] = {key: first[key] for key in _FIRST if key in first}
     span |= {key: last[key] for key in _LAST if key in last}
+    if "page" in last and (page := last.get("page_end", last["page"])) != first.get("page"):
+        span["page_end"] = page
     locators = (str(chunk.metadata.get("locator", "")) for chunk in chunks)
     if locator := reduce(joined_locator, locators):
         span["locator"] = locator
