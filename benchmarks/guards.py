@@ -19,7 +19,7 @@ from lorebind_knowledge.evaluation.metrics import reciprocal_rank
 from lorebind_knowledge.retrieval.search import search
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.knowledge_base import KnowledgeBase
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _SEED = 7
 _RAREST, _SAID = 12, 3
 _LOOKED_AT = 10
+_SMALL = 10
 
 
 def rare_words(texts: Mapping[str, str], most: int = 200) -> Dataset:
@@ -61,6 +62,19 @@ def thinned(judged: Dataset) -> tuple[Dataset, frozenset[str]]:
     kept = {name: chance.choice(sorted(found)) for name, found in judged.relevant.items()}
     away = frozenset().union(*judged.relevant.values()) - set(kept.values())
     return replace(judged, relevant={name: frozenset([one]) for name, one in kept.items()}), away
+
+
+def small(judged: Dataset, documents: Collection[str]) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each question with one relevant document and the ten documents of a small collection.
+
+    Most projects begin with a few files. There, few words of a question occur at all.
+    """
+    chance = random.Random(_SEED)
+    for name, question in judged.queries.items():
+        if found := sorted(judged.relevant.get(name, frozenset()).intersection(documents)):
+            one = chance.choice(found)
+            others = chance.sample(sorted(set(documents).difference(found)), _SMALL - 1)
+            yield question, one, [one, *others]
 
 
 class Found(NamedTuple):

@@ -7,9 +7,10 @@ the interval of a paired bootstrap (95 %).
 
     python benchmarks/retrieval.py [--kept FOLDER] FOLDER...
 
-Guards follow, see `guards.py`. For collections: `rare words`; `thinned`; and `misses`, how reliably
-the best cosine separates a collection's own questions from those of the others. For documentation:
-`headings`. `--kept` keeps the indexes for the next run, because most of the time is embedding.
+Guards follow, see `guards.py`. For collections: `rare words`; `thinned`; `small`; and `misses`, how
+reliably the best cosine separates a collection's own questions from those of the others. For
+documentation: `headings`. `--kept` keeps the indexes for the next run, because most of the time is
+embedding.
 """
 
 from __future__ import annotations
@@ -20,22 +21,32 @@ import json
 import shutil
 import sys
 import tempfile
+from collections import defaultdict
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from guards import ask_headings, best_cosines, headings, rare_words, separation, thinned
+import numpy as np
+from guards import ask_headings, best_cosines, headings, rare_words, separation, small, thinned
 
 from lorebind import Project
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.evaluation.bootstrap import paired_difference
 from lorebind_knowledge.evaluation.dataset import Dataset, read_dataset
 from lorebind_knowledge.evaluation.evaluate import evaluate
+from lorebind_knowledge.evaluation.metrics import reciprocal_rank
+from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.records import Record
+from lorebind_knowledge.retrieval.search import search
+from lorebind_knowledge.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from lorebind_knowledge.catalog.ledger import Manifest
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 
@@ -132,6 +143,7 @@ async def measure(
     await show(kb, f"{title}, rare words", rare_words(texts), guarded)
     alone, away = thinned(judged)
     await show(kb, f"{title}, thinned", alone, guarded, away)
+    await measure_small(kb, title, judged)
 
 
 async def show(
@@ -157,6 +169,46 @@ async def show(
             f"{found.p50_ms:3.0f} ms {f'  {elsewhere:.3f}' if elsewhere else ''}".rstrip(),
             flush=True,
         )
+
+
+async def measure_small(kb: KnowledgeBase, title: str, judged: Dataset) -> None:
+    whole = await call(kb.index.read, kb.namespace, passages)
+    manifest = await call(kb.index.read, kb.namespace, lambda view: view.index.manifest)
+    asked = list(small(judged, {name.removesuffix(".md") for name in whole}))
+    print(f"\n{title}, ten documents each: {len(asked)} questions")
+    print(f"{'way':17}  MRR@10   {'against the first':23}")
+    ranks: dict[str, list[float]] = {name: [] for name in WAYS}
+    for question, right, names in asked:
+        few = replace(kb, index=Index(MemoryStore(), Catalog()))
+        fill(few, manifest, [one for name in names for one in whole[f"{name}.md"]])
+        for name, way in WAYS.items():
+            settings = RetrievalDeclaration(**way, top_k=10, max_per_document=1)
+            found = [one.metadata["uri"] for one in await search(few, question, settings)]
+            ranks[name].append(reciprocal_rank(found, [f"{right}.md"]))
+        few.index.close()
+    for name, mine in ranks.items():
+        difference = paired_difference(mine, next(iter(ranks.values())))
+        print(f"{name:17}  {np.mean(mine):.3f}    {difference!s:23}", flush=True)
+
+
+def fill(kb: KnowledgeBase, manifest: Manifest, records: Sequence[Record]) -> None:
+    with kb.catalog.lease(kb.namespace) as lease:
+        made = kb.catalog.ledger.create_index(lease, manifest)
+        kb.catalog.ledger.activate_index(lease, made.key)
+        kb.index.stage(lease, made, [replace(one, index=made.key) for one in records])
+        kb.index.publish(lease, made, {one.uri: one.generation for one in records})
+
+
+def passages(view: View) -> dict[str, list[Record]]:
+    """Return all passages with their vectors, by document."""
+    whole = view.chunks(view.rows()[1].tolist())
+    found: dict[str, list[Record]] = defaultdict(list)
+    for one, vector in zip(whole.values(), view.vectors(list(whole)), strict=True):
+        title = one.metadata["title"]
+        found[one.uri].append(
+            Record(one.id, view.index.key, one.uri, 1, one.text, vector, one.metadata, title)
+        )
+    return found
 
 
 async def measure_headings(kb: KnowledgeBase, title: str) -> None:

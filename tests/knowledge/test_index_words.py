@@ -211,6 +211,16 @@ class TestWords(OnEveryCatalog):
         assert set(document_figures(to, "the of a").values()) == {0.0}
         assert set(document_figures(to, "unheard").values()) == {0.0}
 
+    def test_figures_of_a_whole_question(self, to: Driver) -> None:
+        """A text with all words counts all their rarities, also those of words in no text."""
+        to.add(record("g", uri="b.md", text="bread"))
+        question = "bread bread mechanic unheard"
+        full = to.index.read(HERE, lambda view: view.full_word_figures(question))
+        passages = 2 * log(4.5 / 3.5) + log(5.5 / 2.5) + log(7.5 / 0.5)
+        documents = 2 * 1e-6 + 1e-6 + log(2.5 / 0.5)
+        assert full == pytest.approx((passages, documents))
+        assert to.index.read(HERE, lambda view: view.full_word_figures("the of a")) == (0, 0)
+
     def test_errors(self, to: Driver) -> None:
         """A knowledge base without an index, a malformed filter and a k of 0 are errors."""
         with pytest.raises(NoIndexError):

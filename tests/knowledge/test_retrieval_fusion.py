@@ -43,8 +43,10 @@ def columns(candidates: list[Candidate]) -> Candidates:
     )
 
 
-def fused(candidates: list[Candidate], **settings: Any) -> list[tuple[str, float]]:
-    ranked = fuse(columns(candidates), FusionDeclaration(**settings))
+def fused(
+    candidates: list[Candidate], full: tuple[float, float] = (0.0, 0.0), **settings: Any
+) -> list[tuple[str, float]]:
+    ranked = fuse(columns(candidates), FusionDeclaration(**settings), full)
     return [(one.id, one.scores["fused"]) for one in ranked]
 
 
@@ -76,6 +78,20 @@ def test_words_of_whole_documents() -> None:
     assert fused(both, document_weight=0) == fused(CANDIDATES, document_weight=0)
     alone = [("c", 1), ("a", 0.4), ("d", 0.15), ("b", 0)]
     assert fused(both, document_weight=1, dense_weight=0) == alone
+
+
+def test_words_are_scaled_by_the_whole_question() -> None:
+    """If no candidate has two thirds of the score of all words, words count for less."""
+    half = [("b", 0.5), ("c", 0.4375), ("a", 0.5), ("d", 0.015625)]
+    whole = (48.0, 100.0)
+    assert sorted(fused(CANDIDATES, whole, document_weight=0)) == sorted(
+        (name, round(figure, 6)) for name, figure in half
+    )
+    enough = (24.0, 100.0)
+    assert fused(CANDIDATES, enough, document_weight=0) == fused(CANDIDATES)
+    documents = [one.scored(one.score, document=one.scores["lexical"]) for one in CANDIDATES]
+    assert fused(documents, (0.0, 96.0)) == fused(CANDIDATES, whole, document_weight=0)
+    assert fused(CANDIDATES, whole, method="rrf") == fused(CANDIDATES, method="rrf")
 
 
 def test_ranks_by_hand() -> None:
@@ -125,6 +141,13 @@ def test_the_rank_constant_counts() -> None:
 def test_scaled(given: list[float], expected: list[float]) -> None:
     """The minimum becomes 0 and the maximum 1; if all values are equal, all become 1 or 0."""
     assert scaled(np.array(given)).tolist() == expected
+
+
+def test_scaled_to_more_than_the_maximum() -> None:
+    """The value that becomes 1 may be higher than all values, but not lower."""
+    assert scaled(np.array([1.0, 3.0]), 5.0).tolist() == [0.0, 0.5]
+    assert scaled(np.array([1.0, 3.0]), 2.0).tolist() == [0.0, 1.0]
+    assert scaled(np.array([2.0, 2.0]), 4.0).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("method", ["weighted", "rrf"])

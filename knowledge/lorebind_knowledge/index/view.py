@@ -181,6 +181,14 @@ class View:
             return np.zeros(0)
         return self._words(question).documents(numbers, self.documents(numbers.tolist()))
 
+    def full_word_figures(self, question: str) -> tuple[float, float]:
+        """Return the BM25 of a chunk, and of a document, with exactly the words of a question.
+
+        Both have average length. They tell how much of a question a figure stands for.
+        """
+        words = self._words(question)
+        return words.full_passage(), words.full_document()
+
     def cosines(self, vector: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the cosines of chunks with a vector, in the order of the numbers."""
         if not len(numbers):

@@ -19,7 +19,7 @@ from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.catalog.versions import words_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -129,8 +129,9 @@ class Words:
                 self._totals = totals
                 self._remember(found | new)
         found |= new
-        held = [(weight, found[word]) for word, weight in wanted.items()]
-        return Asked(self, sql, totals, [(weight, one) for weight, one in held if one is not None])
+        held = [(weight, one) for word, weight in wanted.items() if (one := found[word])]
+        missing = wanted.total() - sum(weight for weight, _ in held)
+        return Asked(self, sql, totals, held, missing)
 
     def lengths(self, sql: Sql, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of words of each passage."""
@@ -197,10 +198,12 @@ class Asked:
     """The words of one question, looked up in an index at one moment."""
 
     def __init__(
-        self, words: Words, sql: Sql, totals: Totals, held: list[tuple[int, _Word]]
+        self, words: Words, sql: Sql, totals: Totals, held: list[tuple[int, _Word]], missing: int
     ) -> None:
         self._words, self._sql, self._totals, self._held = words, sql, totals, held
         """For each word, its count in the question, and its occurrences in the index."""
+        self._missing = missing
+        """Number of words of the question that the index does not contain."""
 
     @cached_property
     def passages(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -227,17 +230,37 @@ class Asked:
         """
         if not self._held:
             return np.zeros(len(numbers))
-        owners = partial(self._words.owners, self._sql)
-        ids = owners(numbers)
+        ids = self._words.owners(self._sql, numbers)
         of_versions = self._words.lengths_of_versions(self._sql, set(versions))
         lengths = np.array([of_versions[version] for version in versions])
         average = max(self._totals.words / max(self._totals.documents, 1), 1e-9)
-        held = [(weight, one.in_documents(owners)) for weight, one in self._held]
-        weights = [weight * rarity(self._totals.documents, len(one[0])) for weight, one in held]
-        times = np.array([_of(*one, ids) for _, one in held])
+        times = np.array([_of(*one, ids) for _, one in self._in_documents])
+        weights = [
+            weight * rarity(self._totals.documents, len(one[0]))
+            for weight, one in self._in_documents
+        ]
         each = saturated(times, lengths, average) * np.array(weights)[:, None]
         figures: NDArray[np.float64] = each.sum(axis=0)
         return figures
+
+    def full_passage(self) -> float:
+        """Return the BM25 of a passage of average length with just the words of the question."""
+        having = [(weight, len(one.numbers)) for weight, one in self._held]
+        return self._full(self._totals.passages, having)
+
+    def full_document(self) -> float:
+        """Return the BM25 of a document of average length with just the words of the question."""
+        having = [(weight, len(numbers)) for weight, (numbers, _) in self._in_documents]
+        return self._full(self._totals.documents, having)
+
+    def _full(self, count: int, having: Iterable[tuple[int, int]]) -> float:
+        each = (weight * rarity(count, those) for weight, those in having)
+        return sum(each, self._missing * rarity(count, 0))
+
+    @cached_property
+    def _in_documents(self) -> list[tuple[int, tuple[NDArray[np.int32], NDArray[np.int32]]]]:
+        owners = partial(self._words.owners, self._sql)
+        return [(weight, one.in_documents(owners)) for weight, one in self._held]
 
 
 def _of(keys: NDArray[Any], values: NDArray[Any], wanted: NDArray[Any]) -> NDArray[Any]:

@@ -2,13 +2,15 @@
 
 `weighted` adds the raw scores of both by weight, each scaled to 0 to 1 over the candidates
 (min-max): the convex combination of Bruch, Gai and Ingber, "An Analysis of Fusion Functions for
-Hybrid Retrieval" (2023). `rrf` adds 1 / (k + rank): the reciprocal rank fusion of Cormack, Clarke
-and Buettcher (2009).
+Hybrid Retrieval" (2023). If no candidate has most of the question's words, words are scaled by
+what a text with all of them would have. Otherwise a single common word would count as much as all
+words, as often in small indexes. `rrf` adds 1 / (k + rank): the reciprocal rank fusion of Cormack,
+Clarke and Buettcher (2009).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +23,13 @@ if TYPE_CHECKING:
     from lorebind_knowledge.retrieval.query import Candidates
 
 _DECIMALS = 6
+_ALL_WORDS = 2 / 3
+"""The share of the figure of a text with all words from which a candidate counts as having all."""
 
 
-def fuse(candidates: Candidates, fusion: FusionDeclaration) -> Candidates:
+def fuse(
+    candidates: Candidates, fusion: FusionDeclaration, full: tuple[float, float] = (0.0, 0.0)
+) -> Candidates:
     """Return the candidates, best first, ties by id.
 
     The raw score `fused` is in 0 to 1 and relative to the best of these candidates. The final
@@ -33,33 +39,40 @@ def fuse(candidates: Candidates, fusion: FusionDeclaration) -> Candidates:
         candidates: without duplicates, with the raw scores `dense`, `lexical` and, if it counts,
             `document`.
         fusion: the method and its settings.
+        full: the raw scores `lexical` and `document` of a text with all words of the question.
     """
-    return weighed(candidates, fused(candidates, fusion), name="fused")
+    return weighed(candidates, fused(candidates, fusion, full), name="fused")
 
 
-def fused(candidates: Candidates, fusion: FusionDeclaration) -> NDArray[np.float64]:
+def fused(
+    candidates: Candidates, fusion: FusionDeclaration, full: tuple[float, float] = (0.0, 0.0)
+) -> NDArray[np.float64]:
     """Return the raw score `fused` of each candidate, in the order of the candidates."""
     dense, lexical = candidates.figures["dense"], candidates.figures["lexical"]
     if fusion.method == "rrf":
         figures = _reciprocal_ranks(dense, lexical, fusion.rank_constant)
     else:
         documents = candidates.figures.get("document", np.zeros(len(candidates)))
-        words = scaled(_mixed(lexical, documents, fusion.document_weight))
+        least = _ALL_WORDS * _mixed(*full, fusion.document_weight)
+        words = scaled(_mixed(lexical, documents, fusion.document_weight), least)
         figures = _mixed(words, scaled(dense), fusion.dense_weight)
     return np.round(figures, _DECIMALS)
 
 
-def _mixed(
-    figures: NDArray[np.float64], others: NDArray[np.float64], share_of_others: float
-) -> NDArray[np.float64]:
+def _mixed(figures: Any, others: Any, share_of_others: float) -> Any:
     return (1 - share_of_others) * figures + share_of_others * others
 
 
-def scaled(figures: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale values linearly to 0 to 1. Equal values become 1, or 0 if they are not positive."""
+def scaled(figures: NDArray[np.float64], high: float = 0.0) -> NDArray[np.float64]:
+    """Scale values linearly to 0 to 1. Equal values become 1, or 0 if they are not positive.
+
+    Args:
+        figures: the values.
+        high: the value that becomes 1, if no value is higher.
+    """
     if not len(figures):
         return figures
-    low, high = figures.min(), figures.max()
+    low, high = figures.min(), max(high, figures.max())
     if high == low:
         return np.full(len(figures), 1.0 if high > 0 else 0.0)
     stretched: NDArray[np.float64] = (figures - low) / (high - low)

@@ -131,6 +131,13 @@ class Query:
             found = found.at(sorted({*found.order(near)[:depth], *worded}))
         return found
 
+    def full_word_figures(self) -> tuple[float, float]:
+        """Return the highest figures `lexical` and `document` of texts with just the question's
+        words, see `View.full_word_figures`."""
+        figures = [view.full_word_figures(self.question) for view in self.views.values()]
+        passages, documents = zip(*figures, strict=True)
+        return max(passages), max(documents)
+
     def vectors(self, passages: Sequence[Place]) -> Matrix:
         """Return the unit vectors of these passages, shape (passages, dimension)."""
         rows = self._of_each(passages, lambda view, numbers: view.vectors(numbers))
