@@ -39,12 +39,34 @@ def test_tsv_is_parted_by_tabs() -> None:
     assert table("a,b,c\td\n1\t2", "x.tsv") == ["a,b,c | d", "a,b,c: 1 | d: 2"]
 
 
-@pytest.mark.parametrize("first", ["1,2", "a,", "a,a", "a,1.5"])
+@pytest.mark.parametrize("first", ["1,2", "a,", "a,a", "a,1.5", ",a"])
 def test_without_header(first: str) -> None:
-    """A first row with numbers, gaps or duplicates is a record like the others."""
+    """A first row with numbers, duplicates, or a single name beside a gap is a record."""
     lines = table(f"{first}\nx,y")
-    assert lines[0].startswith("column 1: ")
+    assert lines[0].startswith("column ")
     assert lines[1] == "column 1: x | column 2: y"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (",a,b\n0,x,y", ["a | b", "column 1: 0 | a: x | b: y"]),
+        ("a,b,\nx,y,\nz,,9", ["a | b", "a: x | b: y", "a: z | column 3: 9"]),
+        ("land,2023,2024\nPeru,10,12", ["land | 2023 | 2024", "land: Peru | 2023: 10 | 2024: 12"]),
+        ("\n,1999\n\nx,5", ["", "column 2: 1999", "", "column 1: x | column 2: 5"]),
+    ],
+)
+def test_gaps_and_years_in_the_header(text: str, lines: list[str]) -> None:
+    """A header may have years, and columns without a name, which are numbered."""
+    assert table(text) == lines
+
+
+def test_a_column_of_years() -> None:
+    """A year that has another year below it is no name of a column."""
+    assert table("Alien,1979\nAliens,1986") == [
+        "column 1: Alien | column 2: 1979",
+        "column 1: Aliens | column 2: 1986",
+    ]
 
 
 def test_rows_of_other_lengths() -> None:

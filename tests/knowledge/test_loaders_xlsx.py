@@ -70,6 +70,18 @@ def test_formulas() -> None:
     )
 
 
+def test_headers() -> None:
+    """A table may start in any column, and its header may have years and gaps."""
+    sheets = {
+        "Moved": [[], [None, "item", "price"], [None, "gate", 3]],
+        "Years": [[None, 2023, 2024.0], ["Peru", 10, 12]],
+    }
+    assert load_document(xlsx_bytes(sheets), "a.xlsx").text == (
+        "Moved\n\nitem | price\nitem: gate | price: 3\n\n"
+        "Years\n2023 | 2024\ncolumn 1: Peru | 2023: 10 | 2024: 12"
+    )
+
+
 def test_blank_rows() -> None:
     """Blank rows between others are kept; those at the end are omitted."""
     rows = [["a", "b"], *[[]] * 500, [1, 2], *[[None]] * 10]

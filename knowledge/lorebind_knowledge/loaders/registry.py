@@ -37,7 +37,10 @@ LOADERS_VERSION = "3"
 """Increased when a loader returns a different text or title for the same bytes."""
 _NEWER = {
     ".rst": "headings",
-    **dict.fromkeys((".epub", ".ipynb", ".pdf", ".pptx", ".xlsx"), "first and last part"),
+    **dict.fromkeys((".ipynb", ".pdf", ".pptx"), "parts"),
+    **dict.fromkeys((".csv", ".tsv"), "headers"),
+    ".xlsx": "headers, parts",
+    ".epub": "parts",
 }
 """Changes since that version, by extension: only these documents are read again."""
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from collections import deque
+from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import SourceError
@@ -13,14 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _DELIMITERS = ",;\t|"
+_YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 def load_table(text: str, uri: str) -> LoadedDocument:
     """Load CSV or TSV; line numbers match the file, with the header first.
 
     The delimiter is a tab in a `.tsv` file, and otherwise the one that occurs most often in the
-    first line. The first row is the header, unless a cell in it is empty, a number or a duplicate;
-    then the columns are numbered.
+    first line. The first row with text is the header, unless it has duplicates, only one name
+    beside empty cells, or a number. A year counts as a name if there is no year below it. If there
+    is no header, the columns are numbered, and so is a column without a name.
     """
     delimiter = "\t" if name_of(uri).suffix.lower() == ".tsv" else _delimiter(text)
     return LoadedDocument(joined(_lines(text, uri, delimiter), uri), title_of(uri), format="csv")
@@ -39,39 +44,53 @@ def _delimiter(text: str) -> str:
 def _lines(text: str, uri: str, delimiter: str) -> Iterator[str]:
     # newline="": the csv reader distinguishes line ends from those in quotes.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    ends: deque[int] = deque()  # of the rows that `records` has read ahead
+
+    def rows() -> Iterator[list[str]]:
+        for row in reader:
+            ends.append(reader.line_num)
+            yield row
+
     line = 0
     try:
-        for record in records(reader, uri):
+        for record in records(rows(), uri):
             yield record
-            line += 1
-            for _ in range(line, reader.line_num):  # the further lines of a quoted cell
-                yield ""
-            line = reader.line_num
+            end = ends.popleft()
+            yield from ("" for _ in range(line + 1, end))  # the further lines of a quoted cell
+            line = end
     except csv.Error as error:
         raise SourceError(f"{uri}: line {reader.line_num}: not CSV: {error}") from error
 
 
 def records(rows: Iterable[list[str]], uri: str) -> Iterator[str]:
-    """Yield a line for each row: the cells of the header, then `column: value` pairs.
+    """Yield a line for each row: the names of the header, then `column: value` pairs.
 
     Raises:
         SourceError: a line would be longer than a document may be.
     """
     columns: list[str] | None = None
-    for row in rows:
-        cells = [" ".join(cell.split()) for cell in row]
+    cleaned = ([" ".join(cell.split()) for cell in row] for row in rows)
+    for cells, below in pairwise(chain(cleaned, [[]])):
         if columns is None and any(cells):
-            columns = cells if _is_header(cells) else []
-            yield " | ".join(cells) if columns else _record(columns, cells, uri)
+            columns = cells if _is_header(cells, below) else []
+            yield " | ".join(filter(None, cells)) if columns else _record(columns, cells, uri)
         else:
             yield _record(columns or [], cells, uri)
 
 
-def _is_header(cells: list[str]) -> bool:
-    return all(cells) and len(set(cells)) == len(cells) and not any(map(_is_number, cells))
+def _is_header(cells: list[str], below: list[str]) -> bool:
+    names = [cell for cell in cells if cell]
+    return (
+        (len(names) > 1 or all(cells))
+        and len(set(names)) == len(names)
+        and not any(map(_is_value, cells, chain(below, repeat(""))))
+    )
 
 
-def _is_number(cell: str) -> bool:
+def _is_value(cell: str, below: str) -> bool:
+    """Return whether a cell is a number, except a year as the name of a column."""
+    if _YEAR.fullmatch(cell):
+        return bool(_YEAR.fullmatch(below))
     try:
         float(cell.replace(",", "."))
     except ValueError:
@@ -81,9 +100,10 @@ def _is_number(cell: str) -> bool:
 
 def _record(columns: list[str], cells: list[str], uri: str) -> str:
     """Return the cells that are not empty, each with its column's name."""
+    named = zip(cells, chain(columns, repeat("")), strict=False)
     pairs = (
-        f"{columns[index] if index < len(columns) else f'column {index + 1}'}: {cell}"
-        for index, cell in enumerate(cells)
+        f"{name or f'column {number}'}: {cell}"
+        for number, (cell, name) in enumerate(named, 1)
         if cell
     )
     return joined(pairs, uri, separator=" | ")
