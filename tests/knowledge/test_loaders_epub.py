@@ -69,6 +69,15 @@ def test_chapters_within_a_page(word: str, chapter: str, path: list[str]) -> Non
     assert document.heading_path(at) == path
 
 
+def test_quotes_in_a_title() -> None:
+    """Quotes in a title differ from those around it, so that its end is clear."""
+    pages = {"a.xhtml": '<h1>The "1"</h1><p>apple', "b.xhtml": '<title>"Two"</title><p>beech'}
+    document = load_document(epub_bytes(pages), "a.epub")
+    places = [document.span(document.text.index(word), 40).locator for word in ("apple", "beech")]
+    assert places == ["chapter \"The '1'\"", "chapter \"'Two'\""]
+    assert document.headings[0].title == 'The "1"'
+
+
 ENCRYPTED = '<encryption><CipherReference xmlns="x" URI="book/{}"/></encryption>'
 
 

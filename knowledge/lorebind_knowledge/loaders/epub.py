@@ -56,14 +56,14 @@ def load_epub(data: bytes, uri: str) -> LoadedDocument:
             if not page.headings or page.headings[0].start > 0:
                 known = {title, *(heading.title for heading in page.headings)}
                 name = "" if page.title in known else page.title
-                places.append(Place(start, "chapter", f'"{name}"' if name else number))
+                places.append(_chapter(start, name) if name else Place(start, "chapter", number))
                 if name or headings:  # so that it does not belong to the previous chapter
                     headings.append(Heading(start, 1, name or title or title_of(uri)))
             for one in page.headings:
                 at, level = start + one.start, min(one.level + 1, 9)
                 if one.level == top or one.start == 0:
                     level = 1
-                    places.append(Place(at, "chapter", f'"{one.title}"'))
+                    places.append(_chapter(at, one.title))
                 headings.append(Heading(at, level, one.title))
             texts.append(page.text)
             start += len(page.text) + len(_BETWEEN_CHAPTERS)
@@ -74,6 +74,11 @@ def load_epub(data: bytes, uri: str) -> LoadedDocument:
         format="epub",
         places=tuple(places),
     )
+
+
+def _chapter(start: int, title: str) -> Place:
+    quoted = title.replace('"', "'")
+    return Place(start, "chapter", f'"{quoted}"')
 
 
 def _spine(archive: ZipFile, uri: str) -> tuple[str, list[str]]:

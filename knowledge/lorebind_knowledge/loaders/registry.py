@@ -40,7 +40,7 @@ _NEWER = {
     **dict.fromkeys((".ipynb", ".pdf", ".pptx"), "parts"),
     **dict.fromkeys((".csv", ".tsv"), "headers"),
     ".xlsx": "headers, parts",
-    ".epub": "parts",
+    ".epub": "parts, quotes",
 }
 """Changes since that version, by extension: only these documents are read again."""
 
