@@ -77,7 +77,7 @@ def test_nothing_but_images() -> None:
         load_document(pdf_bytes(["", ""]), "a.pdf")
 
 
-@pytest.mark.parametrize("data", [b"", b"%PDF-1.4", b"no pdf", pdf_bytes(["text"])[:40]])
+@pytest.mark.parametrize("data", [b"%PDF-1.4", b"no pdf", pdf_bytes(["text"])[:40]])
 def test_broken(data: bytes) -> None:
     """A file that PDFium cannot open is reported as broken, with the reason."""
     with pytest.raises(SourceError, match=r"a.pdf: a broken PDF: "):

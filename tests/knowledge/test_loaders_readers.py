@@ -81,7 +81,7 @@ def test_in_this_process() -> None:
 
 def test_broken(readers: Readers) -> None:
     """A document that its loader refuses fails with the loader's message and names no limit."""
-    with pytest.raises(SourceError, match=r"^a.docx: a broken Word document: ") as raised:
+    with pytest.raises(SourceError, match=r"^a.docx: a broken Word document, ") as raised:
         readers.begin("docx", b"no zip", "a.docx").result()
     assert not isinstance(raised.value, DocumentLimitError)
 

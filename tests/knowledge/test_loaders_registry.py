@@ -64,20 +64,24 @@ def test_choice(data: bytes, uri: str, media_type: str, format: str) -> None:  #
         (b"x", "README", "", r"no loader for a file without extension"),
         (b"x", "a.png", "image/png", r"no loader for .png of type image/png"),
         (b"x", "https://example.com/a?b=c.md", "", r"a file without extension"),
-        (archive("a.txt"), "a.txt", "", r"is a ZIP archive that is broken, or .*; known"),
+        (archive("a.txt"), "a.txt", "", r"is a ZIP archive that is broken, .*; save .* unpack it$"),
         (b"PK\x03\x04 broken", "a.docx", "", r"is a ZIP archive that is broken, or is not a .docx"),
         (
             b"\xd0\xcf\x11\xe0",
             "a.xls",
             "",
-            r"is encrypted, or is a document of Word, Excel or Power",
+            r"is encrypted, or .* Word, .* as .docx, .xlsx or .pptx$",
         ),
+        (b"", "a.docx", "", r"a.docx: is empty; "),
+        (b"", "a.pdf", "", r"a.pdf: is empty; "),
+        (b"", "a.eml", "", r"a.eml: is empty; "),
+        (b"text", "a.epub", "", r"a broken EPUB, or another kind of file: .* not a ZIP archive; "),
         (b"%PDF-1.7 broken", "a.txt", "", r"a.txt: a broken PDF"),
         (b"\0", "a.md", "", r"a.md: looks like a binary file"),
     ],
 )
 def test_refused(data: bytes, uri: str, media_type: str, reason: str) -> None:
-    """A document that no loader reads is refused with a reason and the known formats."""
+    """A document that no loader reads is refused with a reason; an unknown format names others."""
     with pytest.raises(SourceError, match=reason):
         load_document(data, uri, media_type)
 

@@ -52,7 +52,10 @@ def why_unreadable(data: bytes) -> str:
             "unencrypted as .docx, .xlsx or .pptx"
         )
     if data.startswith(_ZIP) and not package_format(data):
-        return "is a ZIP archive that is broken, or is not a .docx, .epub, .pptx or .xlsx file"
+        return (
+            "is a ZIP archive that is broken, or is not a .docx, .epub, .pptx or .xlsx file; save "
+            "the document again, or unpack it"
+        )
     return ""
 
 
@@ -71,6 +74,11 @@ def reading_package(data: bytes, uri: str, kind: str) -> Iterator[zipfile.ZipFil
     """
     if why := why_unreadable(data):
         raise SourceError(f"{uri}: {why}")
+    if not zipfile.is_zipfile(io.BytesIO(data)):
+        raise SourceError(
+            f"{uri}: a broken {kind}, or another kind of file: it is not a ZIP archive; open it in "
+            "its program and save it again"
+        )
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())

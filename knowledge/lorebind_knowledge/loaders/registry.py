@@ -181,7 +181,7 @@ def begin_load(
         if plugged is not None:
             return plugged
         if why := packages.why_unreadable(data):
-            raise SourceError(f"{uri}: {why}; {_known()}")
+            raise SourceError("; ".join([f"{uri}: {why}", *broken_loaders()]))
     form = (
         known
         or _MEDIA_TYPES.get(said)
@@ -191,6 +191,8 @@ def begin_load(
     if said.startswith("text/") and not known and _is_rendered(form, data):
         form = "text"  # the source has already extracted the text
     if form in worker.FORMATS:
+        if not data:
+            raise SourceError(f"{uri}: is empty; download or save it again")
         return begin(form, data, uri)
     charset = _charset(parameters) or (html.meta_charset(data) if form == "html" else "")
     content, encoding = decode(data, uri, charset)
