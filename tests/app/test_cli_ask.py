@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.bindings.helpers import PARTS
+
 from .helpers import DOCUMENTS, PROJECT, run_forked
 
 if TYPE_CHECKING:
@@ -94,7 +96,8 @@ def test_a_projects_question_may_miss(ready_cli: Cli) -> None:
     [
         ({}, "no file in .* matches"),
         ({"image.bin": "x"}, r"all that it finds is skipped: \.bin 1"),
-        ({"blank.md": "\n\n"}, "no document has any text"),
+        ({"blank.md": "\n\n"}, "1 document has no text: blank.md"),
+        ({"a.json": "{", "b.md": ""}, "a.json: .*; 1 document has no text: b.md"),
     ],
 )
 def test_a_folder_without_text_says_so(empty_cli: Cli, files: dict[str, str], reason: str) -> None:
@@ -104,6 +107,22 @@ def test_a_folder_without_text_says_so(empty_cli: Cli, files: dict[str, str], re
     assert done.code == 1
     assert re.fullmatch(f"lorebind: there is nothing to search in 'files': {reason}.*\n", done.err)
     assert not (empty_cli.root / ".lorebind").exists()
+
+
+def test_documents_without_text_are_named(empty_cli: Cli) -> None:
+    """Plan, ingest and `ask` tell in one line how many documents have no text, and name three."""
+    source = "{ type: file_glob, path: '*.{md,html}' }"
+    project = f"name: x\n{PARTS}knowledge_bases: [{{ id: d, sources: [{source}] }}]\n"
+    empty_cli.write({"lorebind.yaml": project, "keys.md": DOCUMENTS["docs/keys.md"], "a.md": ""})
+    note = "note: 1 document has no text: a.md\n"
+    assert f"\n{note}" in empty_cli("knowledge", "plan").out
+    assert empty_cli("ingest").out.count(note) == 1
+    empty_cli.write({f"{name}.html": "<img src=x.png>" for name in "bcde"})
+    note = "note: 5 documents have no text: a.md, b.html, c.html and 2 more\n"
+    for _ in range(2):
+        assert empty_cli("ask", ".", QUESTION).out.count(note) == 1
+    (report,) = json.loads(empty_cli("ask", ".", QUESTION, "-o", "json").out)["ingests"]
+    assert report["without_text"] == ["a.md", *(f"{name}.html" for name in "bcde")]
 
 
 def test_a_folder_may_shrink(empty_cli: Cli) -> None:

@@ -173,6 +173,23 @@ async def test_the_plan_comes_true(bench: Bench) -> None:
     await compare()
 
 
+async def test_documents_without_text(bench: Bench) -> None:
+    """Every plan and report names the documents without text, also when they are unchanged."""
+    fill(bench, 1)
+    bench.write("empty.md", "")
+    bench.write("front.md", "---\ntags: [a]\n---\n")
+    bench.write_bytes("bad.md", b"\0\xff")
+    empty = ["docs/empty.md", "docs/front.md"]
+    assert (await bench.plan()).without_text == empty
+    for strategy in ("upsert", "upsert", "replace"):
+        assert (await bench.ingest(strategy=strategy)).without_text == empty
+    assert (await bench.plan()).without_text == empty
+    assert (await bench.ingest(only_failed=True)).without_text == []
+    bench.write("empty.md", paragraph("x"))
+    bench.write_bytes("front.md", b"\0\xff")
+    assert (await bench.plan()).without_text == (await bench.ingest()).without_text == []
+
+
 async def test_the_plan_of_an_interrupted_rebuild(bench: Bench) -> None:
     """A plan counts the finished part of a rebuild for a new embedder."""
     fill(bench, 6)

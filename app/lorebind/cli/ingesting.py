@@ -12,6 +12,7 @@ from lorebind.cli.printing import (
     print_line,
     print_report,
     print_source_reports,
+    print_without_text,
     tokens_line,
 )
 from lorebind.cli.progress import progress_bars
@@ -93,7 +94,8 @@ def ingest_with_bars(
 ) -> IngestReport:
     """Ingest with progress bars, and print the summary if the output is `table`.
 
-    With `brief`, an ingest without changes prints only skipped documents and failures.
+    With `brief`, an ingest without changes prints only documents without text, skipped
+    documents and failures.
     """
     ingest = partial(
         project.ingest,
@@ -114,6 +116,7 @@ def ingest_with_bars(
         print_line(f"Waiting for another ingest of {kb_id} to end.", stderr=True)
         report = ingest(wait=True)
     if output is Output.table and brief and _changed_nothing(report):
+        print_without_text(report)
         print_source_reports(report.sources)
     elif output is Output.table:
         print_report(report)

@@ -313,7 +313,12 @@ def plan(
     """Show what an ingest would do now, without changing or embedding anything."""
     from lorebind.cli.given import given_project
     from lorebind.cli.ingesting import knowledge_bases, show_plan
-    from lorebind.cli.printing import print_data, print_line, print_source_reports
+    from lorebind.cli.printing import (
+        print_data,
+        print_line,
+        print_source_reports,
+        print_without_text,
+    )
 
     with given_project(project) as loaded:
         plans = []
@@ -335,6 +340,7 @@ def plan(
         print_data(plans[0] if kb_id else plans, output)
         return
     for found in plans:
+        print_without_text(found)
         print_source_reports(found.sources)
         for failure in found.failures:
             print_line(f"unreadable document {failure.uri}: {failure.reason}")

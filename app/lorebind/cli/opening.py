@@ -64,6 +64,7 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None
     Returns None for a read-only index, which does not change.
     """
     from lorebind.cli.ingesting import ingest_with_bars, show_plan
+    from lorebind.cli.printing import without_text
 
     try:
         plan = show_plan(project, kb_id, output)
@@ -74,8 +75,8 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None
     if from_folder and not plan.chunks["total"]:
         reasons = [source.reason for source in plan.sources if source.status == "failed"]
         reasons += [failure.reason for failure in plan.failures]
-        nothing = "; ".join(reasons) or "no document has any text"
-        raise SourceError(f"there is nothing to search in {kb_id!r}: {nothing}")
+        reasons += [without_text(plan)] if plan.without_text else []
+        raise SourceError(f"there is nothing to search in {kb_id!r}: {'; '.join(reasons)}")
     try:
         return ingest_with_bars(
             project, kb_id, plan, output, allow_mass_delete=from_folder, wait=True, brief=True

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SNIPPET_LINES = 4
 PLAIN_WIDTH = 100
+_NAMED = 3
+"""Maximum number of names in a note."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -146,11 +148,27 @@ def print_report(report: IngestReport) -> None:
             f"note: {counted(report.texts_truncated, 'chunk')} longer than the embedder reads; "
             "a smaller chunking size keeps all of a chunk in its vector"
         )
+    print_without_text(report)
     for notice in report.notices:
         print_line(f"note: {notice}")
     print_source_reports(report.sources)
     for failure in report.failures:
         print_line(f"failed document {failure.reason} (attempt {failure.attempts})")
+
+
+def print_without_text(result: IngestPlan | IngestReport) -> None:
+    """Print how many documents have no text, and name some of them."""
+    if result.without_text:
+        print_line(f"note: {without_text(result)}")
+
+
+def without_text(result: IngestPlan | IngestReport) -> str:
+    """Return how many documents have no text, with the names of the first."""
+    uris = result.without_text
+    names = ", ".join(uris[:_NAMED])
+    more = f" and {len(uris) - _NAMED} more" if len(uris) > _NAMED else ""
+    have = "has" if len(uris) == 1 else "have"
+    return f"{counted(len(uris), 'document')} {have} no text: {names}{more}"
 
 
 def print_source_reports(sources: Sequence[SourceReport]) -> None:

@@ -33,7 +33,7 @@ from lorebind_knowledge.ingest.preparation import (
     prepare_documents,
     read_ahead,
 )
-from lorebind_knowledge.ingest.prepared import attempts_of
+from lorebind_knowledge.ingest.prepared import attempts_of, has_no_text
 from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport
 from lorebind_knowledge.ingest.restoring import restore_lost
 from lorebind_knowledge.ingest.successors import (
@@ -333,6 +333,8 @@ class _Run:
         for document in documents:
             entry = known.get(document.uri) or DocumentEntry(document.uri, document.source)
             report.documents[document.action] += 1
+            if has_no_text(document, entry):
+                report.without_text.append(document.uri)
             self._emit(
                 "ingest_chunked",
                 uri=document.uri,

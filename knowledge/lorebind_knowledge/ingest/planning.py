@@ -10,7 +10,7 @@ from lorebind_knowledge.ingest.engine import check_strategy
 from lorebind_knowledge.ingest.enumeration import enumerate_corpus
 from lorebind_knowledge.ingest.planned import PlannedDocuments
 from lorebind_knowledge.ingest.preparation import prepare_documents
-from lorebind_knowledge.ingest.prepared import attempts_of
+from lorebind_knowledge.ingest.prepared import attempts_of, has_no_text
 from lorebind_knowledge.ingest.report import Failure, IngestPlan
 from lorebind_knowledge.ingest.successors import indexes_to_write
 
@@ -77,6 +77,8 @@ def _account(
 ) -> None:
     """Count a document in `result`; `to_embed` collects the keys of texts to embed."""
     result.documents[document.action] += 1
+    if has_no_text(document, entry):
+        result.without_text.append(document.uri)
     kept = entry.chunk_count if entry else 0
     if document.action == "failed":
         attempts = attempts_of(document, entry)

@@ -51,6 +51,13 @@ class PreparedDocument:
     """If it exceeded a limit: the key that must change before another read, see `Loading.key`."""
 
 
+def has_no_text(document: PreparedDocument, entry: DocumentEntry | None) -> bool:
+    """Return whether a document was read, perhaps in an earlier run, and has no text."""
+    if document.action == "unchanged":
+        return entry is not None and not entry.chunk_count
+    return document.action != "failed" and not document.chunks
+
+
 def attempts_of(document: PreparedDocument, entry: DocumentEntry | None) -> int:
     """Return the number of attempts to read a failed document, without refusals to read it."""
     before = entry.attempts if entry else 0

@@ -80,6 +80,8 @@ class IngestPlan:
     """The cost in the currency of the embedder's `price_per_million_tokens`; None without one."""
     cache_hits: int = 0
     failures: list[Failure] = field(default_factory=list)
+    without_text: list[str] = field(default_factory=list)
+    """The uris of documents that were read and have no text, including unchanged ones."""
     sources: list[SourceReport] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     """Messages about what cannot be planned."""
@@ -108,6 +110,8 @@ class IngestReport:
     cache_hits: int = 0
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
+    without_text: list[str] = field(default_factory=list)
+    """The uris of documents that were read and have no text, including unchanged ones."""
     sources: list[SourceReport] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     """Further messages for the operator."""

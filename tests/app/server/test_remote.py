@@ -70,7 +70,7 @@ STEPS: list[str | list[str] | dict[str, str]] = [
     "ingest docs -w own -i folder",
     "knowledge reindex docs",
     "knowledge reindex docs -o json",
-    {"docs/new.md": "# New\n\nNew keys are longer.\n", "docs/bad.md": "a\0b"},
+    {"docs/new.md": "# New\n\nNew keys are longer.\n", "docs/bad.md": "a\0b", "docs/none.md": ""},
     "knowledge plan docs",
     "ingest docs",
     "ingest docs --only-failed",
