@@ -73,7 +73,8 @@ def test_quotes_in_a_title() -> None:
     """Quotes in a title differ from those around it, so that its end is clear."""
     pages = {"a.xhtml": '<h1>The "1"</h1><p>apple', "b.xhtml": '<title>"Two"</title><p>beech'}
     document = load_document(epub_bytes(pages), "a.epub")
-    places = [document.span(document.text.index(word), 40).locator for word in ("apple", "beech")]
+    starts = map(document.text.index, ("apple", "beech"))
+    places = [document.span(start, start + 1).locator for start in starts]
     assert places == ["chapter \"The '1'\"", "chapter \"'Two'\""]
     assert document.headings[0].title == 'The "1"'
 
