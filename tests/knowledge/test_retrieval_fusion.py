@@ -81,16 +81,16 @@ def test_words_of_whole_documents() -> None:
 
 
 def test_words_are_scaled_by_the_whole_question() -> None:
-    """If no candidate has two thirds of the score of all words, words count for less."""
+    """If no candidate has half of the score of all words, words count for less."""
     half = [("b", 0.5), ("c", 0.4375), ("a", 0.5), ("d", 0.015625)]
-    whole = (48.0, 100.0)
+    whole = (64.0, 100.0)
     assert sorted(fused(CANDIDATES, whole, document_weight=0)) == sorted(
         (name, round(figure, 6)) for name, figure in half
     )
-    enough = (24.0, 100.0)
+    enough = (32.0, 100.0)
     assert fused(CANDIDATES, enough, document_weight=0) == fused(CANDIDATES)
     documents = [one.scored(one.score, document=one.scores["lexical"]) for one in CANDIDATES]
-    assert fused(documents, (0.0, 96.0)) == fused(CANDIDATES, whole, document_weight=0)
+    assert fused(documents, (0.0, 128.0)) == fused(CANDIDATES, whole, document_weight=0)
     assert fused(CANDIDATES, whole, method="rrf") == fused(CANDIDATES, method="rrf")
 
 

@@ -2,10 +2,10 @@
 
 `weighted` adds the raw scores of both by weight, each scaled to 0 to 1 over the candidates
 (min-max): the convex combination of Bruch, Gai and Ingber, "An Analysis of Fusion Functions for
-Hybrid Retrieval" (2023). If no candidate has most of the question's words, words are scaled by
-what a text with all of them would have. Otherwise a single common word would count as much as all
-words, as often in small indexes. `rrf` adds 1 / (k + rank): the reciprocal rank fusion of Cormack,
-Clarke and Buettcher (2009).
+Hybrid Retrieval" (2023). If no candidate has half of the question's words, weighted by rarity,
+words are scaled by that half. Otherwise one common word would count as much as all words, as often
+in small indexes. `rrf` adds 1 / (k + rank): the reciprocal rank fusion of Cormack, Clarke and
+Buettcher (2009).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.retrieval.query import Candidates
 
 _DECIMALS = 6
-_ALL_WORDS = 2 / 3
-"""The share of the figure of a text with all words from which a candidate counts as having all."""
+_ENOUGH = 0.5
+"""The share of the figure of a text with all words from which words have their full weight."""
 
 
 def fuse(
@@ -53,7 +53,7 @@ def fused(
         figures = _reciprocal_ranks(dense, lexical, fusion.rank_constant)
     else:
         documents = candidates.figures.get("document", np.zeros(len(candidates)))
-        least = _ALL_WORDS * _mixed(*full, fusion.document_weight)
+        least = _ENOUGH * _mixed(*full, fusion.document_weight)
         words = scaled(_mixed(lexical, documents, fusion.document_weight), least)
         figures = _mixed(words, scaled(dense), fusion.dense_weight)
     return np.round(figures, _DECIMALS)
