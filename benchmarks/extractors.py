@@ -1,0 +1,84 @@
+"""The HTML extractors on pages of news and blogs: phrases that they should keep or remove.
+
+The pages and phrases are those of the tests of trafilatura 1.1.0:
+
+    pip download trafilatura==1.1.0 --no-deps --no-binary :all:
+    tar xf trafilatura-1.1.0.tar.gz
+    python benchmarks/extractors.py trafilatura-1.1.0/tests
+
+Phrases count if the tests assert that they are in the text of a page, or that they are not. The
+baseline of the seconds is `built_in`.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from lorebind_knowledge.loaders.registry import load_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXTRACTORS = ("built_in", "trafilatura")
+
+
+class Phrase(NamedTuple):
+    page: str
+    text: str
+    is_wanted: bool
+
+
+def main() -> None:
+    if len(sys.argv) != 2 or not (tests := Path(sys.argv[1])).joinpath("cache").is_dir():
+        sys.exit("benchmarks/extractors.py needs the folder tests of trafilatura 1.1.0")
+    program = ast.parse((tests / "realworld_tests.py").read_text(encoding="utf-8"))
+    files = next(
+        ast.literal_eval(node.value)
+        for node in program.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MOCK_PAGES"
+    )
+    phrases = list(phrases_of(program))
+    data = {one.page: (tests / "cache" / files[one.page]).read_bytes() for one in phrases}
+    baseline = 0.0
+    for extractor in EXTRACTORS:
+        began = time.perf_counter()
+        texts = {
+            page: in_one_line(load_document(html, "page.html", "", extractor).text)
+            for page, html in data.items()
+        }
+        seconds = time.perf_counter() - began
+        baseline = baseline or seconds
+        kept = [one for one in phrases if in_one_line(one.text) in texts[one.page]]
+        print(
+            f"{extractor:12} {len(texts)} pages  keeps "
+            f"{sum(one.is_wanted for one in kept)} of {sum(one.is_wanted for one in phrases)} "
+            f"wanted, {sum(not one.is_wanted for one in kept)} of "
+            f"{sum(not one.is_wanted for one in phrases)} unwanted  {seconds / baseline:.1f} times"
+        )
+
+
+def phrases_of(program: ast.Module) -> Iterator[Phrase]:
+    """Yield the phrases that follow each `result = load_mock_page(page)` in assertions."""
+    page = ""
+    for function in program.body:
+        for node in function.body if isinstance(function, ast.FunctionDef) else ():
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                if ast.unparse(node.value.func) == "load_mock_page":
+                    page = ast.literal_eval(node.value.args[0])
+            elif isinstance(node, ast.Assert) and page:
+                is_all = isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And)
+                for one in node.test.values if is_all else [node.test]:
+                    if isinstance(one, ast.Compare) and isinstance(one.left, ast.Constant):
+                        yield Phrase(page, one.left.value, isinstance(one.ops[0], ast.In))
+
+
+def in_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    main()
