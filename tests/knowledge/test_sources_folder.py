@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
@@ -18,24 +14,8 @@ from lorebind_knowledge.ingest.report import Skipped, skipped_summary
 from lorebind_knowledge.sources.files import FileSource
 from lorebind_knowledge.sources.folder import files_below
 from lorebind_knowledge.sources.markdown_glob import MarkdownGlobSource
-from tests.density import examples
 
-
-def write(root: Path, *names: str, text: str = "x") -> None:
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text, encoding="utf-8")
-
-
-def read(root: Path, *patterns: str, heed: bool = True, in_folder: str = "**/*") -> list[str]:
-    """Return the names of the files to read."""
-    found, _ = files_below(root, patterns, respect_gitignore=heed, in_folder=in_folder)
-    return [one.name for one in found if not one.skipped]
-
-
-def skipped(root: Path, *patterns: str) -> dict[str, str]:
-    """Return the reason for each file or folder that is skipped."""
-    return {one.name: one.skipped for one in files_below(root, patterns).found if one.skipped}
+from .folders import read, skipped, write
 
 
 def test_endings_in_any_case(tmp_path: Path) -> None:
@@ -92,9 +72,9 @@ def test_folders_of_tools(tmp_path: Path) -> None:
     }
     assert read(tmp_path, "node_modules/**/*.md") == ["node_modules/x/b.md"]
     assert read(tmp_path, "any name/lib") == ["any name/lib/e.md"]
-    found, _ = files_below(tmp_path, ["**/*.md"], exclude=["**/node_modules/**", "any name/**"])
+    found, *_ = files_below(tmp_path, ["**/*.md"], exclude=["**/node_modules/**", "any name/**"])
     assert [one.name for one in found] == ["a.md", "src/__pycache__/"]
-    found, _ = files_below(tmp_path, ["**/*.md"], all_folders=True)
+    found, *_ = files_below(tmp_path, ["**/*.md"], all_folders=True)
     assert len(found) == 5
 
 
@@ -117,123 +97,11 @@ def test_patterns_that_match_nothing(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "b/c.txt", "b/d.md")
     (tmp_path / "empty").mkdir()
     patterns = ["*.md", "b", "gone/**/*.md", "b/*.{txt,rst}", "b/*.pdf", "empty", "a.MD", "e.md"]
-    _, unmatched = files_below(tmp_path, patterns)
+    unmatched = files_below(tmp_path, patterns).unmatched
     assert unmatched == ["gone/**/*.md", "b/*.pdf", "empty", "e.md"]
     source = FileSource("file_glob", ["*.md", "gone"], tmp_path, shown_as=["*.md", "{{ .env.D }}"])
     report = enumerate_sources([source]).sources[0]
     assert (report.status, report.notices) == ("ok", ["{{ .env.D }} matches no file"])
-
-
-def test_gitignore(tmp_path: Path) -> None:
-    """Rules apply below their file, deeper ones take precedence, and can include files again."""
-    write(tmp_path, "a.md", "b.log", "keep.log", "build/c.md", "docs/d.log", "docs/deep/e.md")
-    write(tmp_path, ".gitignore", text="*.log\n!keep.log\nbuild/\n# note\n\n\\\n")
-    write(tmp_path, "docs/.gitignore", text="!d.log\ndeep/*\n")
-    assert read(tmp_path, "**/*") == ["a.md", "docs/d.log", "keep.log"]
-    assert skipped(tmp_path, "**/*") == dict.fromkeys(
-        ("b.log", "build/", "docs/deep/e.md"), ".gitignore"
-    )
-    assert len(read(tmp_path, "**/*", heed=False)) == 6
-
-
-def test_an_ignored_folder_that_is_meant(tmp_path: Path) -> None:
-    """A folder or file that a pattern names is read even if a `.gitignore` excludes it."""
-    write(tmp_path, "build/docs/a.md", "build/docs/b.tmp")
-    write(tmp_path, ".gitignore", text="build/\n")
-    write(tmp_path, "build/docs/.gitignore", text="*.tmp\n")
-    assert read(tmp_path, "**/*") == []
-    assert read(tmp_path, "build/docs/**/*") == read(tmp_path, "build/docs") == ["build/docs/a.md"]
-    assert read(tmp_path, "build/docs/b.tmp") == ["build/docs/b.tmp"]
-
-
-def test_the_rules_of_the_repository_above(tmp_path: Path) -> None:
-    """Rules above the project folder apply up to the top of its repository, but not beyond."""
-    write(tmp_path, ".gitignore", text="*.md\n")
-    write(tmp_path, "repo/.gitignore", text="/project/_build/\n*.log\n")
-    write(tmp_path, "repo/project/_build/a.md", "repo/project/b.log", "repo/project/c.md")
-    project = tmp_path / "repo" / "project"
-    assert read(project, "**/*") == ["_build/a.md", "b.log", "c.md"]
-    (tmp_path / "repo" / ".git").mkdir()
-    assert read(project, "**/*") == ["c.md"]
-    assert read(project, "_build") == ["_build/a.md"]
-
-
-@pytest.mark.parametrize(
-    "rules",
-    [
-        "[",
-        "*a" * 120,
-        "\\",
-        "x" * 300_000,
-        "\x00",
-        "[!]",
-        "**/a/**/a/**/a/**/a/**/a/**/b",
-        "\n".join(f"/no{number}" for number in range(100_000)),
-    ],
-)
-def test_rules_that_mean_harm(tmp_path: Path, rules: str) -> None:
-    """Rules that are invalid, or would take a regular expression forever, hide nothing."""
-    deep = "a/" * 60
-    write(tmp_path, "a" * 200, "b.md", f"{deep}c.md")
-    write(tmp_path, ".gitignore", text=rules)
-    assert {"b.md", f"{deep}c.md"} <= set(read(tmp_path, "**/*"))
-
-
-def test_rules_with_a_mark_of_their_encoding(tmp_path: Path) -> None:
-    """A byte order mark is not part of the first rule, as in git."""
-    write(tmp_path, "a.log", "b.md")
-    (tmp_path / ".gitignore").write_bytes(b"\xef\xbb\xbf*.log\n")
-    assert read(tmp_path, "**/*") == ["b.md"]
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-def test_rules_that_are_a_pipe(tmp_path: Path) -> None:
-    """A `.gitignore` that is a named pipe does not block."""
-    write(tmp_path, "a.md")
-    os.mkfifo(tmp_path / ".gitignore")
-    assert read(tmp_path, "**/*") == ["a.md"]
-
-
-_names = st.sampled_from(["a", "b", "c.md", "d.log", "e f"])
-_paths = st.lists(_names, min_size=1, max_size=3).map("/".join)
-_rule = st.sampled_from(
-    ["a", "b/", "/a", "a/b", "*.md", "*.log", "!c.md", "!a/", "**/b", "a/**", "/*", "!/a/", "*",
-     "!*/", "e f", "e f/", "a/*.md", "!d.log", "b/**/c.md", "?", "[ab]", "#x", "  ", "c.md "]
-)  # fmt: skip
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-@settings(max_examples=examples(40), deadline=None)
-@given(
-    paths=st.lists(_paths, min_size=1, max_size=8),
-    rules=st.lists(_rule, max_size=5),
-    deeper=st.tuples(st.sampled_from(["a", "b"]), st.lists(_rule, max_size=3)),
-)
-@example(paths=["d.log/c.md/a"], rules=["c.md ", "!d.log"], deeper=("a", []))
-def test_git_says_the_same(
-    tmp_path_factory: pytest.TempPathFactory,
-    paths: list[str],
-    rules: list[str],
-    deeper: tuple[str, list[str]],
-) -> None:
-    """The files that are read are those that git would include."""
-    root = tmp_path_factory.mktemp("repository")
-    for path in paths:
-        try:
-            write(root, path)
-        except (NotADirectoryError, FileExistsError, IsADirectoryError):
-            continue  # the name is both a file and a folder
-    (root / ".gitignore").write_text("\n".join(rules))
-    if (root / deeper[0]).is_dir():
-        (root / deeper[0] / ".gitignore").write_text("\n".join(deeper[1]))
-    subprocess.run(["git", "init", "-q", str(root)], check=True)
-    asked = ["git", "-C", str(root), "-c", "core.excludesFile=", "ls-files", "-z"]
-    told = subprocess.run(
-        [*asked, "--others", "--exclude-standard"], check=True, capture_output=True
-    ).stdout.decode()
-    assert read(root, "**/*") == sorted(
-        name for name in told.split("\0") if name and ".gitignore" not in name
-    )
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +118,7 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(SourceError, match="docs/shut: cannot be listed: Permission denied"):
         read(tmp_path, "docs/**/*.md")
     for exclude in ("docs/shut", "docs/shut/**"):
-        found, _ = files_below(tmp_path, ["docs/**/*.md"], exclude=[exclude])
+        found, *_ = files_below(tmp_path, ["docs/**/*.md"], exclude=[exclude])
         assert [one.name for one in found] == ["docs/b.md"]
     assert read(tmp_path, "docs/*.md") == ["docs/b.md"]
 
@@ -287,7 +155,7 @@ def test_a_linked_folder_outside(tmp_path: Path) -> None:
     """Files that a pattern reaches through a link out of the folder are not even listed."""
     write(tmp_path, "secret/a.md", "project/b.md")
     os.symlink(tmp_path / "secret", tmp_path / "project" / "linked")
-    found, unmatched = files_below(tmp_path / "project", ["linked", "linked/*.md", "b.md"])
+    found, unmatched, _ = files_below(tmp_path / "project", ["linked", "linked/*.md", "b.md"])
     assert [(one.name, one.skipped) for one in found] == [
         ("b.md", ""),
         ("linked/", "links out of the folder"),

@@ -13,7 +13,7 @@ from lorebind.cli.terminal import is_showable, one_line, visible
 from lorebind.plain_data import as_data
 from lorebind_knowledge.ingest.report import skipped_summary
 from lorebind_knowledge.sources.base import NO_ENDING
-from lorebind_knowledge.sources.folder import GITIGNORE
+from lorebind_knowledge.sources.gitignore import GITIGNORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -163,7 +163,7 @@ class FileSource:
     def items(self) -> Iterator[SourceItem]:
         if not self._root.is_dir():
             raise SourceError(f"the folder {self._root} does not exist")
-        found, unmatched = files_below(
+        found, unmatched, notices = files_below(
             self._root,
             self._patterns,
             exclude=self._exclude,
@@ -173,7 +173,7 @@ class FileSource:
         )
         # Patterns may contain values of templates, so notices show the patterns as written.
         shown = dict(zip(self._patterns, self._shown_as, strict=True))
-        self.notices = [f"{shown[pattern]} matches no file" for pattern in unmatched]
+        self.notices = [f"{shown[pattern]} matches no file" for pattern in unmatched] + notices
         if not any(one.name[-1] != "/" for one in found):
             kinds = f"{' or '.join(self._endings)} file" if self._endings else "file"
             passed = ", ".join(f"{one.name} is skipped: {one.skipped}" for one in found[:9])

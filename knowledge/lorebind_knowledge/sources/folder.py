@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.sources.gitignore import GITIGNORE, rules_above
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from lorebind_knowledge.sources.gitignore import Rules
+
 EVERY_FILE = "**/*"
-GITIGNORE = ".gitignore"
 _FOLDERS_OF_TOOLS = frozenset({"node_modules", "__pycache__"})
 _VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
 """A file that only virtual environments contain, whatever their folder is called."""
-_LONGESTGITIGNORE = 256 * 1024
-_MOST_RULES = 1000
-_SLOW_RULE = re.compile(r"(?:[*?][^*?/]*){4}|(?:\*\*.*){4}")
-"""Rules with this many wildcards in one name, or this many `**`, take minutes to match."""
 
 
 class Found(NamedTuple):
@@ -42,6 +39,8 @@ class Listing(NamedTuple):
     """Sorted by name."""
     unmatched: list[str]
     """Patterns that match nothing."""
+    notices: list[str]
+    """Messages about rules of `.gitignore` files that are not applied."""
 
 
 def files_below(
@@ -76,6 +75,7 @@ def files_below(
     by_folder: dict[str, dict[str, str]] = {}  # folder to pattern to pattern as written
     found: dict[str, Found] = {}
     matched: set[str] = set()
+    notices: list[str] = []
     for written, pattern in _alternatives(patterns):
         folder, rest = _literal_folder(pattern)
         last = None if "/" in rest else _literal(rest)
@@ -97,14 +97,15 @@ def files_below(
             continue
         if not os.path.isdir(root / folder):
             continue
-        rules = _rules_for(root, folder) if respect_gitignore else None
+        rules = rules_above(root, folder, notices) if respect_gitignore else None
         walk = _Walk(root, folder, list(wanted), rules, excluded, all_folders=all_folders)
         for one in walk.files():
             if one.name not in found or found[one.name].skipped:
                 found[one.name] = one
         matched |= {wanted[pattern] for pattern in walk.matched}
     listed = [one for _, one in sorted(found.items()) if not excluded(one.name)]
-    return Listing(listed, [pattern for pattern in patterns if pattern not in matched])
+    unmatched = [pattern for pattern in patterns if pattern not in matched]
+    return Listing(listed, unmatched, notices)
 
 
 class _Walk:
@@ -115,7 +116,7 @@ class _Walk:
         root: Path,
         folder: str,
         patterns: list[str],
-        rules: _Rules | None,
+        rules: Rules | None,
         excluded: Callable[[str], bool],
         *,
         all_folders: bool,
@@ -171,93 +172,6 @@ class _Walk:
         if len(self.matched) < len(self._matchers):
             self.matched |= {one for one, matches in self._matchers.items() if matches(name)}
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """The `.gitignore` files that apply to a folder."""
-
-    above: str
-    """Path from the top of the repository to the searched folder, ending with `/`."""
-    files: tuple[tuple[str, Any], ...] = field(default=())
-    """The rules of each file with its folder, from the top down.
-
-    The folder is a path from the top of the repository, ending with `/`.
-    """
-
-    def ignore(self, name: str) -> bool:
-        path = self.above + name
-        for folder, rules in reversed(self.files):
-            verdict = _verdict(rules, path[len(folder) :])
-            if verdict is not None:
-                return verdict
-        return False
-
-    def with_those_of(self, root: Path, folder: str) -> _Rules:
-        """Return these rules with those of the folder itself, if it has any."""
-        rules = _read_rules(root / folder)
-        if rules is None:
-            return self
-        place = self.above + (f"{folder}/" if folder else "")
-        return _Rules(self.above, (*self.files, (place, rules)))
-
-
-def _verdict(rules: Any, path: str) -> bool | None:
-    """Return the verdict of the last rule that matches the path itself, or None.
-
-    Pathspec also applies rules that match a parent folder. Git does not do so here, because it has
-    checked that folder before.
-    """
-    for rule in reversed(rules.patterns):
-        found = None if rule.include is None else rule.match_file(path)
-        if found is not None:
-            groups = found.match.groupdict()
-            if groups.get("ps_d") is None or found.match.end("ps_d") == len(path):
-                return bool(rule.include)
-    return None
-
-
-def _rules_for(root: Path, folder: str) -> _Rules:
-    """Read the rules in the folders above a folder.
-
-    Ignore files that ignore the folder itself have no effect, because a pattern names the folder.
-    """
-    root = root.resolve()
-    top = next((one for one in (root, *root.parents) if (one / ".git").exists()), root)
-    above = "" if top == root else f"{root.relative_to(top).as_posix()}/"
-    meant = above + (f"{folder}/" if folder else "")
-    files: list[tuple[str, Any]] = []
-    place = ""
-    for part in meant.split("/")[:-1]:
-        rules = _read_rules(top / place)
-        inside = meant[len(place) :]
-        if rules is not None and not rules.check_file(inside).include:
-            files.append((place, rules))
-        place += f"{part}/"
-    return _Rules(above, tuple(files))
-
-
-def _read_rules(folder: Path) -> Any:
-    """Read the `.gitignore` of a folder; None if it has none or it cannot be read."""
-    from pathspec import GitIgnoreSpec
-    from pathspec.patterns.gitignore import GitIgnorePatternError
-
-    file = folder / GITIGNORE
-    try:
-        if not file.is_file():  # reading a pipe would block
-            return None
-        with file.open(encoding="utf-8-sig", errors="replace") as opened:
-            lines = opened.read(_LONGESTGITIGNORE).splitlines()
-    except OSError:
-        return None
-    rules: list[Any] = []
-    for line in lines[:_MOST_RULES]:
-        if not _SLOW_RULE.search(line):
-            try:
-                rules += GitIgnoreSpec.from_lines([line]).patterns
-            except GitIgnorePatternError:  # git ignores such a line too
-                continue
-    return GitIgnoreSpec(rules)
 
 
 def _listed(root: Path, folder: str) -> list[os.DirEntry[str]]:
