@@ -17,8 +17,11 @@ from lorebind_knowledge.configuration import load_project
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.declarations.sources import SourceDeclaration
 from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.ingest.enumeration import enumerate_sources
+from lorebind_knowledge.ingest.report import SourceReport
 from lorebind_knowledge.sources.base import Content
-from lorebind_knowledge.sources.make import make_source
+from lorebind_knowledge.sources.environment import SourceEnvironment
+from lorebind_knowledge.sources.make import RedactingSource, make_source
 
 from .web_server import Answer, WebServer
 
@@ -70,6 +73,27 @@ def server(socket_enabled: None) -> Iterator[WebServer]:
     server = WebServer()
     yield server
     server.close()
+
+
+class Broken:
+    """A source of a plugin with a bug."""
+
+    key = "broken:a"
+
+    def items(self) -> list[SourceItem]:
+        raise ValueError("no luck")
+
+
+def test_a_source_with_a_bug(tmp_path: Path) -> None:
+    """The reason for a failed source does not repeat its name, which reports show before it."""
+    declaration: SourceDeclaration = TypeAdapter(SourceDeclaration).validate_python(
+        {"type": "inline", "documents": [{"id": "a", "text": "b"}]}
+    )
+    environment = SourceEnvironment(Environment(tmp_path, {}), "broken:a", None)
+    source = RedactingSource(Broken(), declaration, environment)
+    assert enumerate_sources([source]).sources == [
+        SourceReport("broken:a", "failed", 0, "cannot be listed: ValueError: no luck")
+    ]
 
 
 # Addresses.

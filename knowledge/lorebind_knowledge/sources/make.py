@@ -87,7 +87,7 @@ class RedactingSource:
         self.notices: list[str] = []
 
     def items(self) -> Iterator[SourceItem]:
-        with self._redacting(f"{self.key}: cannot be listed"):
+        with self._redacting("cannot be listed"):
             for item in self._inner.items():
                 uri = self._shown(item.uri) if self._names else item.uri
                 read, formerly = self._reading(item, uri), item.formerly or item.uri
