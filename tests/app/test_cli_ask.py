@@ -125,6 +125,14 @@ def test_documents_without_text_are_named(empty_cli: Cli) -> None:
     assert report["without_text"] == ["a.md", *(f"{name}.html" for name in "bcde")]
 
 
+def test_a_document_is_no_folder(empty_cli: Cli) -> None:
+    """If the path is a document, the message says which folder to give."""
+    empty_cli.write(DOCUMENTS)
+    done = empty_cli("ask", "docs/keys.md", QUESTION)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "lorebind: docs/keys.md is a file; give the folder that holds it: docs\n"
+
+
 def test_a_folder_may_shrink(empty_cli: Cli) -> None:
     """Removing most files of a plain folder needs no permission; its index only mirrors it."""
     empty_cli.write({f"{number}.md": f"# Part {number}\n\nOn owls." for number in range(4)})

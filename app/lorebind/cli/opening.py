@@ -95,6 +95,8 @@ def project_at(path: Path, *, trusted: bool) -> Project:
     from lorebind.project import Project
     from lorebind_knowledge.configuration import PROJECT_FILE
 
+    if path.is_file() and path.suffix not in (".yaml", ".yml"):
+        raise UsageError(f"{path} is a file; give the folder that holds it: {path.parent}")
     if path.is_file() or (path / PROJECT_FILE).is_file():
         if not trusted:
             check_trusted(path)
