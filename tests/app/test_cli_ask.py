@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.bindings.helpers import PARTS
+from tests.knowledge.folders import shut
 
 from .helpers import DOCUMENTS, PROJECT, run_forked
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from .helpers import Cli
 
 QUESTION = "How often must the keys be rotated?"
+AS_TEXT = "to read them as plain text, list them in as_text of the source"
+NEEDS_YAML = (
+    "note: the settings of a source belong in a lorebind.yaml; to create one, run: lorebind init"
+)
 
 
 def test_a_folder_answers(empty_cli: Cli, forked: ForkedPython) -> None:
@@ -28,7 +33,7 @@ def test_a_folder_answers(empty_cli: Cli, forked: ForkedPython) -> None:
     assert "Plan: 4 documents (4 new), 4 chunks, 4 to embed, 0 cached" in done.out
     assert "> Rotate the keys with the rotate command every ninety days. [1]" in done.out
     assert "[1] docs/keys.md, lines 1-3" in done.out
-    assert "\nskipped: .bin 1; to read them, see as_text of the source\n" in done.out
+    assert f"\nskipped 1 file:\n  .bin 1 (ignored.bin); {AS_TEXT}\n{NEEDS_YAML}\n" in done.out
     assert re.search(r"Prompt: \d+ tokens \(o200k_base, exact\), \d passages", done.out)
     assert (empty_cli.root / ".lorebind/.gitignore").read_text() == "*\n"
 
@@ -36,7 +41,7 @@ def test_a_folder_answers(empty_cli: Cli, forked: ForkedPython) -> None:
     assert "4 unchanged" in again.out
     assert "0 to embed" in again.out
     assert "0 embedded" not in again.out, "the plan has said that nothing changed"
-    assert "\nskipped: .bin 1; " in again.out
+    assert "\nskipped 1 file:\n" in again.out
 
     data = json.loads(empty_cli("ask", ".", QUESTION, "--output", "json", "--top-k", "2").out)
     assert data["ingests"][0]["texts_embedded"] == 0
@@ -125,12 +130,80 @@ def test_documents_without_text_are_named(empty_cli: Cli) -> None:
     assert report["without_text"] == ["a.md", *(f"{name}.html" for name in "bcde")]
 
 
+def test_what_is_skipped_can_be_read(empty_cli: Cli) -> None:
+    """Each line about skipped files says what reads them, and following that reads them."""
+    names = ("a.conf5", "build/b.md", ".notes/c.md", "1.zzz", "2.zzz", "3.zzz", "4.zzz")
+    empty_cli.write({name: f"# Keys\n\nRotate {name}.\n" for name in names} | DOCUMENTS)
+    empty_cli.write({".gitignore": "build/\n"})
+    (empty_cli.root / "d.zip").write_bytes(b"PK\x03\x04\0")
+    out = empty_cli("ask", ".", QUESTION).out
+    skipped = f"""
+skipped 6 files and 2 folders:
+  .zip 1 (d.zip)
+  .zzz 4, .conf5 1 (1.zzz, 2.zzz, 3.zzz and 2 more); {AS_TEXT}
+  hidden 1 (.notes/); to read one, name it in paths of the source
+  .gitignore 1 (build/); to read them, set respect_gitignore: false for the source
+{NEEDS_YAML}
+"""
+    assert skipped in out
+    assert empty_cli("init").code == 0
+    source = (
+        'type: file_glob, paths: ["**/*", ".notes"], respect_gitignore: false, '
+        'as_text: ["*.zzz", "*.conf5"]'
+    )
+    project = f"name: all\nknowledge_bases: [{{ id: docs, sources: [{{ {source} }}] }}]\n"
+    empty_cli.write({"lorebind.yaml": project})
+    out = empty_cli("ingest").out
+    assert "skipped 1 file:\n  .zip 1 (d.zip)\n" in out
+    assert "failed" not in out.partition("docs: ")[2]
+    assert NEEDS_YAML not in out
+    read = empty_cli("knowledge", "documents", "docs").out
+    assert all(f"\n{name} " in read for name in names)
+
+
+def test_nothing_can_be_set_for_a_picture(empty_cli: Cli) -> None:
+    """If no setting reads the skipped files, nothing is said about settings."""
+    empty_cli.write(DOCUMENTS)
+    (empty_cli.root / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    out = empty_cli("ask", ".", QUESTION).out
+    assert "\nskipped 1 file:\n  .png 1 (a.png)\nPassages of files" in out
+
+
+def test_a_setting_in_a_failure_needs_a_project(empty_cli: Cli) -> None:
+    """If a file is too large in a plain folder, a note says how to write the file of settings."""
+    empty_cli.write({"docs/large.txt": "x" * (4 * 1024**2 + 1), "docs/a.md": "# Keys"})
+    out = empty_cli("ask", "docs", QUESTION).out
+    assert "failed document large.txt: is larger than 4 MiB; the limit is max_bytes of its" in out
+    assert f"\n{NEEDS_YAML} docs\n" in out
+
+
+def test_skipped_files_are_named_if_nothing_is_left(empty_cli: Cli) -> None:
+    """If all files of a folder are skipped, they are counted too."""
+    empty_cli.write({"a.conf5": "Rotate the keys."})
+    done = empty_cli("ask", ".", QUESTION)
+    assert f"skipped 1 file:\n  .conf5 1 (a.conf5); {AS_TEXT}\n{NEEDS_YAML}\n" in done.out
+    assert done.err.endswith("all that it finds is skipped: .conf5 1\n")
+
+
 def test_a_document_is_no_folder(empty_cli: Cli) -> None:
     """If the path is a document, the message says which folder to give."""
     empty_cli.write(DOCUMENTS)
     done = empty_cli("ask", "docs/keys.md", QUESTION)
     assert (done.code, done.out) == (2, "")
     assert done.err == "lorebind: docs/keys.md is a file; give the folder that holds it: docs\n"
+
+
+def test_a_folder_that_cannot_be_listed(empty_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that became unreadable is named, and its documents are still found."""
+    empty_cli.write(DOCUMENTS)
+    assert empty_cli("ask", ".", QUESTION).code == 0
+    shut(empty_cli.root / "docs", monkeypatch)
+    done = empty_cli("ask", ".", QUESTION)
+    assert (done.code, done.err) == (0, "")
+    assert (
+        "\nfailed folder docs/: cannot be listed: Permission denied; make it readable" in done.out
+    )
+    assert "[1] docs/keys.md, lines 1-3" in done.out
 
 
 def test_a_folder_may_shrink(empty_cli: Cli) -> None:

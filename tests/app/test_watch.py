@@ -15,6 +15,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from lorebind.cli.watch import _has_news
+from lorebind_knowledge.ingest.report import IngestPlan, SourceReport, Unlisted
+
 from .forked_python import Forked
 from .helpers import PROJECT
 
@@ -60,6 +63,14 @@ class Watching:
             self.seen.append(line)
             if text in line:
                 return line
+
+
+def test_a_folder_that_cannot_be_listed_is_news() -> None:
+    """The command ingests, and so reports, if a folder became unreadable and nothing else."""
+    source = SourceReport("file_glob:**/*", "ok", 1)
+    assert not _has_news(IngestPlan("docs", sources=[source]))
+    source.unlisted.append(Unlisted("shut/", "Permission denied"))
+    assert _has_news(IngestPlan("docs", sources=[source]))
 
 
 @contextmanager

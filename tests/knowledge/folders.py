@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.sources.folder import files_below
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pytest
 
 
 def write(root: Path, *names: str, text: str = "x") -> None:
@@ -19,9 +21,33 @@ def write(root: Path, *names: str, text: str = "x") -> None:
 def read(root: Path, *patterns: str, heed: bool = True, in_folder: str = "**/*") -> list[str]:
     """Return the names of the files to read."""
     found = files_below(root, patterns, respect_gitignore=heed, in_folder=in_folder).found
-    return [one.name for one in found if not one.skipped]
+    return [one.name for one in found if not (one.skipped or one.unlisted)]
 
 
 def skipped(root: Path, *patterns: str) -> dict[str, str]:
     """Return the reason for each file or folder that is skipped."""
     return {one.name: one.skipped for one in files_below(root, patterns).found if one.skipped}
+
+
+def unlisted(root: Path, *patterns: str) -> dict[str, str]:
+    """Return the reason for each folder that cannot be listed."""
+    return {one.name: one.unlisted for one in files_below(root, patterns).found if one.unlisted}
+
+
+def shut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a folder unreadable, also for the superuser, whom permissions do not stop."""
+
+    def refusing(name: str, *, below: bool) -> None:
+        real = getattr(os, name)
+
+        def refuse(path: Any, **options: Any) -> Any:
+            asked = Path(os.fsdecode(path)) if isinstance(path, str | os.PathLike) else Path()
+            if folder in asked.parents or (asked == folder and not below):
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path, **options)
+
+        monkeypatch.setattr(os, name, refuse)
+
+    refusing("scandir", below=False)
+    refusing("stat", below=True)
+    refusing("lstat", below=True)

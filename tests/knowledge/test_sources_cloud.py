@@ -19,6 +19,8 @@ from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.sources.cloud import CloudStorageSource
 from lorebind_knowledge.sources.make import make_source
 
+from .folders import shut, write
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -77,7 +79,7 @@ def test_kinds_are_told_by_their_content() -> None:
     declaration = CloudStorageSource(type="cloud_storage", provider="memory", bucket="kinds")
     found = enumerate_sources([make_source(declaration, Environment(Path(), {}))])
     assert sorted(found.items) == [f"memory://kinds/{name}" for name in sorted(objects)]
-    assert skipped_summary(found.sources[0].skipped) == ".zzz 1, no ending 1"
+    assert skipped_summary(found.sources[0].skipped) == ".zzz 1, no extension 1"
     named = CloudStorageSource(
         type="cloud_storage", provider="memory", bucket="kinds", prefix="z.zzz"
     )
@@ -172,3 +174,28 @@ def test_a_folder_has_no_settings(tmp_path: Path) -> None:
     """Settings without effect are refused."""
     with pytest.raises(SourceError, match="provider 'file' takes no config"):
         items(tmp_path, provider="file", bucket="shelf", config={"auto_mkdir": True})
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of the bucket that cannot be listed is reported if it can hold objects with the
+    prefix, and fails the source if it holds all of them."""
+    write(tmp_path, "docs/a.md", "docs/shut/b.md", "other/c.md")
+    shut(tmp_path / "docs" / "shut", monkeypatch)
+
+    def listed(prefix: str) -> dict[str, str]:
+        declaration = CloudStorageSource(
+            type="cloud_storage",
+            provider="file",
+            bucket=str(tmp_path),
+            prefix=prefix,
+            pattern="**/*.md",
+        )
+        source = make_source(declaration, Environment(Path(), {}))
+        return {
+            item.uri.removeprefix(f"file://{tmp_path}/"): item.unlisted for item in source.items()
+        }
+
+    assert listed("docs/") == {"docs/a.md": "", "docs/shut/": "Permission denied"}
+    assert listed("other/") == {"other/c.md": ""}
+    with pytest.raises(SourceError, match="docs/shut/ cannot be listed: Permission denied"):
+        listed("docs/shut/b")

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import os
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.report import Skipped, skipped_summary
+from lorebind_knowledge.sources.file_glob import FileGlobSource
 from lorebind_knowledge.sources.files import FileSource
 from lorebind_knowledge.sources.folder import files_below
 from lorebind_knowledge.sources.markdown_glob import MarkdownGlobSource
 
-from .folders import read, skipped, write
+from .folders import read, shut, skipped, unlisted, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lorebind_knowledge.ingest.report import SourceReport
+
+
+def report(root: Path, *patterns: str, as_text: tuple[str, ...] = ()) -> SourceReport:
+    """Return the report on a source that has all settings of `file_glob`."""
+    settings = FileGlobSource.model_fields
+    source = FileSource("file_glob", patterns, root, as_text=as_text, settings=settings)
+    return enumerate_sources([source]).sources[0]
 
 
 def test_endings_in_any_case(tmp_path: Path) -> None:
@@ -62,20 +75,48 @@ def test_names_with_signs_of_patterns(tmp_path: Path) -> None:
 def test_folders_of_tools(tmp_path: Path) -> None:
     """Packages, caches and virtual environments are skipped unless a pattern names them."""
     write(tmp_path, "a.md", "node_modules/x/b.md", "src/node_modules/c.md", "src/__pycache__/d.md")
-    write(tmp_path, "any name/pyvenv.cfg", "any name/lib/e.md", ".venv/f.md")
+    write(tmp_path, "any name/pyvenv.cfg", "any name/lib/e.md", "conda/conda-meta/history")
+    write(tmp_path, "conda/f.md", ".venv/pyvenv.cfg", ".venv/g.md")
     assert read(tmp_path, "**/*.md") == ["a.md"]
     assert skipped(tmp_path, "**/*.md") == {
         "node_modules/": "node_modules",
         "src/node_modules/": "node_modules",
         "src/__pycache__/": "__pycache__",
         "any name/": "virtual environments",
+        "conda/": "virtual environments",
+        ".venv/": "virtual environments",
     }
     assert read(tmp_path, "node_modules/**/*.md") == ["node_modules/x/b.md"]
     assert read(tmp_path, "any name/lib") == ["any name/lib/e.md"]
-    found, *_ = files_below(tmp_path, ["**/*.md"], exclude=["**/node_modules/**", "any name/**"])
+    exclude = ["**/node_modules/**", "any name/**", "conda", ".venv"]
+    found, *_ = files_below(tmp_path, ["**/*.md"], exclude=exclude)
     assert [one.name for one in found] == ["a.md", "src/__pycache__/"]
     found, *_ = files_below(tmp_path, ["**/*.md"], all_folders=True)
-    assert len(found) == 5
+    assert [one.name for one in found if one.skipped] == [".venv/"]
+    assert len(found) == 7
+
+
+def test_folders_of_version_control(tmp_path: Path) -> None:
+    """A pattern for all hidden folders skips the data of version control and of Lorebind."""
+    write(tmp_path, ".notes/a.md", ".git/b.md", ".hg/c.md", ".svn/d.md", ".lorebind/e.md")
+    assert read(tmp_path, ".*/**/*") == [".notes/a.md"]
+    names = (".git", ".hg", ".svn", ".lorebind")
+    assert skipped(tmp_path, ".*/**/*") == {f"{name}/": name for name in names}
+    assert skipped(tmp_path, "**/*") == {".notes/": "hidden"}
+
+
+def test_hidden_files(tmp_path: Path) -> None:
+    """Files and folders that only lack a dot in the pattern are reported, and no others."""
+    write(tmp_path, "a.md", ".b.md", ".env", ".notes/c.md", "x/.d.md", "x/.deep/e.md")
+    write(tmp_path, ".gitignore", text="")
+    assert read(tmp_path, "**/*.md") == ["a.md"]
+    hidden = (".b.md", ".notes/", "x/.d.md", "x/.deep/")
+    assert skipped(tmp_path, "**/*.md") == dict.fromkeys(hidden, "hidden")
+    assert skipped(tmp_path, "**/*") == dict.fromkeys((*hidden, ".env"), "hidden")
+    assert skipped(tmp_path, "*.md") == {".b.md": "hidden"}
+    assert skipped(tmp_path, "**/*.md", ".notes", ".b.md", "x/.*") == {"x/.deep/": "hidden"}
+    found = files_below(tmp_path, ["**/*"], exclude=[".*", ".notes", "**/.deep", "x/.d.md"]).found
+    assert [one.name for one in found] == ["a.md"]
 
 
 def test_excluded_folders(tmp_path: Path) -> None:
@@ -104,28 +145,100 @@ def test_patterns_that_match_nothing(tmp_path: Path) -> None:
     assert (report.status, report.notices) == ("ok", ["{{ .env.D }} matches no file"])
 
 
+def test_patterns_for_the_same_file(tmp_path: Path) -> None:
+    """If two patterns have a common alternative, a file that it finds matches both."""
+    write(tmp_path, "shelf/UPPER.MD")
+    patterns = ["shelf/UPPER.md", "shelf/{UPPER,x}.md"]
+    listing = files_below(tmp_path, patterns)
+    assert ([one.name for one in listing.found], listing.unmatched) == (["shelf/UPPER.MD"], [])
+
+
 def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that cannot be listed fails the source, so its documents are not deleted."""
+    """A folder that cannot be listed is reported, unless it is excluded, and the rest is read."""
     write(tmp_path, "docs/shut/a.md", "docs/b.md")
+    shut(tmp_path / "docs" / "shut", monkeypatch)
+    reason = {"docs/shut/": "Permission denied"}
+    for pattern in (
+        "docs/**/*.md",
+        "docs",
+        "**/*",
+        "docs/shut/*.md",
+        "docs/shut",
+        "docs/shut/a.md",
+    ):
+        assert (pattern, unlisted(tmp_path, pattern)) == (pattern, reason)
+        listing = files_below(tmp_path, [pattern, "docs/*.md"])
+        assert [one.name for one in listing.found if not one.unlisted] == ["docs/b.md"]
+        assert listing.unmatched == [], "nobody knows what it would match"
+    for exclude in ("docs/shut", "docs/shut/**"):
+        found, *_ = files_below(tmp_path, ["docs/**/*.md", "docs/shut/a.md"], exclude=[exclude])
+        assert [one.name for one in found] == ["docs/b.md"]
+    assert unlisted(tmp_path, "docs/*.md") == {}
+    failed = report(tmp_path, "docs/shut")
+    assert (failed.status, failed.reason) == (
+        "failed",
+        "docs/shut/ cannot be listed: Permission denied",
+    )
+
+
+def test_a_folder_that_is_removed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is removed while the others are listed is not reported."""
+    root = tmp_path / "project"
+    write(root, "a/b.md", "c.md")
     real = os.scandir
 
-    def refusing(path: Path) -> object:
-        if Path(path).name == "shut":
-            raise PermissionError(13, "Permission denied", str(path))
+    def remove(path: Path) -> Any:
+        if os.path.basename(path) == "a":
+            os.rename(path, tmp_path / "removed")
         return real(path)
 
-    monkeypatch.setattr(os, "scandir", refusing)
-    with pytest.raises(SourceError, match="docs/shut: cannot be listed: Permission denied"):
-        read(tmp_path, "docs/**/*.md")
-    for exclude in ("docs/shut", "docs/shut/**"):
-        found, *_ = files_below(tmp_path, ["docs/**/*.md"], exclude=[exclude])
-        assert [one.name for one in found] == ["docs/b.md"]
-    assert read(tmp_path, "docs/*.md") == ["docs/b.md"]
+    monkeypatch.setattr(os, "scandir", remove)
+    assert [one.name for one in files_below(root, ["**/*"]).found] == ["c.md"]
+
+
+def test_a_link_to_a_file_that_cannot_be_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A named link to an unreadable location may be a file or a folder, so both are reported."""
+    write(tmp_path, "shut/a.md", "b.md")
+    os.symlink("shut/a.md", tmp_path / "link.md")
+    shut(tmp_path / "shut", monkeypatch)
+    real = os.stat
+
+    def follow(path: Path, **options: Any) -> Any:
+        linked = os.path.basename(path) == "link.md"
+        return real(tmp_path / "shut" / "a.md" if linked else path, **options)
+
+    monkeypatch.setattr(os, "stat", follow)
+    assert read(tmp_path, "link.md", "b.md") == ["b.md", "link.md"]
+    assert unlisted(tmp_path, "link.md", "b.md") == {"link.md/": "Permission denied"}
+
+
+def test_a_project_folder_that_cannot_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the project folder itself cannot be listed, the source fails."""
+    write(tmp_path, "a.md")
+    shut(tmp_path, monkeypatch)
+    with pytest.raises(SourceError, match="cannot be listed: Permission denied"):
+        read(tmp_path, "*.md")
+
+
+def test_links_that_lead_nowhere(tmp_path: Path) -> None:
+    """A link to itself or to nothing is a file, which fails alone."""
+    write(tmp_path, "a.md")
+    os.symlink("loop.md", tmp_path / "loop.md")
+    os.symlink("gone", tmp_path / "dangling.md")
+    every = ["a.md", "dangling.md", "loop.md"]
+    assert read(tmp_path, "**/*") == read(tmp_path, "*.md") == every
+    assert read(tmp_path, "a.md", "loop.md") == ["a.md", "loop.md"]
 
 
 def test_kinds_that_no_loader_reads(tmp_path: Path) -> None:
     """A file of unknown format is skipped unless its content or a pattern identifies it."""
-    write(tmp_path, "a.md", "b.zzz", "c.zzz", "LICENSE", "notes.conf5")
+    write(tmp_path, "a.md", "b.zzz", "c.zzz", "LICENSE", "notes.conf5", "d.md.")
     write(tmp_path, "page", text="<!doctype html><p>hello")
     (tmp_path / "z.zip").write_bytes(b"PK\x03\x04")
     with zipfile.ZipFile(tmp_path / "memo", "w") as package:
@@ -139,16 +252,67 @@ def test_kinds_that_no_loader_reads(tmp_path: Path) -> None:
 
     assert listed("**/*") == (
         ["a.md", "memo", "page"],
-        ".zzz 2, .conf5 1, .zip 1, no ending 1",
+        ".zzz 2, no extension 2, .conf5 1, .zip 1",
     )
     assert listed("**/*", as_text=("LICENSE", "*.conf5")) == (
         ["LICENSE", "a.md", "memo", "notes.conf5", "page"],
-        ".zzz 2, .zip 1",
+        ".zzz 2, .zip 1, no extension 1",
     )
     assert listed("**/*", "b.zzz")[0] == ["a.md", "b.zzz", "memo", "page"]
-    report = enumerate_sources([FileSource("file_glob", ["*.zzz"], tmp_path)]).sources[0]
-    assert (report.status, report.reason) == ("failed", "all that it finds is skipped: .zzz 2")
-    assert report.skipped == [Skipped("b.zzz", ".zzz"), Skipped("c.zzz", ".zzz")]
+    failed = report(tmp_path, "*.zzz")
+    assert (failed.status, failed.reason) == ("failed", "all that it finds is skipped: .zzz 2")
+    assert failed.skipped == [
+        Skipped("b.zzz", ".zzz", "as_text"),
+        Skipped("c.zzz", ".zzz", "as_text"),
+    ]
+
+
+def test_the_setting_with_which_a_skipped_file_is_read(tmp_path: Path) -> None:
+    """A report names the setting that reads a skipped file, and none where that would fail."""
+    write(tmp_path, "a.md", "LICENSE", "build/b.md", "c.log", "d.bin", ".e.md", ".env", ".notes/f")
+    write(tmp_path, "node_modules/g.md", "shelf/h.md")
+    write(tmp_path, ".gitignore", text="build/\n*.log\n*.bin\n")
+    (tmp_path / "i.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    (tmp_path / "j.odt").write_bytes(b"PK\x03\x04\x14\0")
+    (tmp_path / "latin.zzz").write_bytes("Grüße aus Köln, schöne Tage".encode("latin-1"))
+    (tmp_path / "long").write_bytes("ä".encode() * 4001)
+    os.symlink("shelf", tmp_path / "linked")
+    os.symlink("/usr", tmp_path / "out")
+    expected = {
+        "LICENSE": "as_text",
+        "latin.zzz": "as_text",
+        "long": "as_text",
+        "i.png": "",
+        "j.odt": "",
+        "build/": "respect_gitignore",
+        "c.log": "respect_gitignore",
+        "d.bin": "",
+        ".e.md": "paths",
+        ".env": "",
+        ".notes/": "paths",
+        "node_modules/": "paths",
+        "linked/": "paths",
+        "out/": "",
+    }
+    assert {one.uri: one.setting for one in report(tmp_path, "**/*").skipped} == expected
+    ways = {"as_text": [], "paths": ["**/*"]} | {
+        setting: [name for name, one in expected.items() if one == setting]
+        for setting in ("as_text", "paths")
+    }
+    source = FileSource(
+        "file_glob",
+        ["**/*", *ways["paths"]],
+        tmp_path,
+        as_text=ways["as_text"],
+        respect_gitignore=False,
+    )
+    found = enumerate_sources([source])
+    left = {one.uri for one in found.sources[0].skipped}
+    assert left == {name for name, setting in expected.items() if not setting} | {".notes/f"}
+    for _, item in found.items.values():
+        assert item.read("")
+    bare = enumerate_sources([FileSource("file", ["**/*"], tmp_path)]).sources[0]
+    assert {one.setting for one in bare.skipped} == {""}, "a bucket has no such settings"
 
 
 def test_a_linked_folder_outside(tmp_path: Path) -> None:
@@ -161,6 +325,7 @@ def test_a_linked_folder_outside(tmp_path: Path) -> None:
         ("linked/", "links out of the folder"),
     ]
     assert unmatched == ["linked", "linked/*.md"]
+    assert skipped(tmp_path / "project", "**/*.md") == {"linked/": "links out of the folder"}
 
 
 def test_only_folders_are_skipped(tmp_path: Path) -> None:

@@ -191,3 +191,14 @@ def test_a_rule_at_the_limit_of_the_file(tmp_path: Path) -> None:
     write(tmp_path, ".gitignore", text=start[4:] + "\n*.mdx\n")
     assert read(tmp_path, "*") == ["a.md", "b.mdx"]
     assert len(files_below(tmp_path, ["*"]).notices) == 1
+
+
+def test_rules_that_cannot_be_read(tmp_path: Path) -> None:
+    """A `.gitignore` that cannot be read is reported, and hides nothing."""
+    write(tmp_path, "a.md")
+    os.symlink(".gitignore", tmp_path / ".gitignore")
+    listing = files_below(tmp_path, ["**/*"])
+    assert [one.name for one in listing.found] == ["a.md"]
+    assert listing.notices == [
+        ".gitignore cannot be read and is not applied: Too many levels of symbolic links"
+    ]

@@ -14,6 +14,8 @@ from lorebind_knowledge.errors import ConfigurationError, SourceError
 from lorebind_knowledge.sources.make import make_source
 from tests.bindings.helpers import write
 
+from .folders import shut
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -174,3 +176,25 @@ def test_what_is_found_before_anything_runs(tmp_path: Path, path: str, said: str
     write(tmp_path, {"lorebind.yaml": f"name: demo\nknowledge_bases: [{kb}]\n"})
     with pytest.raises(ConfigurationError, match=said):
         load_project(tmp_path, environ={"DOCS": "docs"})
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder below the template is shown like its documents; if it holds the template's folder,
+    the source fails, so that its documents are not deleted."""
+    files(tmp_path, "kb/en/a.md", "kb/en/x/b.md", "c.md")
+    shut(tmp_path / "kb/en/x", monkeypatch)
+    source = made(tmp_path, "kb/en", path=f"{DOCS}/**/*.md")
+    assert [(item.uri, item.unlisted) for item in source.items()] == [
+        (f"{DOCS}/a.md", ""),
+        (f"{DOCS}/x/", "Permission denied"),
+    ]
+    shut(tmp_path / "kb", monkeypatch)
+    for pattern in (f"{DOCS}/a.md", "**/*"):
+        source = made(tmp_path, "kb/en", paths=["c.md", f"{DOCS}/a.md", pattern])
+        with pytest.raises(SourceError, match="cannot be listed: Permission denied") as failed:
+            uris(source)
+        assert "kb" not in str(failed.value)
+    source = made(tmp_path, "kb/en", paths=["c.md", f"{DOCS}/*.md"])
+    assert [item.uri for item in source.items() if item.unlisted] == [f"{DOCS}/"]
+    source = made(tmp_path, "en", paths=["c.md", f"kb/{DOCS}/*.md"])
+    assert [item.uri for item in source.items() if item.unlisted] == [f"kb/{DOCS}/"]

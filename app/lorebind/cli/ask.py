@@ -23,8 +23,9 @@ def ask(
 ) -> None:
     """Answer a question from the documents of a folder or project, with citations.
 
-    No configuration is needed: the files of the folder are indexed in its .lorebind folder, and
-    unreadable files are listed. The second run embeds only changed files.
+    No configuration is needed: the files of the folder are indexed in its .lorebind folder. The
+    second run embeds only changed files. Skipped files are counted; --output json names all of
+    them.
 
     If a project uses code or variables, you must have created it with `init` or trusted it with
     `trust`.

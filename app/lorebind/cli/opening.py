@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lorebind.cli.options import Output
 from lorebind.cli.shared_options import log_level
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lorebind.cli.options import Output
     from lorebind.project import Project
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.events import Extension
-    from lorebind_knowledge.ingest.report import IngestReport
+    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 FOLDER_KB = "files"
 
@@ -64,7 +64,7 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None
     Returns None for a read-only index, which does not change.
     """
     from lorebind.cli.ingesting import ingest_with_bars, show_plan
-    from lorebind.cli.printing import without_text
+    from lorebind.cli.printing import print_skipped, without_text
 
     try:
         plan = show_plan(project, kb_id, output)
@@ -76,13 +76,33 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None
         reasons = [source.reason for source in plan.sources if source.status == "failed"]
         reasons += [failure.reason for failure in plan.failures]
         reasons += [without_text(plan)] if plan.without_text else []
+        if output is Output.table:
+            print_skipped(plan.sources)
+            _say_where_settings_are(project, plan)
         raise SourceError(f"there is nothing to search in {kb_id!r}: {'; '.join(reasons)}")
     try:
-        return ingest_with_bars(
+        report = ingest_with_bars(
             project, kb_id, plan, output, allow_mass_delete=from_folder, wait=True, brief=True
         )
     except ReadOnlyError:
         return None
+    if from_folder and output is Output.table:
+        _say_where_settings_are(project, report)
+    return report
+
+
+def _say_where_settings_are(project: Project, report: IngestPlan | IngestReport) -> None:
+    """Explain how to change settings in a plain folder, if the printed report may name some."""
+    from lorebind.cli.printing import print_line
+
+    if report.failures or any(one.setting for source in report.sources for one in source.skipped):
+        root, here = Path(project.config.root), Path.cwd()
+        folder = root.relative_to(here) if root.is_relative_to(here) else root
+        where = "" if root == here else f" {shlex.quote(str(folder))}"
+        print_line(
+            "note: the settings of a source belong in a lorebind.yaml; to create one, run: "
+            f"lorebind init{where}"
+        )
 
 
 def project_at(path: Path, *, trusted: bool) -> Project:

@@ -12,8 +12,6 @@ from lorebind.cli.options import Output
 from lorebind.cli.terminal import is_showable, one_line, visible
 from lorebind.plain_data import as_data
 from lorebind_knowledge.ingest.report import skipped_summary
-from lorebind_knowledge.sources.base import NO_ENDING
-from lorebind_knowledge.sources.gitignore import GITIGNORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +28,13 @@ SNIPPET_LINES = 4
 PLAIN_WIDTH = 100
 _NAMED = 3
 """Maximum number of names in a note."""
+_WAYS_TO_READ = {
+    "": "",
+    "as_text": "; to read them as plain text, list them in as_text of the source",
+    "respect_gitignore": "; to read them, set respect_gitignore: false for the source",
+    "paths": "; to read one, name it in paths of the source",
+}
+"""How to read skipped files, by the setting of their source."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -165,33 +170,44 @@ def print_without_text(result: IngestPlan | IngestReport) -> None:
 def without_text(result: IngestPlan | IngestReport) -> str:
     """Return how many documents have no text, with the names of the first."""
     uris = result.without_text
-    names = ", ".join(uris[:_NAMED])
-    more = f" and {len(uris) - _NAMED} more" if len(uris) > _NAMED else ""
     have = "has" if len(uris) == 1 else "have"
-    return f"{counted(len(uris), 'document')} {have} no text: {names}{more}"
+    return f"{counted(len(uris), 'document')} {have} no text: {_first_of(uris)}"
+
+
+def _first_of(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def print_source_reports(sources: Sequence[SourceReport]) -> None:
-    """Print skipped documents, notices about the sources, and the sources that failed."""
-    if skipped := [one for source in sources for one in source.skipped]:
-        print_line(f"skipped: {skipped_summary(skipped)}{_ways_to_read(sources)}")
+    """Print skipped files, notices about the sources, and the folders and sources that failed."""
+    print_skipped(sources)
     for source in sources:
         for notice in source.notices:
             print_line(f"note: source {source.source}: {notice}")
+        for folder in source.unlisted:
+            print_line(
+                f"failed folder {folder.uri}: cannot be listed: {folder.reason}; "
+                "make it readable; until then, its documents stay in the index"
+            )
         if source.status == "failed":
             print_line(f"failed source {source.source}: {source.reason}")
 
 
-def _ways_to_read(sources: Iterable[SourceReport]) -> str:
-    """Return the settings that would include skipped files, for sources that have them."""
-    files = [one for one in sources if one.source.startswith(("file_glob:", "markdown_glob:"))]
-    reasons = {one.reason for source in files for one in source.skipped}
-    ways = []
-    if any(one == NO_ENDING or (one[0] == "." and one != GITIGNORE) for one in reasons):
-        ways.append("as_text")
-    if GITIGNORE in reasons:
-        ways.append("respect_gitignore: false")
-    return f"; to read them, see {' and '.join(ways)} of the source" if ways else ""
+def print_skipped(sources: Iterable[SourceReport]) -> None:
+    """Print how many files are skipped and why, some names, and how to read them."""
+    skipped = list(dict.fromkeys(one for source in sources for one in source.skipped))
+    if not skipped:
+        return
+    folders = sum(one.uri.endswith("/") for one in skipped)
+    files = len(skipped) - folders
+    counts = [counted(files, "file")] * bool(files) + [counted(folders, "folder")] * bool(folders)
+    print_line(f"skipped {' and '.join(counts)}:")
+    for setting in sorted({one.setting for one in skipped}):
+        some = [one for one in skipped if one.setting == setting]
+        names = _first_of([one.uri for one in some])
+        way = _WAYS_TO_READ.get(setting, f"; to read them, see {setting} of the source")
+        print_line(f"  {skipped_summary(some)} ({names}){way}")
 
 
 def print_matches(result: QueryResult, question: str, *, explain: bool = False) -> None:

@@ -137,5 +137,7 @@ def _ingest(loaded: AnyProject, kb_id: str | None, output: Output) -> None:
 def _has_news(plan: IngestPlan) -> bool:
     changed = any(plan.documents[name] for name in ("added", "updated", "removed", "failed"))
     return (
-        changed or bool(plan.notices) or any(source.status == "failed" for source in plan.sources)
+        changed
+        or bool(plan.notices)
+        or any(source.status == "failed" or source.unlisted for source in plan.sources)
     )

@@ -479,7 +479,7 @@ class _Run:
         failed_sources = [source for source in report.sources if source.status == "failed"]
         if failed_sources and len(failed_sources) == len(report.sources):
             report.status = "failed"
-        elif failed_sources or report.failures:
+        elif failed_sources or report.failures or any(one.unlisted for one in report.sources):
             report.status = "completed_with_failures"
         await settle(kb, self._lease, index, report, partial=self._partial)
         await call(kb.index.sweep, self._lease, index)

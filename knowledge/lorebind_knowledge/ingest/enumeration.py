@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.ingest.added import AddedSource
-from lorebind_knowledge.ingest.report import Skipped, SourceReport, skipped_summary
+from lorebind_knowledge.ingest.report import Skipped, SourceReport, Unlisted, skipped_summary
+from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.registry import can_load
 from lorebind_knowledge.sources.base import ending_of
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.sources.base import Source, SourceItem
 
+_LONGEST_START = 8000
+"""Number of bytes that tell whether a file is text; binary files have a zero among them."""
+
 
 @dataclass(frozen=True)
 class Enumeration:
@@ -26,6 +30,8 @@ class Enumeration:
     items: dict[str, tuple[str, SourceItem]] = field(default_factory=dict)
     """The documents by uri: the key of the first source that lists a document, and its item."""
     sources: list[SourceReport] = field(default_factory=list)
+    unlisted: set[str] = field(default_factory=set)
+    """The beginnings of the uris of documents in folders that could not be listed."""
 
     def only(self, uris: Collection[str]) -> Enumeration:
         """Return only these of the listed documents, with all reports on sources."""
@@ -40,17 +46,23 @@ class Enumeration:
     def vanished(self, known: Mapping[str, DocumentEntry]) -> list[str]:
         """Return known documents that are no longer listed, although their source was read.
 
-        Documents of a failed source are never included. Documents of a source that is no longer
-        declared are included, unless some source failed: it may be the same source with a typo in
-        its pattern.
+        Documents of a failed source, or of a folder that could not be listed, are never included.
+        Documents of a source that is no longer declared are included, unless some source failed: it
+        may be the same source with a typo in its pattern.
         """
         failed = {report.source for report in self.sources if report.status == "failed"}
         read = {report.source for report in self.sources} - failed
         return [
             uri
             for uri, entry in known.items()
-            if uri not in self.items and (not failed or entry.source in read)
+            if uri not in self.items
+            and not self.is_unlisted(uri)
+            and (not failed or entry.source in read)
         ]
+
+    def is_unlisted(self, uri: str) -> bool:
+        """Return whether a document belongs to a folder that could not be listed."""
+        return uri not in self.items and uri.startswith(tuple(self.unlisted))
 
 
 def enumerate_corpus(corpus: Corpus, added: Collection[str] | None = None) -> Enumeration:
@@ -73,30 +85,61 @@ def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
     for source in sources:
         items: dict[str, SourceItem] = {}
         skipped: list[Skipped] = []
+        unlisted: dict[Unlisted, str] = {}
         try:
             for item in source.items():
-                if reason := item.skipped or _unreadable(item):
-                    skipped.append(Skipped(item.uri, reason))
-                else:
+                if item.unlisted:
+                    unlisted[Unlisted(item.uri, item.unlisted)] = item.formerly or item.uri
+                elif item.skipped:
+                    skipped.append(Skipped(item.uri, item.skipped, _setting(item)))
+                elif _is_readable(item):
                     items[item.uri] = item
-            if skipped and not items:
-                raise SourceError(f"all that it finds is skipped: {skipped_summary(skipped)}")
+                else:
+                    setting = item.setting if _is_text(item) else ""
+                    skipped.append(Skipped(item.uri, ending_of(item.uri), setting))
+            if not items and (skipped or unlisted):
+                raise SourceError(_nothing(skipped, unlisted))
         except SourceError as error:
             result.sources.append(SourceReport(source.key, "failed", 0, str(error), skipped))
             continue
+        result.unlisted.update((one.uri for one in unlisted), unlisted.values())
         for uri, item in items.items():
             result.items.setdefault(uri, (source.key, item))
         notices = list(getattr(source, "notices", ()))
         result.sources.append(
-            SourceReport(source.key, "ok", len(items), skipped=skipped, notices=notices)
+            SourceReport(source.key, "ok", len(items), "", skipped, notices, [*unlisted])
         )
     return result
 
 
-def _unreadable(item: SourceItem) -> str:
-    """Return the file extension if no loader reads the item and it was found by a pattern."""
+def _nothing(skipped: Iterable[Skipped], unlisted: Iterable[Unlisted]) -> str:
+    """Return why a source has no documents."""
+    reasons = [f"{one.uri} cannot be listed: {one.reason}" for one in unlisted]
+    if summary := skipped_summary(skipped):
+        reasons.append(f"all that it finds is skipped: {summary}")
+    return "; ".join(reasons)
+
+
+def _setting(item: SourceItem) -> str:
+    """Return the setting of a skipped item, unless no loader reads such files."""
+    is_folder = item.uri.endswith("/")
+    return item.setting if is_folder or can_load(item.uri, lambda size: b"") else ""
+
+
+def _is_readable(item: SourceItem) -> bool:
+    """Return whether a loader reads the item, or its source was told to read it."""
     try:
-        readable = item.peek is None or can_load(item.uri, item.peek)
+        return item.peek is None or can_load(item.uri, item.peek)
     except SourceError:  # reading the document will raise it again
-        readable = True
-    return "" if readable else ending_of(item.uri)
+        return True
+
+
+def _is_text(item: SourceItem) -> bool:
+    """Return whether a document of an unsupported format begins like text."""
+    if item.peek is None:
+        return False
+    try:
+        decode(item.peek(_LONGEST_START), item.uri)
+    except SourceError:
+        return False
+    return True

@@ -30,6 +30,17 @@ class Skipped:
     reason: str
     """The file extension if no loader reads such files, or the name of the rule that excludes it,
     such as `.gitignore` or `node_modules`."""
+    setting: str = ""
+    """The setting of the source with which it is read, such as `as_text`; empty if none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """A folder that a source could not list. Its documents stay in the index."""
+
+    uri: str
+    """The uri, which ends with `/`."""
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,8 @@ class SourceReport:
     """Files and folders that it found and did not read."""
     notices: list[str] = field(default_factory=list)
     """Possible mistakes in its declaration, for example a pattern that matches nothing."""
+    unlisted: list[Unlisted] = field(default_factory=list)
+    """Folders that it could not list."""
 
 
 def skipped_summary(skipped: Iterable[Skipped]) -> str:

@@ -84,13 +84,19 @@ async def _switch(
 ) -> None:
     """Activate the successor, unless it would lose a document that the old index has."""
     before = await call(kb.catalog.ledger.documents, old.key)
-    failed = [failure.uri for failure in report.failures if failure.uri in before]
-    lost = [uri for uri in failed if before[uri].generation]
+    failed = {failure.uri for failure in report.failures}
+    unlisted = tuple(one.uri for source in report.sources for one in source.unlisted)
+    after = await call(kb.catalog.ledger.documents, new.key) if unlisted else {}
+    lost = [
+        uri
+        for uri, entry in before.items()
+        if entry.generation and (uri in failed or (uri.startswith(unlisted) and uri not in after))
+    ]
     unread = [source for source in report.sources if source.status == "failed"]
     if lost or unread:
         report.notices.append(
             "the active index stays in use, because its successor would lose documents "
-            f"({len(lost)} failed, {len(unread)} sources could not be read); "
+            f"({len(lost)} could not be read, {len(unread)} sources failed); "
             "fix them and ingest again; finished work is not repeated"
         )
     else:

@@ -59,6 +59,17 @@ class SourceItem:
     """
     skipped: str = ""
     """Why the source skips it, in a word or two; it is then reported but not read."""
+    setting: str = ""
+    """The setting of the source with which a skipped item is read; empty if there is none.
+
+    For an item that is not skipped: the setting with which it is read if no loader reads its
+    format, but it is text.
+    """
+    unlisted: str = ""
+    """Why the source cannot list this folder, whose uri ends with `/`.
+
+    It is reported, and documents in the index whose uris begin with that uri are not deleted.
+    """
     peek: Callable[[int | None], bytes] | None = None
     """Returns the first bytes of a document, at most as many as given, or all of them for None.
 
@@ -68,13 +79,10 @@ class SourceItem:
     """
 
 
-NO_ENDING = "no ending"
-
-
 def ending_of(uri: str) -> str:
     """Return a document's file extension, which reports show for an unsupported format."""
-    _, dot, ending = uri.rpartition("/")[2].rpartition(".")
-    return f"{dot}{ending.lower()}" if dot else NO_ENDING
+    name, _, ending = uri.rpartition("/")[2].rpartition(".")
+    return f".{ending.lower()}" if name and ending else "no extension"
 
 
 class Source(Protocol):

@@ -105,7 +105,8 @@ def make(declaration: CloudStorageSource, environment: SourceEnvironment) -> Buc
 class BucketSource:
     """Objects whose names start with a prefix and match a pattern after it, sorted by name.
 
-    The pattern works as for files: `**` crosses folders, and hidden objects are skipped.
+    The pattern works as for files: `**` crosses folders, and hidden objects are skipped. A folder
+    that cannot be listed is reported if objects with the prefix can be below it.
     """
 
     def __init__(
@@ -129,12 +130,14 @@ class BucketSource:
         self._pattern = pattern
 
     def items(self) -> Iterator[SourceItem]:
-        found = {
-            item.uri: item
-            for item in self._bucket.objects(self._prefix)
-            if item.uri.startswith(self._prefix) and self._matches(item.uri)
-        }
         address = self._bucket.address
+        found: dict[str, SourceItem] = {}
+        for item in self._bucket.objects(self._prefix):
+            if item.unlisted and self._prefix.startswith(item.uri):
+                raise SourceError(f"{address}/{item.uri} cannot be listed: {item.unlisted}")
+            is_meant = item.uri.startswith(self._prefix)
+            if is_meant and (item.unlisted or self._matches(item.uri)):
+                found[item.uri] = item
         if not found:
             raise SourceError(
                 f"no object of {address}/{self._shown_prefix} matches {self._pattern}"

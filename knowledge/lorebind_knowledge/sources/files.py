@@ -15,12 +15,13 @@ from lorebind_knowledge.declarations.values import FilePattern
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.open_inside import OutsideError, open_inside
 from lorebind_knowledge.sources.base import Content, SourceItem, ending_of
-from lorebind_knowledge.sources.folder import EVERY_FILE, files_below, matcher
+from lorebind_knowledge.sources.folder import EVERY_FILE, LINKS_OUT, files_below, matcher
+from lorebind_knowledge.sources.gitignore import GITIGNORE
 from lorebind_knowledge.sources.limits import too_large
 from lorebind_knowledge.sources.path_templates import TemplatedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from lorebind_knowledge.sources.environment import SourceEnvironment
@@ -97,6 +98,7 @@ def make_files(
             in_folder=globs.in_folder if globs else EVERY_FILE,
             as_text=globs.as_text if globs else (),
             shown_as=declaration.patterns,
+            settings=type(declaration).model_fields,
         )
 
     patterns, exclude = declaration.patterns, declaration.exclude
@@ -127,6 +129,7 @@ class FileSource:
         as_text: Sequence[str] = (),
         place: str = "the project folder",
         shown_as: Sequence[str] | None = None,
+        settings: Collection[str] = (),
     ) -> None:
         """Create the source.
 
@@ -141,6 +144,7 @@ class FileSource:
             as_text: patterns of files to read as plain text, whatever their extension.
             place: how messages describe the folder.
             shown_as: how messages show the patterns; by default as they are.
+            settings: the settings of the declaration, which reports name for skipped files.
         """
         self._kind = kind
         self._patterns = list(patterns)
@@ -154,6 +158,7 @@ class FileSource:
         self._as_text = matcher(as_text)
         self._place = place
         self._shown_as = list(shown_as or patterns)
+        self._settings = settings
 
     @property
     def key(self) -> str:
@@ -174,7 +179,7 @@ class FileSource:
         # Patterns may contain values of templates, so notices show the patterns as written.
         shown = dict(zip(self._patterns, self._shown_as, strict=True))
         self.notices = [f"{shown[pattern]} matches no file" for pattern in unmatched] + notices
-        if not any(one.name[-1] != "/" for one in found):
+        if not any(one.unlisted or one.name[-1] != "/" for one in found):
             kinds = f"{' or '.join(self._endings)} file" if self._endings else "file"
             passed = ", ".join(f"{one.name} is skipped: {one.skipped}" for one in found[:9])
             raise SourceError(
@@ -185,13 +190,17 @@ class FileSource:
         for one in found:
             # A file name may contain bytes that are not text, but a uri is always text.
             uri = os.fsencode(one.name).decode("utf-8", "backslashreplace")
-            skipped = one.skipped
-            if self._endings and not skipped and not one.name.lower().endswith(self._endings):
-                skipped = ending_of(one.name)
+            skipped, setting = one.skipped, _setting(one.skipped)
+            is_file = not (skipped or one.unlisted)
+            if self._endings and is_file and not one.name.lower().endswith(self._endings):
+                skipped, setting = ending_of(one.name), ""
             is_text = self._as_text(one.name)
             peek = None if one.named or is_text else partial(self._peek, home, one.name)
             read = partial(self._read, home, one.name, uri, "text/plain" if is_text else "")
-            yield SourceItem(uri, read, skipped=skipped, peek=peek)
+            setting = setting if setting in self._settings else ""
+            yield SourceItem(
+                uri, read, skipped=skipped, setting=setting, unlisted=one.unlisted, peek=peek
+            )
 
     def _peek(self, home: str, path: str, size: int | None) -> bytes:
         try:
@@ -219,3 +228,9 @@ class FileSource:
         if not same or len(data) != before.st_size:
             raise SourceError(f"{name}: changed while it was read; the next ingest tries again")
         return Content(data, media_type)
+
+
+def _setting(skipped: str) -> str:
+    """Return the setting with which a file is read that is skipped for a reason, or for none."""
+    special = {"": "as_text", GITIGNORE: "respect_gitignore", LINKS_OUT: ""}
+    return special.get(skipped, "paths")

@@ -59,12 +59,16 @@ class TemplatedFiles:
         """Yield all documents.
 
         Raises:
-            SourceError: a template has no value, or its value is not a folder of the project.
+            SourceError: a template has no value, or its value is not a folder of the project, or
+                is a folder that cannot be listed.
         """
         filled = [_Filled(text, "path", self._environment) for text in self._patterns]
         exclude = [_Filled(text, "exclude", self._environment) for text in self._exclude]
         files = self._files([one.pattern for one in filled], [one.pattern for one in exclude])
         for item in files.items():
+            for one in filled:
+                if item.unlisted and one.is_shown_otherwise(item.uri):
+                    raise SourceError(f"{one.written} cannot be listed: {item.unlisted}")
             uri = _shown(item.uri, filled)
             # The format of the file cannot be determined from such a uri.
             if uri != item.uri and uri.endswith("}}") and not item.skipped:
@@ -80,7 +84,7 @@ class _Filled:
     """A pattern with resolved templates."""
 
     def __init__(self, written: str, field: str, environment: SourceEnvironment) -> None:
-        self._written, self._field, self._environment = written, field, environment
+        self.written, self._field, self._environment = written, field, environment
         self.start = self.shown_start = ""
         """Common start of the paths of all its files, as it is and as it is shown."""
         self.within: list[tuple[str, str, str]] = []
@@ -100,6 +104,14 @@ class _Filled:
         if leaves_project(unescaped):
             raise SourceError(f"{field}: {written} leads out of the project folder")
         self.start = self.start.removeprefix("./")
+
+    def is_shown_otherwise(self, folder: str) -> bool:
+        """Return whether files of a folder above the common start have uris that hide the folder.
+
+        The path of a folder ends with `/`.
+        """
+        is_above = self.start.startswith(folder) and self.start != folder
+        return is_above and not self.shown_start.startswith(folder)
 
     def _part(self, number: int, part: str | Reference) -> str:
         """Return the pattern for a part."""

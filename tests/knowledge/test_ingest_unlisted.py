@@ -1,0 +1,132 @@
+"""A folder that cannot be listed loses no document, and does not stop the others."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.ingest.report import Unlisted
+from lorebind_knowledge.sources.base import Content, SourceItem
+
+from .bench import Bench, counts, fill, paragraph
+from .folders import shut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
+
+SHUT = Unlisted("docs/shut/", "Permission denied")
+
+
+async def served(bench: Bench) -> set[str]:
+    return {str(match.metadata["uri"]) for match in await bench.visible()}
+
+
+async def test_its_documents_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its documents stay, the others are ingested and removed as usual, and the report names it."""
+    fill(bench, 6)
+    for name in ("shut/a.md", "shut/deep/b.md", "shutters.md"):
+        bench.write(name, paragraph(name[:-3]))
+    await bench.ingest()
+    with monkeypatch.context() as shutting:
+        shut(bench.root / "docs" / "shut", shutting)
+        bench.remove("0.md")
+        bench.remove("shutters.md")
+        bench.write("new.md", paragraph("new"))
+        planned = await bench.plan()
+        assert planned.documents == counts(added=1, removed=2, unchanged=5)
+        assert planned.sources[0].unlisted == [SHUT]
+        report = await bench.ingest()
+        assert report.documents == planned.documents
+        assert report.status == "completed_with_failures"
+        assert [(one.status, one.unlisted) for one in report.sources] == [("ok", [SHUT])]
+        assert {"docs/shut/a.md", "docs/shut/deep/b.md", "docs/new.md"} < await served(bench)
+        assert len((await bench.ask("shut/a", top_k=1)).matches) == 1
+        assert (await bench.ingest(only_failed=True)).status == "completed_with_failures"
+    bench.remove("shut/a.md")
+    report = await bench.ingest()
+    assert (report.status, report.documents) == ("completed", counts(removed=1, unchanged=7))
+
+
+async def test_it_holds_all_documents(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If nothing else is found, the source fails, and says which folder it could not list."""
+    bench.write("shut/a.md", paragraph("a"))
+    await bench.ingest()
+    shut(bench.root / "docs" / "shut", monkeypatch)
+    report = await bench.ingest()
+    assert (report.status, report.documents) == ("failed", counts())
+    assert report.sources[0].reason == "docs/shut/ cannot be listed: Permission denied"
+    assert await served(bench) == {"docs/shut/a.md"}
+
+
+async def test_a_rebuild_waits_for_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old index stays in use as long as the new one would lack documents of the folder."""
+    fill(bench)
+    bench.write("shut/a.md", paragraph("a"))
+    await bench.ingest()
+    old, before = bench.entry, await bench.visible()
+    with monkeypatch.context() as shutting:
+        shut(bench.root / "docs" / "shut", shutting)
+        report = await bench.reindex()
+        assert "(1 could not be read, 0 sources failed)" in report.notices[0]
+        assert (bench.entry, await bench.visible()) == (old, before)
+    assert (await bench.reindex()).status == "completed"
+    assert bench.entry != old
+    assert await bench.visible() == before
+
+
+async def test_a_rebuild_that_loses_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder without a document in the old index does not hold up its successor."""
+    fill(bench)
+    bench.write("shut/a.md", paragraph("a"))
+    shut(bench.root / "docs" / "shut", monkeypatch)
+    await bench.ingest()
+    old = bench.entry
+    assert (await bench.reindex()).status == "completed_with_failures"
+    assert bench.entry != old
+
+
+async def test_a_rebuild_that_read_it_before(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A successor that was begun while the folder was open has its documents, so it is used."""
+    fill(bench)
+    bench.write("shut/a.md", paragraph("a"))
+    await bench.ingest()
+    old, before = bench.entry, await bench.visible()
+    bench.write_bytes("0.md", b"\0\xff")
+    assert (await bench.reindex()).status == "completed_with_failures"
+    assert bench.entry == old
+    fill(bench)
+    shut(bench.root / "docs" / "shut", monkeypatch)
+    await bench.reindex()
+    assert bench.entry != old
+    assert await bench.visible() == before
+
+
+class Renamed:
+    """Documents with other names than before, one of them in a folder that may be closed."""
+
+    key = "renamed"
+
+    def __init__(self, now: str, *, is_open: bool) -> None:
+        self._now, self._is_open = now, is_open
+
+    def items(self) -> Iterator[SourceItem]:
+        for name in ("x/a.md", "b.md", "c.md"):
+            read = partial(self._read, name)
+            if self._is_open or name != "x/a.md":
+                yield SourceItem(f"{self._now}{name}", read, f"then/{name}")
+            else:
+                yield SourceItem(f"{self._now}x/", read, "then/x/", unlisted="is closed")
+
+    def _read(self, name: str, version: str) -> Content:
+        return Content(paragraph(name).encode(), "text/plain")
+
+
+async def test_its_documents_had_another_name(bench: Bench) -> None:
+    """Documents of the folder are kept under the names that an earlier version gave them."""
+    bench.change(sources=[Renamed("then/", is_open=True)])
+    await bench.ingest()
+    bench.change(sources=[Renamed("now/", is_open=False)])
+    assert (await bench.ingest()).documents == counts(added=2, removed=2)
+    assert await served(bench) == {"then/x/a.md", "now/b.md", "now/c.md"}
