@@ -165,12 +165,15 @@ class DocumentMethods:
             kb_id: the id of the knowledge base.
             documents: LangChain documents, identified by their id or their `source`; or mappings
                 with `text` or `data` (bytes), and optionally `id`, `media_type`, `title` and
-                `metadata`. A document without an id is identified by its content.
+                `metadata`. A document without an id is identified by its content. If several
+                LangChain documents have the same `source`, the second is `SOURCE#2`, and so on;
+                add them in one call, because the numbers of another call start again.
             workflow: the workflow that declares the knowledge base, if a workflow does.
             run_id: the id of the ingest run, as for `aingest`.
 
         Raises:
-            UsageError: one of `documents` is not a document; nothing is added.
+            UsageError: one of `documents` is not a document, or different documents have the same
+                id; nothing is added.
             LorebindError: as for `aingest`. The added documents are stored, and the next ingest
                 completes the run.
         """

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lorebind_knowledge.namespace import Namespace
 
+ADDED_SCHEME = "added:"
+"""The beginning of the uris of documents that were added by hand. No source uses it."""
+
 
 def digest(*fields: str | bytes) -> str:
     """Return the SHA-256, in hex, of fields that are each preceded by their length in bytes."""
@@ -22,6 +25,16 @@ def digest(*fields: str | bytes) -> str:
 def document_id(uri: str) -> str:
     """Return 24 characters that replace a URI where it cannot be written, such as in a path."""
     return digest(uri)[:24]
+
+
+def free_name(name: str, taken: dict[str, int]) -> str:
+    """Return the name, or `NAME#2` and so on if it is taken; `taken` counts the uses of each."""
+    free = name
+    while free in taken:
+        taken[name] += 1
+        free = f"{name}#{taken[name]}"
+    taken[free] = 1
+    return free
 
 
 def chunk_id(namespace: Namespace, uri: str, text: str, ordinal: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -46,3 +46,13 @@ def ready_cli(cli: Cli, ingested: Path) -> Cli:
     """Return the command line in the folder of a project with everything ingested."""
     shutil.copytree(ingested, cli.root / ".lorebind")
     return cli
+
+
+@pytest.fixture(params=["sqlite", "pgvector"])
+def vector_db(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return the declaration of a vector database that keeps its data."""
+    if request.param == "sqlite":
+        return {"type": "sqlite"}
+    dsn = request.getfixturevalue("dsn")
+    request.getfixturevalue("monkeypatch").setenv("SHOP_DSN", dsn)
+    return {"type": "pgvector", "config": {"dsn": "{{ .env.SHOP_DSN }}"}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,10 +22,10 @@ from lorebind import (
     tenant,
 )
 from tests.bindings.helpers import write
+from tests.knowledge.bench import counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from .forked_python import ForkedPython
     from .helpers import Cli
@@ -57,15 +58,6 @@ def declared(vector_db: dict[str, Any], embedder: str = "words") -> dict[str, An
             }
         ],
     }
-
-
-@pytest.fixture(params=["sqlite", "pgvector"])
-def vector_db(request: pytest.FixtureRequest) -> dict[str, Any]:
-    if request.param == "sqlite":
-        return {"type": "sqlite"}
-    dsn = request.getfixturevalue("dsn")
-    request.getfixturevalue("monkeypatch").setenv("SHOP_DSN", dsn)
-    return {"type": "pgvector", "config": {"dsn": "{{ .env.SHOP_DSN }}"}}
 
 
 @pytest.fixture
@@ -147,6 +139,41 @@ def test_an_added_document_is_replaced_by_its_id(project: Project) -> None:
     data = {"id": "table.csv", "data": b"dish,price\nsoup,4\n"}
     project.add_documents("docs", [data])
     assert "soup" in project.chunks("docs", "added:table.csv")[0].text
+
+
+def test_parts_of_one_source(project: Project) -> None:
+    """All parts of a source are kept, numbered in their order; adding them again changes them."""
+    pages = [Document(f"Page {n} is here.", metadata={"source": Path("book.pdf")}) for n in "123"]
+    report = project.add_documents("docs", pages)
+    assert (report.status, report.documents["added"]) == ("completed", 3)
+    assert uris(project) == ["added:book.pdf", "added:book.pdf#2", "added:book.pdf#3"]
+    assert project.chunks("docs", "added:book.pdf#2")[0].text == "Page 2 is here."
+    pages[1].page_content = "Page two is here."
+    report = project.add_documents("docs", pages)
+    assert (report.documents["updated"], report.documents["unchanged"]) == (1, 2)
+
+
+def test_one_id_for_two_documents(project: Project) -> None:
+    """Different documents of one call cannot share an id; nothing is added. Equal ones can."""
+    other = {**LUNCH, "text": "Lunch is over."}
+    for documents in (
+        [LUNCH, other],
+        [LUNCH, Document("Lunch is over.", id="lunch.md")],
+        [{"text": "Snow falls."}, {"text": "Snow falls.", "title": "Snow"}],
+    ):
+        with pytest.raises(UsageError, match=r"documents\[1\]: .* give each document its own id"):
+            project.add_documents("docs", documents)
+    assert uris(project) == []
+    report = project.add_documents("docs", [LUNCH, LUNCH, *[{"text": "Snow falls."}] * 2])
+    assert (report.status, report.documents["added"]) == ("completed", 2)
+
+
+def test_the_longest_id(project: Project) -> None:
+    """Every database stores an id of 500 characters; a longer one is refused."""
+    project.add_documents("docs", [{"text": "x", "id": "\N{SNOWBOARDER}" * 500}])
+    assert project.count_documents("docs")["ready"] == 1
+    with pytest.raises(UsageError, match=r"documents\[0\]: id: has 501 characters, more than 500"):
+        project.add_documents("docs", [{"text": "x", "id": "x" * 501}])
 
 
 def test_an_added_document_is_deleted(project: Project) -> None:
@@ -298,3 +325,27 @@ def test_on_the_command_line(ready_cli: Cli) -> None:
     assert ready_cli("knowledge", "documents", "docs", "--state", "ready").code == 0
     assert ready_cli("knowledge", "add", "docs", "gone.txt").code == 2
     assert ready_cli("knowledge", "chunks", "docs", "gone").code == 2
+
+
+def test_files_are_told_apart_by_their_paths(ready_cli: Cli) -> None:
+    """Files of the same name are separate documents; a path may be written in several ways."""
+    ready_cli.write({"x/readme.md": "First.\n", "y/readme.md": "Second.\n"})
+    outside = ready_cli.root.parent / "readme.md"
+    outside.write_text("Third.\n")
+    add = ("knowledge", "add", "rules", "-o", "json")
+    for files, done in (
+        (["x/readme.md", "y/readme.md", str(outside)], counts(added=3)),
+        (["./x/readme.md", "y/../x//readme.md"], counts(unchanged=1)),
+    ):
+        assert json.loads(ready_cli(*add, *files).out)["documents"] == done
+    with Project.load(ready_cli.root) as project:
+        names = [one.uri for one in project.documents("rules") if one.origin == "added"]
+    assert names == [f"added:{outside}", "added:x/readme.md", "added:y/readme.md"]
+
+
+def test_a_file_that_cannot_be_added(ready_cli: Cli) -> None:
+    """The message names the file."""
+    ready_cli.write({"docs/empty.md": "", "big.txt": "x" * 5_000_000})
+    for file, message in {"docs/empty.md": "expected a text", "big.txt": "has 5000000"}.items():
+        refused = ready_cli("knowledge", "add", "docs", file)
+        assert (refused.code, refused.err.startswith(f"lorebind: {file}: {message}")) == (2, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -69,19 +70,23 @@ def add(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Add files to a knowledge base by name, next to the documents of its sources.
+    """Add files to a knowledge base, next to the documents of its sources.
 
     The files are copied: they stay until you delete them, even if the original files are removed.
+    The path as you write it is the id: a file that was added with the same path is replaced.
     """
     from lorebind.cli.given import given_project
     from lorebind.cli.printing import print_data, print_report
+    from lorebind_knowledge.documents.reading import read_document
 
     given = []
     for file in files:
         try:
-            given.append({"id": file.name, "data": file.read_bytes()})
+            name = Path(os.path.normpath(file)).as_posix()
+            given.append({"id": name, "data": file.read_bytes()})
         except OSError as error:
             raise UsageError(f"{file} cannot be read: {error.strerror or error}") from error
+        read_document(given[-1], str(file))
     with given_project(project) as loaded:
         report = loaded.add_documents(kb_id, given, workflow=workflow)
     if output is not Output.table:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind.remote.connection import read, segment
 from lorebind.remote.ingesting import RemoteIngests
-from lorebind_knowledge.documents.changing import read_document
 from lorebind_knowledge.documents.listing import (
     HINTS,
     ChunkInfo,
@@ -15,6 +14,7 @@ from lorebind_knowledge.documents.listing import (
     check_state,
     no_document,
 )
+from lorebind_knowledge.documents.reading import read_documents
 from lorebind_knowledge.errors import NotFoundError, UsageError
 from lorebind_knowledge.identity import document_id
 from lorebind_knowledge.index.purging import Undeclared
@@ -44,8 +44,7 @@ class RemoteDocuments(RemoteIngests):
     def add_documents(
         self, kb_id: str, documents: Sequence[Mapping[str, Any]], *, workflow: str | None = None
     ) -> IngestReport:
-        for number, one in enumerate(documents):
-            read_document(one, f"documents[{number}]")
+        read_documents(documents)  # the server would add the valid ones only
         sent = [("files", (one["id"], one["data"], _BYTES)) for one in documents]
         parameters = {} if workflow is None else {"workflow": workflow}
         answer = self._server.send("POST", _documents(kb_id), files=sent, params=parameters).json()

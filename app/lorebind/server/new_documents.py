@@ -11,7 +11,7 @@ from starlette.datastructures import UploadFile
 from lorebind.server.bodies import Body, check_texts, validated
 from lorebind.server.problems import ProblemError, problem_of
 from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
-from lorebind_knowledge.documents.changing import read_document
+from lorebind_knowledge.documents.reading import LONGEST_ID, read_document
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class NewDocument(Body):
     id: str | None = Field(
         None,
         min_length=1,
-        max_length=500,
+        max_length=LONGEST_ID,
         description="A name with a file extension. By default, the text identifies the document.",
     )
     text: str = Field(min_length=1, description="The text of the document, at most 4 MiB.")
@@ -62,7 +62,7 @@ REQUEST_BODY = {
                         "items": {"type": "string", "format": "binary"},
                         "description": "Several files, instead of `file`; without other fields.",
                     },
-                    "id": {"type": "string", "minLength": 1, "maxLength": 500},
+                    "id": {"type": "string", "minLength": 1, "maxLength": LONGEST_ID},
                     "title": {"type": "string", "maxLength": 2000},
                 },
             }

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.catalog.added import AddedDocument
-from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_knowledge.documents.listing import find_document, index_of
-from lorebind_knowledge.errors import UsageError, did_you_mean
-from lorebind_knowledge.identity import digest
+from lorebind_knowledge.documents.reading import read_documents
+from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.index import purging
 from lorebind_knowledge.index.turn import turn
 from lorebind_knowledge.ingest.engine import ingest
-from lorebind_knowledge.sources.base import plain_metadata
-from lorebind_knowledge.sources.media_types import media_type_of_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -24,8 +19,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import IngestReport
     from lorebind_knowledge.knowledge_base import KnowledgeBase
-
-_KEYS = ("id", "text", "data", "media_type", "title", "metadata")
 
 
 async def add_documents(
@@ -39,14 +32,16 @@ async def add_documents(
     Args:
         corpus: the knowledge base.
         documents: LangChain documents, or mappings with `text` (or `data`, bytes) and optionally
-            `id`, `media_type`, `title` and `metadata`.
+            `id`, `media_type`, `title` and `metadata`. LangChain documents of the same `source`
+            are numbered as by the source `langchain`.
         run_id: see `lorebind_knowledge.ingest.engine.ingest`.
 
     Returns:
         The report of the ingest.
 
     Raises:
-        UsageError: an item is not a document; nothing is added.
+        UsageError: an item is not a document, or different documents have the same id; nothing is
+            added.
         LorebindError: the ingest failed; the next one resumes it.
     """
     return await ingest_added(corpus, await keep_documents(corpus.kb, documents), run_id)
@@ -59,9 +54,9 @@ async def keep_documents(kb: KnowledgeBase, documents: Sequence[Any]) -> list[st
         the uri of each document.
 
     Raises:
-        UsageError: an item is not a document; nothing is added.
+        UsageError: see `add_documents`; nothing is added.
     """
-    added = [read_document(one, f"documents[{number}]") for number, one in enumerate(documents)]
+    added = read_documents(documents)
     if not added:
         raise UsageError("there are no documents to add")
     await call(kb.catalog.added.put, kb.namespace, added)
@@ -122,50 +117,3 @@ async def delete_all(kb: KnowledgeBase) -> None:
             await call(kb.catalog.ledger.retire_index, lease, index.key)
         await call(purging.delete_all, kb.index, lease)
     kb.emit("collection_deleted")
-
-
-def read_document(given: Any, where: str) -> AddedDocument:
-    """Convert a document to the form in which it is stored; see `add_documents`.
-
-    Raises:
-        UsageError: it is not a valid document; the message begins with `where`.
-    """
-    about = _as_mapping(given, where)
-    for key in about:
-        if key not in _KEYS:
-            raise UsageError(f"{where}: unknown key {key!r}; {did_you_mean(str(key), _KEYS)}")
-    text, data = about.get("text"), about.get("data")
-    if (isinstance(text, str) and text.strip() != "") == (isinstance(data, bytes) and data != b""):
-        raise UsageError(f"{where}: expected a text that is not blank, or data that is not empty")
-    content = text.encode("utf-8", "replace") if isinstance(text, str) else data
-    assert isinstance(content, bytes)
-    if len(content) > DEFAULT_MAX_BYTES:
-        raise UsageError(f"{where}: has {len(content)} bytes, more than {DEFAULT_MAX_BYTES}")
-    name = about.get("id") or digest(content.decode("utf-8", "replace"))[:16]
-    if not isinstance(name, str):
-        raise UsageError(f"{where}: id: expected text, got a {type(name).__name__}")
-    media_type = about.get("media_type") or (media_type_of_text(name) if text else "")
-    metadata = about.get("metadata", {})
-    if not isinstance(metadata, Mapping):
-        raise UsageError(f"{where}: metadata: expected a mapping, got a {type(metadata).__name__}")
-    metadata = plain_metadata(metadata)
-    if title := about.get("title"):
-        metadata["title"] = str(title)
-    return AddedDocument(f"{_SCHEME}{name.removeprefix(_SCHEME)}", content, media_type, metadata)
-
-
-_SCHEME = "added:"
-
-
-def _as_mapping(given: Any, where: str) -> Mapping[str, Any]:
-    from langchain_core.documents import Document  # importing LangChain takes half a second
-
-    if isinstance(given, Document):
-        name = given.id or given.metadata.get("source")
-        return {"id": name, "text": given.page_content, "metadata": given.metadata}
-    if isinstance(given, Mapping):
-        return given
-    raise UsageError(
-        f"{where}: expected a LangChain document or a mapping with the keys "
-        f"{', '.join(_KEYS)}; got a {type(given).__name__}"
-    )

@@ -14,6 +14,7 @@ from lorebind_knowledge.declarations.live import ClassOrObject
 from lorebind_knowledge.declarations.sources import SourceBase
 from lorebind_knowledge.declarations.values import ConfigMap
 from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.identity import free_name
 from lorebind_knowledge.redaction import said_by
 from lorebind_knowledge.sources.base import Content, SourceItem, plain_metadata
 from lorebind_knowledge.sources.key import mark
@@ -122,7 +123,7 @@ class LangChainDocuments:
                 if number >= _MAX_DOCUMENTS or spool.size > _MAX_BYTES:
                     raise SourceError(f"{self._class_path} returns too much for a source; split it")
                 name = str(document.metadata.get("source") or self._class_path.rpartition(":")[2])
-                uri = _free(name, taken)
+                uri = free_name(name, taken)
                 yield SourceItem(uri, partial(self._read, uri, self._put(spool, document, name)))
         except Exception:
             spool.close()  # the exception may be kept, and would keep the spool open
@@ -170,13 +171,3 @@ class LangChainDocuments:
 
 def _content(spool: Spool, data: Piece, said: Piece, media_type: str) -> Content:
     return Content(spool.get(data), media_type, metadata=json.loads(spool.get(said)))
-
-
-def _free(name: str, taken: dict[str, int]) -> str:
-    """Return the name, or the next free numbered one; `taken` counts how often each was used."""
-    uri = name
-    while uri in taken:
-        taken[name] += 1
-        uri = f"{name}#{taken[name]}"
-    taken[uri] = 1
-    return uri

@@ -80,6 +80,24 @@ def test_several_have_a_result_each(api: httpx.Client) -> None:
     assert problem(api.post(HERE, json={"documents": [NOTE] * 101})) == (422, "invalid_request")
 
 
+def test_two_with_one_id(api: httpx.Client) -> None:
+    """The second is refused if it is different; equal ones are added once."""
+    documents = [{"id": "q", "text": "One."}, {"id": "q", "text": "Two."}, *[{"text": "Same."}] * 2]
+    answered = api.post(HERE, json={"documents": documents}).json()
+    assert [one["status"] for one in answered["results"]] == [201, 422, 201, 201]
+    assert "the same id, 'q'" in answered["results"][1]["error"]["detail"]
+    first, _, same, again = answered["results"]
+    assert same == again
+    for one in (first, same):
+        where = f"{HERE}/{one['document']['id']}"
+        assert api.get(where).json()["state"] == "ready"
+        assert api.delete(where).status_code == 204
+    files = [("files", ("q", b"One.")), ("files", ("q", b"Two."))]
+    answered = api.post(HERE, files=files).json()
+    assert [one["status"] for one in answered["results"]] == [201, 422]
+    assert api.delete(f"{HERE}/{answered['results'][0]['document']['id']}").status_code == 204
+
+
 def test_pages(api: httpx.Client) -> None:
     api.post(HERE, json={"documents": [{"id": f"n{n}", "text": f"N{n}."} for n in range(5)]})
     everything = [one["uri"] for one in api.get(HERE).json()["items"]]

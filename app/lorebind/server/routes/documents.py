@@ -25,7 +25,7 @@ from lorebind.server.new_documents import (
 )
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, Page, page_of
 from lorebind.server.patient_answers import PATIENT_DELETE, patient_answer
-from lorebind.server.problems import ProblemError
+from lorebind.server.problems import ProblemError, problem_of
 from lorebind.server.server import (
     Reader,
     SeenProject,
@@ -35,8 +35,10 @@ from lorebind.server.server import (
     check_filled_by_us,
 )
 from lorebind.server.state.runs import RequestedRun
+from lorebind_knowledge.catalog.added import AddedDocument
 from lorebind_knowledge.documents.changing import keep_documents, of_source
 from lorebind_knowledge.documents.listing import DocumentInfo
+from lorebind_knowledge.documents.reading import id_is_taken
 from lorebind_knowledge.errors import NotFoundError
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}/documents", tags=["documents"])
@@ -86,6 +88,8 @@ async def add_documents(
     workflow: str | None = None,
 ) -> Any:
     """Add one or several documents; a document with an existing id replaces that one.
+
+    If several documents have the same id and are different, only the first is added.
 
     Every ingest keeps them until they are deleted. If another ingest is running, the answer is 202:
     the documents are `pending`, and a separate run ingests them after the other one has ended.
@@ -244,17 +248,20 @@ async def _add_several(
     """
     results: list[dict[str, Any]] = []
     good: dict[int, _Good] = {}
+    by_uri: dict[str, AddedDocument] = {}
     for number, one in enumerate(given):
         try:
             document = read(one)
-            uri = checked(document).uri
+            added = checked(document)
+            if by_uri.setdefault(added.uri, added) != added:
+                raise problem_of(id_is_taken(added, "document"))
         except RequestValidationError as error:
             results.append(_failed(invalid_request(error)))
         except ProblemError as problem:
             results.append(_failed(problem))
         else:
-            was_there = await _was_there(project, kb_id, uri, workflow)
-            good[number] = _Good(document, uri, was_there)
+            was_there = await _was_there(project, kb_id, added.uri, workflow)
+            good[number] = _Good(document, added.uri, was_there)
             results.append({})
     if not good:
         return json_response({"results": results, "report": None, "run_id": None})
