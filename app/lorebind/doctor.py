@@ -14,6 +14,7 @@ from lorebind_bindings.models import naming_failures
 from lorebind_knowledge.bridge import call, call_client
 from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.declarations.models import EXTRACTIVE
+from lorebind_knowledge.documents.listing import list_documents
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.errors import LorebindError, ModelError
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
@@ -170,7 +171,8 @@ async def _index(
             f"restore them with: {repair}"
         )
         return Finding(part, "failed", detail)
-    failed = [entry.uri for entry in documents if entry.state == "failed"]
+    listed = await call(list_documents, kb.namespace, kb.catalog, "failed")
+    failed = [one.uri for one in listed]
     detail = f"{len(documents)} documents, {chunks} chunks, dimension {index.manifest.dimension}"
     if failed:
         detail += f"; {len(failed)} failed, such as {failed[0]}; see: {kb.ingest_command}"

@@ -429,18 +429,18 @@ class KnowledgeService:
         before: str | None = None,
     ) -> list[DocumentInfo]:
         """Return documents; see `lorebind_knowledge.documents.listing.list_documents`."""
-        kb = self.knowledge_base(kb_id, workflow)
-        return await call(list_documents, kb, state, limit=limit, after=after, before=before)
+        at = self._catalog(kb_id, workflow)
+        return await call(list_documents, *at, state, limit=limit, after=after, before=before)
 
     async def document(
         self, kb_id: str, document: str, *, workflow: str | None = None
     ) -> DocumentInfo:
         """Return a document; see `lorebind_knowledge.documents.listing.find_document`."""
-        return await call(find_document, self.knowledge_base(kb_id, workflow), document)
+        return await call(find_document, *self._catalog(kb_id, workflow), document)
 
     async def count_documents(self, kb_id: str, *, workflow: str | None = None) -> dict[str, int]:
         """Count documents by state; see `lorebind_knowledge.documents.listing.count_documents`."""
-        return await call(count_documents, self.knowledge_base(kb_id, workflow))
+        return await call(count_documents, *self._catalog(kb_id, workflow))
 
     async def chunks(
         self,
@@ -452,8 +452,9 @@ class KnowledgeService:
         after: int = 0,
     ) -> list[ChunkInfo]:
         """Return the chunks of a document; see `documents.listing.list_chunks`."""
-        kb = self.knowledge_base(kb_id, workflow)
-        return await call(list_chunks, kb, document, limit=limit, after=after)
+        declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
+        at = self.namespace(kb_id, workflow), self.index(declaration.vector_db)
+        return await call(list_chunks, *at, document, limit=limit, after=after)
 
     async def add_documents(
         self,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.catalog.chunks import languages_of
+from lorebind_knowledge.catalog.chunks import languages_of, state_of
+from lorebind_knowledge.documents.listing import count_documents
 
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.catalog import Catalog
@@ -15,38 +16,41 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeStats:
-    """Counts of documents and chunks that can be found, and of documents that failed."""
+    """Counts of documents and chunks, and how the index was made."""
 
     kb_id: str
     documents: dict[str, int] = field(default_factory=dict)
-    """The number of documents by state: `ready`, `pending`, `failed`."""
+    """The number of documents by state: `ready`, `pending`, `failed`; see `count_documents`."""
     chunks: int = 0
+    """The number of chunks that searches find."""
     languages: dict[str, int] = field(default_factory=dict)
     """The number of documents by language, as ISO 639-1 codes."""
     embedder: str = ""
     """The embedder that the index was built with; empty if there is no index."""
     dimension: int = 0
+    """The dimension of its vectors; 0 if there is no index."""
     last_run: dict[str, Any] | None = None
     """`run_id`, `strategy`, `status` and `started_at` (seconds since 1970) of the latest ingest."""
 
 
 def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
-    ledger = catalog.ledger
-    runs = ledger.last_runs(namespace, 1)
-    last_run = dict(runs[0]) if runs else None
-    index = ledger.index(namespace, "active")
-    if index is None:
-        return KnowledgeStats(namespace.kb, last_run=last_run)
-    with catalog.reading() as sql:
-        counts = ledger.counts_within(sql, index.key)
-    return KnowledgeStats(
+    runs = catalog.ledger.last_runs(namespace, 1)
+    stats = KnowledgeStats(
         namespace.kb,
-        documents={state: documents for state, (documents, _) in counts.items()},
-        chunks=sum(chunks for _, chunks in counts.values()),
+        documents=count_documents(namespace, catalog),
+        last_run=dict(runs[0]) if runs else None,
+    )
+    index = catalog.ledger.index(namespace, "active")
+    if index is None:
+        return stats
+    with catalog.reading() as sql:
+        state = state_of(sql, index.birth)
+    return replace(
+        stats,
+        chunks=state.live if state else 0,
         languages=count_languages(catalog, index),
         embedder=index.manifest.embedder,
         dimension=index.manifest.dimension,
-        last_run=last_run,
     )
 
 

@@ -349,3 +349,12 @@ def test_a_file_that_cannot_be_added(ready_cli: Cli) -> None:
     for file, message in {"docs/empty.md": "expected a text", "big.txt": "has 5000000"}.items():
         refused = ready_cli("knowledge", "add", "docs", file)
         assert (refused.code, refused.err.startswith(f"lorebind: {file}: {message}")) == (2, True)
+
+
+def test_statistics_without_an_index(cli: Cli) -> None:
+    """They show no embedder and no dimension."""
+    shown = cli("knowledge", "stats", "docs").out
+    assert "documents failed    0" in shown
+    assert "last ingest         never" in shown
+    assert "embedder" not in shown
+    assert "dimension" not in shown

@@ -100,7 +100,7 @@ async def test_qdrant_with_its_catalog_in_postgresql(
     (tmp_path / "docs" / "snow.md").unlink()
     report = await made.ingest("docs", strategy="replace")
     assert report.cache_hits == 1
-    assert (await made.stats("docs")).documents == {"ready": 1}
+    assert (await made.stats("docs")).documents["ready"] == 1
     await made.close()
 
 

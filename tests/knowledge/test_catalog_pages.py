@@ -81,7 +81,7 @@ def catalog(
 
 
 def read_by(catalog: Catalog, ask: Callable[[Any], object]) -> int:
-    """Return how much is read when `ask` queries a knowledge base in this catalog."""
+    """Return how much is read when `ask` queries this catalog."""
     transactions: list[Measured] = []
 
     @contextmanager
@@ -94,23 +94,23 @@ def read_by(catalog: Catalog, ask: Callable[[Any], object]) -> int:
     measured = SimpleNamespace(
         reading=reading, ledger=catalog.ledger, added=catalog.added, runs=runs
     )
-    ask(SimpleNamespace(id="docs", namespace=HERE, catalog=measured))
+    ask(measured)
     return sum(one.read for one in transactions)
 
 
 @pytest.mark.parametrize(
     "ask",
     [
-        partial(list_documents, limit=20),
-        partial(list_documents, limit=20, after=MIDDLE),
-        partial(list_documents, limit=20, before=MIDDLE),
-        partial(list_documents, limit=20, after="docs/4979.md"),
-        partial(list_documents, limit=20, state="ready"),
-        partial(list_documents, limit=20, state="failed"),
-        partial(find_document, document=MIDDLE),
-        partial(find_document, document=document_id(MIDDLE)),
-        lambda kb: list_runs(HERE, kb.catalog, 20),
-        lambda kb: list_runs(HERE, kb.catalog, 20, kb.catalog.runs.list(HERE, 1)[0].run_id),
+        partial(list_documents, HERE, limit=20),
+        partial(list_documents, HERE, limit=20, after=MIDDLE),
+        partial(list_documents, HERE, limit=20, before=MIDDLE),
+        partial(list_documents, HERE, limit=20, after="docs/4979.md"),
+        partial(list_documents, HERE, limit=20, state="ready"),
+        partial(list_documents, HERE, limit=20, state="failed"),
+        partial(find_document, HERE, document=MIDDLE),
+        partial(find_document, HERE, document=document_id(MIDDLE)),
+        partial(list_runs, HERE, limit=20),
+        lambda catalog: list_runs(HERE, catalog, 20, catalog.runs.list(HERE, 1)[0].run_id),
     ],
 )
 def test_little_is_read(catalog: Catalog, ask: Callable[[Any], object]) -> None:
@@ -123,7 +123,7 @@ def test_counting_reads_all(catalog: Catalog) -> None:
 
     Added documents are looked up by key, even before PostgreSQL has statistics.
     """
-    assert read_by(catalog, count_documents) in range(DOCUMENTS, 50 * DOCUMENTS)
+    assert read_by(catalog, partial(count_documents, HERE)) in range(DOCUMENTS, 50 * DOCUMENTS)
 
 
 def is_postgres(catalog: Catalog) -> bool:

@@ -226,14 +226,15 @@ async def test_a_workflows_own(service: KnowledgeService) -> None:
 
 
 async def test_stats(service: KnowledgeService, tmp_path: Path) -> None:
-    """Counts follow the ledger; before the first ingest they are empty, and no file is created."""
+    """Counts follow the ledger; before the first ingest they are 0, and no file is created."""
     before = await service.stats("guides")
-    assert (before.documents, before.chunks, before.last_run) == ({}, 0, None)
+    assert (sum(before.documents.values()), before.chunks, before.last_run) == (0, 0, None)
     assert not (tmp_path / ".lorebind").exists()
     (tmp_path / "guides" / "bad.md").write_bytes(b"\0\xff")
     report = await service.ingest("guides")
     stats = await service.stats("guides")
-    assert (stats.kb_id, stats.documents, stats.chunks) == ("guides", {"ready": 2, "failed": 1}, 2)
+    counted = {"ready": 2, "pending": 0, "failed": 1}
+    assert (stats.kb_id, stats.documents, stats.chunks) == ("guides", counted, 2)
     assert (stats.embedder, stats.dimension) == ("hashing/bag-of-words", 256)
     assert stats.last_run is not None
     assert stats.last_run["run_id"] == report.run_id

@@ -159,9 +159,9 @@ class World:
 
     async def stats(self, owner: Owner, service: KnowledgeService) -> None:
         stats = await service.stats(owner.kb, workflow=owner.workflow)
-        mine = self._indexed.get(owner)
-        assert stats.chunks == len(mine or ())
-        assert stats.documents == ({"ready": len(mine)} if mine else {})
+        mine = len(self._indexed.get(owner, ()))
+        assert stats.chunks == mine
+        assert stats.documents == {"ready": mine, "pending": 0, "failed": 0}
 
     def _settings(self) -> RetrievalDeclaration:
         strategy = self._case.choice(STRATEGIES)

@@ -153,6 +153,8 @@ def stats(
     shown |= {f"documents {state}": count for state, count in shown.pop("documents").items()}
     languages = shown["languages"].items()
     shown["languages"] = ", ".join(f"{name} {count}" for name, count in languages)
+    if not found.embedder:  # there is no index
+        del shown["embedder"], shown["dimension"], shown["languages"]
     last_run = shown.pop("last_run") or {}
     shown["last ingest"] = last_run.get("status", "never")
     print_table(("", kb_id), ((name, value) for name, value in shown.items() if name != "kb_id"))

@@ -91,7 +91,7 @@ def _ingested(stats: KnowledgeStats | None, error: str | None) -> tuple[object, 
     if stats is None:
         return "", "", "by others" if error is None else "unknown"
     last = (stats.last_run or {}).get("status", "never")
-    return stats.documents.get("ready", 0), stats.chunks, last
+    return sum(stats.documents.values()), stats.chunks, last
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lorebind_knowledge.catalog.rows import HERE, OURS, OWNER, owner
+from lorebind_knowledge.catalog.rows import HERE, OURS, OWNER, not_failed_beside, owner
 from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
@@ -74,17 +74,36 @@ class AddedDocuments:
             return [uri for (uri,) in sql.run(query, **owner(namespace))]
 
     def waiting_within(
-        self, sql: Sql, namespace: Namespace, index: IndexKey | None, page: Page
+        self,
+        sql: Sql,
+        namespace: Namespace,
+        index: IndexKey | None,
+        page: Page,
+        beside: IndexKey | None = None,
     ) -> list[str]:
-        """Return the uris of the documents that an index does not know yet, in a transaction."""
-        found = sql.run(
-            f"select uri {_WAITING}{page.sql}", **_values(namespace, index), **page._asdict()
-        )
+        """Return the uris of the documents that no ingest has seen yet, in a transaction.
+
+        Args:
+            sql: the transaction.
+            namespace: the knowledge base.
+            index: the index that does not know them; None means no index.
+            page: the part of them.
+            beside: an index in which they have not failed.
+        """
+        values = _values(namespace, index, beside)
+        found = sql.run(f"select uri {_WAITING}{page.sql}", **values, **page._asdict())
         return [uri for (uri,) in found]
 
-    def count_waiting_within(self, sql: Sql, namespace: Namespace, index: IndexKey | None) -> int:
-        """Return the number of documents that an index does not know yet, in a transaction."""
-        ((count,),) = sql.run(f"select count(*) {_WAITING}", **_values(namespace, index))
+    def count_waiting_within(
+        self,
+        sql: Sql,
+        namespace: Namespace,
+        index: IndexKey | None,
+        beside: IndexKey | None = None,
+    ) -> int:
+        """Return the number of these documents, in a transaction; see `waiting_within`."""
+        values = _values(namespace, index, beside)
+        ((count,),) = sql.run(f"select count(*) {_WAITING}", **values)
         return int(count)
 
     def get(self, namespace: Namespace, uri: str) -> AddedDocument | None:
@@ -103,14 +122,17 @@ class AddedDocuments:
             ) from error
 
 
-# A scalar subquery, because PostgreSQL turns `not exists` into a join: until it has statistics of
-# the tables, that join reads all documents for each added document.
+# A scalar subquery for the same reason as in `not_failed_beside`.
 _WAITING = (
     f"from catalog_added as a where {OURS}"
     f" and (select 1 from catalog_documents where {HERE} and uri = a.uri) is null"
+    f" and {not_failed_beside('a')}"
 )
 
 
-def _values(namespace: Namespace, index: IndexKey | None) -> dict[str, Any]:
-    """Return the query's values. The number 0 stands for no index: no index has it."""
-    return {**owner(namespace), "number": index.number if index else 0}
+def _values(
+    namespace: Namespace, index: IndexKey | None, beside: IndexKey | None
+) -> dict[str, Any]:
+    """Return the query's values. The number 0 stands for no index: no document belongs to it."""
+    numbers = {"number": index.number if index else 0, "beside": beside.number if beside else 0}
+    return {**owner(namespace), **numbers}

@@ -19,6 +19,7 @@ from lorebind_knowledge.catalog.rows import (
     Page,
     check_types,
     decoding,
+    not_failed_beside,
     owner,
     place,
 )
@@ -182,32 +183,64 @@ class Ledger:
             return {entry.uri: entry for entry in self.page_within(sql, key, Page())}
 
     def page_within(
-        self, sql: Sql, key: IndexKey, page: Page, state: str | None = None
+        self,
+        sql: Sql,
+        key: IndexKey,
+        page: Page,
+        state: str | None = None,
+        beside: IndexKey | None = None,
     ) -> list[DocumentEntry]:
-        """Return a page of documents, optionally only those in a state, within a transaction."""
+        """Return a page of documents within a transaction.
+
+        Args:
+            sql: the transaction.
+            key: the index.
+            page: the part of its documents.
+            state: only documents in this state; None means all.
+            beside: another index; only documents that have not failed in it.
+        """
         where = "" if state is None else " and state = :state"
         if state not in (None, "ready"):
             where += " and state <> 'ready'"  # lets the database use its partial index
-        return self._entries_within(sql, key, where + page.sql, state=state, **page._asdict())
+        where += _not_failed(beside)
+        values = {"state": state, **_number(beside), **page._asdict()}
+        return self._entries_within(sql, key, where + page.sql, **values)
 
-    def document_within(self, sql: Sql, key: IndexKey, document: str) -> DocumentEntry | None:
-        """Return the document with this uri or id, or None, within a transaction."""
-        for column in ("uri", "id"):
-            if found := self._entries_within(sql, key, f" and {column} = :name", name=document):
-                return found[0]
-        return None
+    def failures_within(
+        self, sql: Sql, key: IndexKey, beside: IndexKey, page: Page
+    ) -> list[DocumentEntry]:
+        """Return a page of the documents that failed in an index beside the one in use.
 
-    def counts_within(self, sql: Sql, key: IndexKey) -> dict[str, tuple[int, int]]:
-        """Return the number of documents and of their live chunks by state, in a transaction."""
-        query = (
-            "select state, count(*), sum(chunk_count) from catalog_documents"
-            f" where {HERE} group by state order by min(uri)"
-        )
+        Their titles and numbers of chunks are those of the index in use, which searches find.
+        """
+        failed = self.page_within(sql, beside, page, "failed")
+        uris = [entry.uri for entry in failed]
+        found = self._entries_within(sql, key, " and uri in (:*uris)", uris=uris)
+        served = {entry.uri: entry for entry in found}
+        return [_as_served(entry, served.get(entry.uri)) for entry in failed]
+
+    def document_within(
+        self, sql: Sql, key: IndexKey, document: str, beside: IndexKey | None = None
+    ) -> DocumentEntry | None:
+        """Return the document with this uri or id, or None, within a transaction.
+
+        If it has failed in the index `beside`, its failure is returned; see `failures_within`.
+        """
+        found = self._named_within(sql, key, document)
+        failed = self._named_within(sql, beside, document) if beside else None
+        return _as_served(failed, found) if failed and failed.state == "failed" else found
+
+    def counts_within(
+        self, sql: Sql, key: IndexKey, beside: IndexKey | None = None
+    ) -> dict[str, int]:
+        """Return the number of documents by state, in a transaction; see `page_within`."""
+        where = f"{HERE}{_not_failed(beside)}"
+        query = f"select state, count(*) from catalog_documents where {where} group by state"
         with decoding(self._database, nullcontext(sql), "documents"):
-            rows = sql.run(query, **place(key))
+            rows = sql.run(query, **place(key), **_number(beside))
             for row in rows:
-                check_types(row, (str, int, int))
-        return {state: (documents, chunks) for state, documents, chunks in rows}
+                check_types(row, (str, int))
+        return dict(rows)
 
     def put_documents(
         self, lease: Lease, key: IndexKey, entries: Sequence[DocumentEntry], run_id: str
@@ -274,6 +307,12 @@ class Ledger:
         with self._writing(lease) as sql:
             sql.run(f"delete from catalog_runs where {OURS}", **owner(lease.namespace))
 
+    def _named_within(self, sql: Sql, key: IndexKey, document: str) -> DocumentEntry | None:
+        for column in ("uri", "id"):
+            if found := self._entries_within(sql, key, f" and {column} = :name", name=document):
+                return found[0]
+        return None
+
     def _entries_within(
         self, sql: Sql, key: IndexKey, which: str, **values: Any
     ) -> list[DocumentEntry]:
@@ -309,11 +348,35 @@ class Ledger:
 
 
 def put_documents(sql: Sql, key: IndexKey, entries: Sequence[DocumentEntry], run_id: str) -> None:
-    """Insert or update documents' rows within a transaction."""
+    """Insert or update documents' rows within a transaction.
+
+    Their failures in an unfinished successor of the index become `pending`: they are out of date.
+    """
     if entries:
         shared = {**place(key), "run_id": run_id, "updated_at": time.time()}
         rows = [entry._asdict() | shared | {"id": document_id(entry.uri)} for entry in entries]
         sql.insert("catalog_documents", rows, _PUT_AGAIN)
+        sql.run(
+            f"update catalog_documents set state = 'pending' where {OURS} and number > :number"
+            " and uri in (:*uris) and state = 'failed' and state <> 'ready'",  # for a partial index
+            **place(key),
+            uris=[entry.uri for entry in entries],
+        )
+
+
+def _not_failed(beside: IndexKey | None) -> str:
+    return f" and {not_failed_beside('catalog_documents')}" if beside else ""
+
+
+def _number(beside: IndexKey | None) -> dict[str, int]:
+    return {"beside": beside.number} if beside else {}
+
+
+def _as_served(failed: DocumentEntry, served: DocumentEntry | None) -> DocumentEntry:
+    """Return a failure in a successor, with what searches find of the document."""
+    if served is None:
+        return failed._replace(chunk_count=0)
+    return failed._replace(title=served.title, chunk_count=served.chunk_count)
 
 
 def remove_documents(sql: Sql, key: IndexKey, uris: Sequence[str]) -> None:

@@ -30,6 +30,21 @@ HERE = f"{OURS} and number = :number"
 """The condition that a row belongs to the index of `place`."""
 
 
+def not_failed_beside(table: str) -> str:
+    """Return the condition that a document has not failed in the index `:beside`.
+
+    A scalar subquery, because PostgreSQL turns `not exists` into a join: until it has statistics of
+    the tables, that join reads all documents for each row.
+
+    Args:
+        table: the table of the outer statement, whose `uri` is meant.
+    """
+    return (
+        f"(select 1 from catalog_documents as beside where {OURS} and number = :beside"
+        f" and uri = {table}.uri and state = 'failed') is null"
+    )
+
+
 def place(key: IndexKey) -> dict[str, Any]:
     """Return the values of the condition `HERE`."""
     return {**owner(key.namespace), "number": key.number}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.documents.listing import find_document, index_of
+from lorebind_knowledge.documents.listing import find_document
 from lorebind_knowledge.documents.reading import read_documents
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.index import purging
@@ -81,15 +81,16 @@ async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
         NotFoundError: no such document.
         UsageError: the document belongs to a source, so the next ingest would add it again.
     """
-    found = await call(find_document, kb, document)
+    found = await call(find_document, kb.namespace, kb.catalog, document)
     if found.origin != "added":
         raise UsageError(of_source(found.uri, kb.id))
     await call(kb.catalog.added.remove, kb.namespace, found.uri)
     async with turn(kb.catalog, kb.namespace, wait=True) as lease:
-        index = await call(index_of, kb)
-        if index is not None:
-            await call(kb.index.remove, lease, index, [found.uri])
-            await call(kb.index.sweep, lease, index)
+        for state in ("active", "building"):
+            index = await call(kb.catalog.ledger.index, kb.namespace, state)
+            if index is not None:
+                await call(kb.index.remove, lease, index, [found.uri])
+                await call(kb.index.sweep, lease, index)
     kb.emit("document_deleted", uri=found.uri)
     return found
 

@@ -1,4 +1,9 @@
-"""List the documents and chunks of a knowledge base."""
+"""List the documents and chunks of a knowledge base.
+
+While an index is in use, its successor may be unfinished, because a `replace` was interrupted or
+would have lost documents. Documents that failed in the successor are listed as failed, with the
+chunks that searches find.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +18,11 @@ from lorebind_knowledge.ingest.added import ADDED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
+    from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.catalog.ledger import DocumentEntry, Ledger
     from lorebind_knowledge.database.sql import Sql
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
-    from lorebind_knowledge.namespace import IndexKey
+    from lorebind_knowledge.index.index import Index
+    from lorebind_knowledge.namespace import IndexKey, Namespace
 
 DOCUMENT_STATES = ("ready", "pending", "failed")
 """The states of a document.
@@ -60,7 +66,8 @@ class ChunkInfo:
 
 
 def list_documents(
-    kb: KnowledgeBase,
+    namespace: Namespace,
+    catalog: Catalog,
     state: str | None = None,
     *,
     limit: int | None = None,
@@ -70,7 +77,8 @@ def list_documents(
     """List documents ordered by uri, including failed and pending ones.
 
     Args:
-        kb: the knowledge base.
+        namespace: the knowledge base.
+        catalog: the catalog that stores it.
         state: only documents in this state.
         limit: maximum number of documents; None for all.
         after: a uri; only documents after it. The document itself need not exist.
@@ -84,62 +92,74 @@ def list_documents(
         raise UsageError("documents are listed after a uri or before one; give only one of them")
     check_limit(limit)
     page = Page(limit, after, before, backwards=before is not None)
-    added = kb.catalog.added
-    with kb.catalog.reading() as sql:
-        key = _key_within(sql, kb)
-        entries = kb.catalog.ledger.page_within(sql, key, page, state) if key else []
+    ledger = catalog.ledger
+    with catalog.reading() as sql:
+        key, beside = _keys_within(sql, namespace, ledger)
+        entries = ledger.page_within(sql, key, page, state, beside) if key else []
         waiting = []
         if state in (None, "pending"):
             if len(entries) == limit:  # documents after the last one belong to another page
                 page = page.until(entries[-1].uri)
-            waiting = added.waiting_within(sql, kb.namespace, key, page)
+            waiting = catalog.added.waiting_within(sql, namespace, key, page, beside)
+        if key and beside and state in (None, "failed"):
+            entries += ledger.failures_within(sql, key, beside, page)
     found = [*map(_info, entries), *map(_waiting, waiting)]
     found.sort(key=lambda one: one.uri, reverse=page.backwards)
     found = found[:limit]
     return found[::-1] if page.backwards else found
 
 
-def count_documents(kb: KnowledgeBase) -> dict[str, int]:
+def count_documents(namespace: Namespace, catalog: Catalog) -> dict[str, int]:
     """Return the number of documents in each of `DOCUMENT_STATES`, counted as they are listed."""
-    with kb.catalog.reading() as sql:
-        key = _key_within(sql, kb)
-        found = kb.catalog.ledger.counts_within(sql, key) if key else {}
-        waiting = kb.catalog.added.count_waiting_within(sql, kb.namespace, key)
-    counts = {state: found.get(state, (0, 0))[0] for state in DOCUMENT_STATES}
+    ledger = catalog.ledger
+    with catalog.reading() as sql:
+        key, beside = _keys_within(sql, namespace, ledger)
+        found = ledger.counts_within(sql, key, beside) if key else {}
+        failed = ledger.counts_within(sql, beside).get("failed", 0) if beside else 0
+        waiting = catalog.added.count_waiting_within(sql, namespace, key, beside)
+    counts = {state: found.get(state, 0) for state in DOCUMENT_STATES}
+    counts["failed"] += failed
     counts["pending"] += waiting
     return counts
 
 
-def find_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
+def find_document(namespace: Namespace, catalog: Catalog, document: str) -> DocumentInfo:
     """Return a document by its id or uri.
 
     Raises:
         NotFoundError: no such document.
     """
-    with kb.catalog.reading() as sql:
-        key = _key_within(sql, kb)
-        entry = kb.catalog.ledger.document_within(sql, key, document) if key else None
+    with catalog.reading() as sql:
+        key, beside = _keys_within(sql, namespace, catalog.ledger)
+        entry = catalog.ledger.document_within(sql, key, document, beside) if key else None
         if entry is not None:
             return _info(entry)
-        for uri in kb.catalog.added.waiting_within(sql, kb.namespace, key, Page()):
+        for uri in catalog.added.waiting_within(sql, namespace, key, Page(), beside):
             if document in (uri, document_id(uri)):
                 return _waiting(uri)
-    raise no_document(kb.id, document, [one.uri for one in list_documents(kb, limit=HINTS)])
+    known = [one.uri for one in list_documents(namespace, catalog, limit=HINTS)]
+    raise no_document(namespace.kb, document, known)
 
 
-def no_document(kb_id: str, document: str, known: Iterable[str]) -> NotFoundError:
+def no_document(kb_id: str, document: str, known: Sequence[str]) -> NotFoundError:
     """Return the error for an unknown document, with suggestions from the known ones."""
     hint = did_you_mean(document, known)
     return NotFoundError(f"knowledge base {kb_id!r} has no document {document!r}; {hint}")
 
 
 def list_chunks(
-    kb: KnowledgeBase, document: str, *, limit: int | None = None, after: int = 0
+    namespace: Namespace,
+    index: Index,
+    document: str,
+    *,
+    limit: int | None = None,
+    after: int = 0,
 ) -> list[ChunkInfo]:
     """List the chunks of a document that searches find, in document order.
 
     Args:
-        kb: the knowledge base.
+        namespace: the knowledge base.
+        index: the vector database that stores it.
         document: its id or uri.
         limit: maximum number of chunks; None for all.
         after: number of chunks to skip.
@@ -151,10 +171,10 @@ def list_chunks(
     check_limit(limit)
     if after < 0:
         raise UsageError(f"after must be at least 0, not {after}")
-    uri = find_document(kb, document).uri
-    if kb.catalog.ledger.index(kb.namespace, "active") is None:
+    uri = find_document(namespace, index.catalog, document).uri
+    if index.catalog.ledger.index(namespace, "active") is None:
         return []
-    found = kb.index.read(kb.namespace, lambda view: view.document(uri, limit, after))
+    found = index.read(namespace, lambda view: view.document(uri, limit, after))
     return [ChunkInfo(chunk.id, chunk.text, chunk.metadata) for chunk in found]
 
 
@@ -178,23 +198,16 @@ def check_limit(limit: int | None) -> None:
         raise UsageError(f"limit must be at least 1, not {limit}")
 
 
-def index_of(kb: KnowledgeBase) -> IndexEntry | None:
-    """Return the index in use, or else the one being built.
+def _keys_within(
+    sql: Sql, namespace: Namespace, ledger: Ledger
+) -> tuple[IndexKey | None, IndexKey | None]:
+    """Return the index in use and its unfinished successor.
 
-    The index being built counts because all documents may have failed so far.
+    If none is in use, an unfinished index takes its place: all documents may have failed so far.
     """
-    with kb.catalog.reading() as sql:
-        return _index_within(sql, kb)
-
-
-def _index_within(sql: Sql, kb: KnowledgeBase) -> IndexEntry | None:
-    found = (kb.catalog.ledger.index_within(sql, kb.namespace, s) for s in ("active", "building"))
-    return next(filter(None, found), None)
-
-
-def _key_within(sql: Sql, kb: KnowledgeBase) -> IndexKey | None:
-    index = _index_within(sql, kb)
-    return index.key if index else None
+    indexes = (ledger.index_within(sql, namespace, state) for state in ("active", "building"))
+    key, beside, *_ = *(index.key for index in indexes if index), None, None
+    return key, beside
 
 
 def _waiting(uri: str) -> DocumentInfo:

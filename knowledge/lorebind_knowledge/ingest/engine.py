@@ -42,6 +42,7 @@ from lorebind_knowledge.ingest.successors import (
     index_to_mend,
     indexes_to_write,
     settle,
+    unfinished,
 )
 from lorebind_knowledge.records import Record
 
@@ -83,8 +84,9 @@ async def ingest(
             index in the background and swaps it in when it is complete. A change of the embedder
             always builds a new index. An interrupted `replace` is resumed by the next one. An
             `upsert` of the active index in between drops the unfinished index.
-        only_failed: read only the documents that failed or were interrupted before; skip all
-            others, and remove nothing. Requires `upsert` and an active index.
+        only_failed: read only the documents that failed or were interrupted before, also in an
+            unfinished `replace`; skip all others, and remove nothing. Requires `upsert` and an
+            active index.
         allow_mass_delete: allow the run to remove more than half of the known documents.
         wait: whether to wait for another ingest of the same knowledge base instead of raising.
         added: the uris of documents that were added by hand. Only these are read, into the active
@@ -212,8 +214,7 @@ class _Run:
             await self._serve(index)  # an earlier run was interrupted before this step
         vanished = [] if self._partial else enumeration.vanished(known)
         if self._only_failed:
-            unfinished = {uri for uri, entry in known.items() if entry.state != "ready"}
-            enumeration = enumeration.only(unfinished)
+            enumeration = enumeration.only(await call(unfinished, kb, known))
         await self._embed_and_persist(index, enumeration, known)
         said = self._planned.notices if self._planned else []
         self._report.notices += dict.fromkeys([*said, *self._corpus.chunker.notices])
@@ -359,7 +360,7 @@ class _Run:
                 now = entry._replace(
                     source=document.source, version=document.version, recipe=document.recipe
                 )
-                if now != entry:
+                if now != entry or self._partial:  # it may have failed in a successor
                     rows.append(now)
             else:
                 begun = entry._replace(

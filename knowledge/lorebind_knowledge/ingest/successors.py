@@ -11,8 +11,10 @@ from lorebind_knowledge.errors import IngestRefusedError
 from lorebind_knowledge.ingest.preparation import chunker_fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import IngestReport
     from lorebind_knowledge.knowledge_base import KnowledgeBase
@@ -51,6 +53,19 @@ async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
     kb, ledger = corpus.kb, corpus.kb.catalog.ledger
     begun = await call(ledger.index, kb.namespace, "building")
     if begun is not None:
+def unfinished(kb: KnowledgeBase, known: Mapping[str, DocumentEntry]) -> set[str]:
+    """Return the documents that are not ready, or failed in an unfinished successor.
+
+    Args:
+        kb: the knowledge base.
+        known: the documents of the active index.
+    """
+    found = {uri for uri, entry in known.items() if entry.state != "ready"}
+    successor = kb.catalog.ledger.index(kb.namespace, "building")
+    entries = kb.catalog.ledger.documents(successor.key).values() if successor else ()
+    return found | {entry.uri for entry in entries if entry.state == "failed"}
+
+
         await _give_up(kb, lease, begun)
     fingerprint = kb.embedder.fingerprint
     dimension = fingerprint.dimension or len(await embed_query(kb.embedder, "dimension"))

@@ -96,7 +96,7 @@ def test_an_index_of_another_embedder(tmp_path: Path) -> None:
 
 def test_counts(api: httpx.Client) -> None:
     counted = api.get("/knowledge-bases/handbook/stats")
-    assert counted.json()["documents"] == {"ready": 2}
+    assert counted.json()["documents"] == {"ready": 2, "pending": 0, "failed": 0}
     tag = counted.headers["etag"]
     again = api.get("/knowledge-bases/handbook/stats", headers={"If-None-Match": tag})
     assert again.status_code == 304

@@ -96,7 +96,7 @@ def test_a_run_or_document_of_another_in_a_knowledge_base_of_all(
         assert problem(two.bob.request(method, path)) == (404, "not_found"), path
     assert two.bob.get(f"{here}/documents").json()["items"] == []
     assert two.bob.get(f"{here}/runs").json()["items"] == []
-    assert two.bob.get(f"{here}/stats").json()["documents"] == {}
+    assert set(two.bob.get(f"{here}/stats").json()["documents"].values()) == {0}
     asked = two.bob.post(f"{here}/query", json={"query": SECRET})
     assert problem(asked) == (409, "not_ingested")
     assert two.ann.post(f"{here}/query", json={"query": SECRET}).json()["matches"]
