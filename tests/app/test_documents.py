@@ -21,6 +21,8 @@ from lorebind import (
     UsageError,
     tenant,
 )
+from lorebind_knowledge.documents.changing import keep_documents
+from lorebind_knowledge.index.turn import turn
 from tests.bindings.helpers import write
 from tests.knowledge.bench import counts
 
@@ -190,6 +192,21 @@ def test_an_added_document_is_deleted(project: Project) -> None:
         project.delete_document("docs", "docs/keys.md")
     with pytest.raises(NotFoundError, match="has no document 'added:lunch"):
         project.delete_document("docs", "added:lunch.md")
+
+
+async def test_added_again_while_its_deletion_waits(project: Project) -> None:
+    """A deletion that waits for an ingest does not delete what was added in the meantime."""
+    await project.aadd_documents("docs", [LUNCH])
+    kb = project.knowledge.knowledge_base("docs")
+    async with turn(kb.catalog, kb.namespace, wait=False):
+        deleting = asyncio.create_task(project.adelete_document("docs", "added:lunch.md"))
+        while kb.catalog.added.uris(kb.namespace):
+            await asyncio.wait([deleting], timeout=0.01)
+        await keep_documents(kb, [LUNCH])
+    await deleting
+    assert uris(project, "ready") == ["added:lunch.md"]
+    await project.adelete_document("docs", "added:lunch.md")
+    assert uris(project) == []
 
 
 def test_an_index_is_deleted(project: Project) -> None:

@@ -86,6 +86,8 @@ async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
         raise UsageError(of_source(found.uri, kb.id))
     await call(kb.catalog.added.remove, kb.namespace, found.uri)
     async with turn(kb.catalog, kb.namespace, wait=True) as lease:
+        if await call(kb.catalog.added.get, kb.namespace, found.uri):
+            return found  # it was added again in the meantime
         for state in ("active", "building"):
             index = await call(kb.catalog.ledger.index, kb.namespace, state)
             if index is not None:
