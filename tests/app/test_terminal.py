@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import subprocess
 
@@ -10,6 +12,7 @@ import pytest
 import yaml
 
 from lorebind.cli.terminal import one_line, visible
+from lorebind_knowledge.identity import document_id
 
 from .helpers import LOREBIND, PROJECT, Cli, run_lorebind
 
@@ -96,6 +99,37 @@ def test_colours_are_ours_alone(hostile: Cli, monkeypatch: pytest.MonkeyPatch) -
         assert [line.rstrip() for line in without.splitlines()] == [
             line.rstrip() for line in right.splitlines()
         ]
+
+
+LONG = "docs/reference/environment-and-variables/environment-variables.md"
+
+
+def test_rows_are_whole_in_a_pipe(cli: Cli) -> None:
+    """Other programs get each row of a table in one line, so that they find uris and ids."""
+    cli.write({LONG: "# Environment variables of the thing that is described here\n\nAny.\n"})
+    cli("ingest", "docs")
+    (row,) = [
+        line for line in cli("knowledge", "documents", "docs").out.splitlines() if LONG in line
+    ]
+    assert document_id(LONG) in row
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_rows_wrap_in_a_terminal(cli: Cli, width: int) -> None:
+    """No line is wider than the terminal, nothing is cut, and ids are whole from 80 columns."""
+    cli.write({LONG: "# Environment variables of the thing that is described here\n\nAny.\n"})
+    cli("ingest", "docs")
+    ours, theirs = pty.openpty()
+    environ = os.environ | {"COLUMNS": str(width), "TERM": "xterm", "NO_COLOR": "1"}
+    command = [LOREBIND, "knowledge", "documents", "docs"]
+    subprocess.run(command, cwd=cli.root, env=environ, stdout=theirs, timeout=60, check=True)
+    os.close(theirs)
+    printed = re.sub("\x1b\\[[0-9;]*m", "", os.read(ours, 100_000).decode())
+    os.close(ours)
+    rows = printed.split("─\r\n")[1].splitlines()
+    assert max(map(len, rows)) <= width
+    assert LONG in "".join(row.split("  ")[0] for row in rows)
+    assert (document_id(LONG) in printed) == (width >= 80)
 
 
 @pytest.mark.parametrize("variables", [ASCII, {"PYTHONIOENCODING": "ascii"}], ids=["C", "ascii"])

@@ -61,6 +61,7 @@ def print_binding(binding: ResolvedBinding) -> None:
             )
             for name, place in binding.provenance.items()
         ),
+        long=("value",),
     )
     print_line(_level(binding))
 

@@ -14,7 +14,7 @@ from lorebind.plain_data import as_data
 from lorebind_knowledge.ingest.report import skipped_summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from typing import TextIO
 
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 SNIPPET_LINES = 4
 PLAIN_WIDTH = 100
+UNLIMITED = 1_000_000
+USUAL_WIDTH = 80
+LONG_WIDTH = 30
 _NAMED = 3
 """Maximum number of names in a note."""
 _WAYS_TO_READ = {
@@ -37,14 +40,17 @@ _WAYS_TO_READ = {
 """How to read skipped files, by the setting of their source."""
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Return standard output, or standard error for messages. Plain text if not a terminal."""
+def console(*, stderr: bool = False, plain_width: int = PLAIN_WIDTH) -> Console:
+    """Return standard output, or standard error for messages.
+
+    If it is not a terminal, it is plain text of at most `plain_width` characters per line.
+    """
     stream = sys.stderr if stderr else sys.stdout
-    return _console(getattr(stream, "styled", stream))
+    return _console(getattr(stream, "styled", stream), plain_width)
 
 
-@lru_cache(maxsize=2)
-def _console(stream: TextIO) -> Console:
+@lru_cache(maxsize=3)
+def _console(stream: TextIO, plain_width: int) -> Console:
     from rich.console import Console
     from rich.segment import Segment
 
@@ -58,7 +64,7 @@ def _console(stream: TextIO) -> Console:
                 text, style, control = segment
                 yield segment if control else Segment(visible(text), style)
 
-    width = None if stream.isatty() else PLAIN_WIDTH
+    width = None if stream.isatty() else plain_width
     return SafeConsole(file=stream, highlight=False, markup=False, emoji=False, width=width)
 
 
@@ -85,16 +91,29 @@ def _as_text(data: Any, output: Output, *, ascii_only: bool) -> str:
     return as_yaml(plain, ascii_only=ascii_only).removesuffix("\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, long: Collection[str] = ()
+) -> None:
+    """Print a table. In a terminal, cells wrap. Other programs get each row as one line.
+
+    Args:
+        columns: their names.
+        rows: the cells of each row.
+        long: columns of cells so long that they wrap for other programs too.
+    """
     from rich import box
     from rich.table import Table
 
+    out = console(plain_width=UNLIMITED)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")  # a truncated path would be useless
+        # Ids stay whole, to be copied. A narrow terminal would have no room left for other cells.
+        whole = column == "id" and out.width >= USUAL_WIDTH
+        width = LONG_WIDTH if column in long and out.width == UNLIMITED else None
+        # A truncated path would be useless.
+        table.add_column(column, overflow="fold", no_wrap=whole, max_width=width)
     for row in rows:
         table.add_row(*(one_line(str(cell)) for cell in row))
-    out = console()
     with out.capture() as printed:
         out.print(table)
     # Cells are escaped already, and `styled` keeps the colors.
