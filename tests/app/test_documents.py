@@ -178,6 +178,28 @@ def test_the_longest_id(project: Project) -> None:
         project.add_documents("docs", [{"text": "x", "id": "x" * 501}])
 
 
+def test_a_file_named_like_an_added_document(tmp_path: Path) -> None:
+    """Both are found, and the added one can be deleted."""
+    data = declared({"type": "memory"})
+    data["knowledge_bases"][0]["sources"][0]["path"] = "added*"
+    root = write(tmp_path, {"added:keys.md": "Keys are lost.\n"})
+    with Project.build(data, root=root) as built:
+        built.add_documents("docs", [{"id": "keys.md", "text": "Keys are found."}])
+        assert built.ingest("docs").documents == counts(added=1, unchanged=1)
+        assert {one.uri: one.origin for one in built.documents("docs")} == {
+            "./added:keys.md": "source",
+            "added:keys.md": "added",
+        }
+        built.delete_document("docs", "added:keys.md")
+        assert built.query("docs", "keys").matches[0].text == "Keys are lost."
+
+
+def test_the_title_of_an_added_document(project: Project) -> None:
+    """Without a title of its own, it is the id without the file extension."""
+    project.add_documents("docs", [{"id": "read.me", "text": "x"}, {"id": "a/b.txt", "text": "y"}])
+    assert {one.title for one in project.documents("docs")} == {"read", "b"}
+
+
 def test_an_added_document_is_deleted(project: Project) -> None:
     """It is no longer found, and no ingest restores it; a source's document cannot be deleted."""
     project.ingest("docs")

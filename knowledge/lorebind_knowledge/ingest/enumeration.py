@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.ingest.added import AddedSource
+from lorebind_knowledge.identity import ADDED_SCHEME
+from lorebind_knowledge.ingest.added import ADDED, AddedSource
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, Unlisted, skipped_summary
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.registry import can_load
@@ -80,7 +81,11 @@ def enumerate_corpus(corpus: Corpus, added: Collection[str] | None = None) -> En
 
 
 def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
-    """List every source. A failed source is reported, and the others are listed."""
+    """List every source. A failed source is reported, and the others are listed.
+
+    Only documents that were added by hand have uris that begin with `added:`. A file of such a name
+    is listed as `./added:NAME`.
+    """
     result = Enumeration()
     for source in sources:
         items: dict[str, SourceItem] = {}
@@ -88,6 +93,8 @@ def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
         unlisted: dict[Unlisted, str] = {}
         try:
             for item in source.items():
+                if item.uri.startswith(ADDED_SCHEME) and source.key != ADDED:
+                    item = replace(item, uri=f"./{item.uri}")
                 if item.unlisted:
                     unlisted[Unlisted(item.uri, item.unlisted)] = item.formerly or item.uri
                 elif item.skipped:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.identity import ADDED_SCHEME
 from lorebind_knowledge.records import Span, joined_locator, numbered
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def name_of(uri: str) -> PurePosixPath:
 
 def title_of(uri: str) -> str:
     """Return the title for a document that has none of its own."""
-    return name_of(uri).stem or uri
+    return name_of(uri.removeprefix(ADDED_SCHEME)).stem or uri
 
 
 def as_title(text: str) -> str:
