@@ -283,7 +283,8 @@ def test_another_embedder_loses_nothing(tmp_path: Path, vector_db: dict[str, Any
     with Project.build(declared(vector_db), root=root) as project:
         project.ingest("docs")
     with Project.build(declared(vector_db, "other"), root=root) as project:
-        with pytest.raises(IngestRefusedError, match="was built with another embedder"):
+        refused = "another embedder, .* the added documents are stored and pending; to ingest them"
+        with pytest.raises(IngestRefusedError, match=refused):
             project.add_documents("docs", [LUNCH])
         assert {one.state for one in project.documents("docs", state="pending")} == {"pending"}
         project.reindex("docs")
@@ -388,6 +389,22 @@ def test_a_file_that_cannot_be_added(ready_cli: Cli) -> None:
     for file, message in {"docs/empty.md": "expected a text", "big.txt": "has 5000000"}.items():
         refused = ready_cli("knowledge", "add", "docs", file)
         assert (refused.code, refused.err.startswith(f"lorebind: {file}: {message}")) == (2, True)
+
+
+def test_variables_of_other_knowledge_bases(ready_cli: Cli) -> None:
+    """Listing and deleting documents needs only the variables of that knowledge base."""
+    file = ready_cli.root / "lorebind.yaml"
+    other = ", { id: far, type: pgvector, config: { dsn: '{{ .env.NOT_SET }}' } }]"
+    text = file.read_text().replace("type: sqlite }]", "type: sqlite }" + other)
+    text = text.replace("  - id: rules\n", "  - id: rules\n    vector_db: far\n")
+    assert text.count("far") == 2
+    file.write_text(text)
+    for command in ("documents docs", "chunks docs docs/keys.md", "stats docs"):
+        assert ready_cli("knowledge", *command.split()).code == 0
+    missing = "variable NOT_SET is not set"
+    assert missing in ready_cli("knowledge", "documents", "rules").err
+    assert ready_cli("knowledge", "delete", "docs", "--yes").code == 0
+    assert missing in ready_cli("ingest", "docs").err
 
 
 def test_statistics_without_an_index(cli: Cli) -> None:

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from lorebind_knowledge.configuration.applying import Applied
 
 
-def given_project(path: str) -> AnyProject:
+def given_project(path: str, *, need_variables: bool = True) -> AnyProject:
     """Open the project that `--project` or `--server` names.
+
+    Args:
+        path: the value of `--project`.
+        need_variables: whether all variables must be set; if not, only those that are used.
 
     Raises:
         ConfigurationError: the files have problems; the error lists all of them.
@@ -26,7 +30,7 @@ def given_project(path: str) -> AnyProject:
         return remote
     from lorebind.cli.opening import open_project
 
-    return open_project(path)
+    return open_project(path, need_variables=need_variables)
 
 
 def given_to_read(path: str) -> AnyProject:
