@@ -293,7 +293,11 @@ def sync(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
 
     @functools.wraps(method)
     def twin(*args: P.args, **kwargs: P.kwargs) -> R:
-        return run(method(*args, **kwargs))
+        try:
+            coroutine = method(*args, **kwargs)
+        except TypeError as error:  # wrong arguments; the message names the other version
+            raise TypeError(str(error).replace(method.__qualname__, twin.__name__)) from None
+        return run(coroutine)
 
     # `wraps` copies the marks of a coroutine function; the blocking version is not one.
     del twin.__wrapped__

@@ -161,6 +161,9 @@ def test_shortcuts(ready_cli: Cli) -> None:
     short = ready_cli("query", "docs", QUESTION)
     assert (short.code, short.out) == (long.code, long.out)
     assert ready_cli("ingest", "docs").code == 0
+    for name in ("ingest", "query"):
+        text = ready_cli("knowledge", name, "--help").out.split("\n\nArguments")[0].split("\n\n", 1)
+        assert text[1] in ready_cli(name, "--help").out
     said = ready_cli("--version")
     assert (said.code, said.out) == (0, f"lorebind {version('lorebind')}\n")
 

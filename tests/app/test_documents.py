@@ -277,6 +277,14 @@ def test_what_is_no_document(project: Project) -> None:
         project.documents("other")
 
 
+def test_an_unknown_document(project: Project) -> None:
+    """The message has the most similar uri and some others, however many there are."""
+    project.add_documents("docs", [{"id": f"{n}.txt", "text": f"Number {n}."} for n in range(9)])
+    few = ", ".join(f"added:{n}.txt" for n in range(5))
+    with pytest.raises(NotFoundError, match=f"did you mean 'added:8.txt'; known: {few} and more$"):
+        project.chunks("docs", "added:8.text")
+
+
 def test_another_embedder_loses_nothing(tmp_path: Path, vector_db: dict[str, Any]) -> None:
     """A document that is added to an index of another embedder waits for the reindex."""
     root = write(tmp_path, FILES)

@@ -344,6 +344,8 @@ def test_sync_twins_look_like_their_originals() -> None:
     assert _Desk.query.__doc__ == "Ask something."
     assert (_Desk.query.__name__, _Desk.query.__qualname__) == ("query", "_Desk.query")
     assert not inspect.iscoroutinefunction(_Desk.query)
+    with pytest.raises(TypeError, match=r"^query\(\) takes 2 positional arguments"):
+        _Desk().query("why", 2)  # type: ignore[misc]
 
 
 async def test_whose_loop_it_is() -> None:

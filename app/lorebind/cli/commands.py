@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import getdoc
 from typing import Annotated
 
 import typer
@@ -59,8 +60,9 @@ app.command("init")(init.init)
 app.command("validate")(validate.validate)
 app.command("schema")(schema.schema)
 app.command("doctor")(doctor.doctor)
-app.command("ingest", help="The same as `knowledge ingest`.")(knowledge.ingest)
-app.command("query", help="The same as `knowledge query`.")(knowledge.query)
+for short in (knowledge.ingest, knowledge.query):
+    same = f"{getdoc(short)}\n\nThe same as `knowledge {short.__name__}`."
+    app.command(short.__name__, help=same)(short)
 app.command("run")(run.run)
 app.command("serve")(serve.serve)
 app.command("eval")(evaluate.evaluate)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from lorebind_knowledge.catalog.rows import Page
-from lorebind_knowledge.errors import NotFoundError, UsageError, did_you_mean
+from lorebind_knowledge.errors import NotFoundError, UsageError, did_you_mean, nearest
 from lorebind_knowledge.identity import document_id
 from lorebind_knowledge.ingest.added import ADDED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.ledger import DocumentEntry, Ledger
@@ -32,7 +32,9 @@ was interrupted; `failed`: it could not be read, though searches may still find 
 """
 
 HINTS = 100
-"""Maximum number of known documents in the message about an unknown one."""
+"""Maximum number of known documents that are compared with an unknown one."""
+_SHOWN = 5
+"""Maximum number of these in the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +145,12 @@ def find_document(namespace: Namespace, catalog: Catalog, document: str) -> Docu
 
 def no_document(kb_id: str, document: str, known: Sequence[str]) -> NotFoundError:
     """Return the error for an unknown document, with suggestions from the known ones."""
-    hint = did_you_mean(document, known)
-    return NotFoundError(f"knowledge base {kb_id!r} has no document {document!r}; {hint}")
+    near = nearest(document, known)
+    guess = f"did you mean {near!r}; " if near else ""
+    shown = ", ".join(known[:_SHOWN]) or "none"
+    more = " and more" if len(known) > _SHOWN else ""
+    message = f"knowledge base {kb_id!r} has no document {document!r}"
+    return NotFoundError(f"{message}; {guess}known: {shown}{more}")
 
 
 def list_chunks(

@@ -241,7 +241,7 @@ class _Run:
         self._serves_nothing = await call(self._ledger.index, kb.namespace, "active") is None
         mends = self._only_failed or (self._added is not None and not self._serves_nothing)
         if mends:
-            found = [await call(index_to_mend, kb)]
+            found = [await call(index_to_mend, kb, adds=self._added is not None)]
         else:
             found = await call(indexes_to_write, kb, self._report.strategy)
         for index in found:
@@ -251,7 +251,7 @@ class _Run:
         if found:
             why = f"has vectors that {kb.embedder.fingerprint} no longer makes at its new address"
             if mends:
-                raise cannot_mend(kb, why)
+                raise cannot_mend(kb, why, adds=self._added is not None)
             self._report.notices.append(f"the index {why}; all documents are embedded again")
             self._planned = None  # it was made for the other index
         index = await begin_index(self._corpus, self._lease)

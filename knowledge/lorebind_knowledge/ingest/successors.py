@@ -27,8 +27,12 @@ def indexes_to_write(kb: KnowledgeBase, strategy: str) -> list[IndexEntry]:
     return [index for index in found if index is not None and _is_of_embedder(kb, index)]
 
 
-def index_to_mend(kb: KnowledgeBase) -> IndexEntry:
+def index_to_mend(kb: KnowledgeBase, *, adds: bool) -> IndexEntry:
     """Return the active index. A new one would lack all documents that did not fail.
+
+    Args:
+        kb: the knowledge base.
+        adds: whether the ingest is of documents that were just added by hand.
 
     Raises:
         IngestRefusedError: there is no active index, or another embedder has made it.
@@ -36,23 +40,19 @@ def index_to_mend(kb: KnowledgeBase) -> IndexEntry:
     active = kb.catalog.ledger.index(kb.namespace, "active")
     if active is None or not _is_of_embedder(kb, active):
         why = "was built with another embedder" if active else "does not exist yet"
-        raise cannot_mend(kb, why)
+        raise cannot_mend(kb, why, adds=adds)
     return active
 
 
-def cannot_mend(kb: KnowledgeBase, why: str) -> IngestRefusedError:
+def cannot_mend(kb: KnowledgeBase, why: str, *, adds: bool) -> IngestRefusedError:
     """Return the error for an ingest of some documents when all have to be read."""
+    stored = "the added documents are stored and pending; to ingest them, " if adds else ""
     return IngestRefusedError(
         f"the index of {kb.id!r} {why}, so that ingesting only some documents is not possible; "
-        f"ingest everything first: {kb.ingest_command}"
+        f"{stored}ingest everything{'' if adds else ' first'}: {kb.ingest_command}"
     )
 
 
-async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
-    """Create an index for the embedder, and drop an unfinished successor of another one."""
-    kb, ledger = corpus.kb, corpus.kb.catalog.ledger
-    begun = await call(ledger.index, kb.namespace, "building")
-    if begun is not None:
 def unfinished(kb: KnowledgeBase, known: Mapping[str, DocumentEntry]) -> set[str]:
     """Return the documents that are not ready, or failed in an unfinished successor.
 
@@ -66,6 +66,11 @@ def unfinished(kb: KnowledgeBase, known: Mapping[str, DocumentEntry]) -> set[str
     return found | {entry.uri for entry in entries if entry.state == "failed"}
 
 
+async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
+    """Create an index for the embedder, and drop an unfinished successor of another one."""
+    kb, ledger = corpus.kb, corpus.kb.catalog.ledger
+    begun = await call(ledger.index, kb.namespace, "building")
+    if begun is not None:
         await _give_up(kb, lease, begun)
     fingerprint = kb.embedder.fingerprint
     dimension = fingerprint.dimension or len(await embed_query(kb.embedder, "dimension"))
