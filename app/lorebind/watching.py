@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,8 @@ _QUIET_MILLISECONDS = 300
 class WatchedFiles:
     """Checks whether a change may concern a document of a project.
 
-    It does not if the file belongs to a tool, or if it is hidden and no source names it.
+    It does not if the file belongs to a tool, if it is hidden and no source names it, or if it is
+    the log that this process writes.
     """
 
     def __init__(self, config: LoadedProject) -> None:
@@ -26,6 +28,7 @@ class WatchedFiles:
 
         self.root = Path(config.root).resolve()
         self._others = DefaultFilter()
+        self._logs = [found for stream in (1, 2) if (found := _status(stream)) is not None]
         self.use(config)
 
     def use(self, config: LoadedProject) -> None:
@@ -46,6 +49,8 @@ class WatchedFiles:
         is_named = all(any(fnmatch(part, one) for one in self._named_hidden) for part in hidden)
         if parts != (".env",) and (DATA_FOLDER in hidden or not is_named):
             return False
+        if (found := _status(path)) and any(os.path.samestat(found, log) for log in self._logs):
+            return False
         return self._others(change, path)
 
     @property
@@ -58,3 +63,10 @@ class WatchedFiles:
             "rust_timeout": 500,
             "yield_on_timeout": True,
         }
+
+
+def _status(file: int | str) -> os.stat_result | None:
+    try:
+        return os.stat(file)
+    except OSError:
+        return None

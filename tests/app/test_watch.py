@@ -24,6 +24,7 @@ from .helpers import PROJECT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import TextIO
 
     from .forked_python import ForkedPython
     from .helpers import Cli
@@ -42,7 +43,8 @@ class Watching:
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout
+        if self.process.stdout is None:
+            return
         with self.process.stdout as lines:
             for line in lines:
                 self._lines.put(line)
@@ -74,12 +76,14 @@ def test_a_folder_that_cannot_be_listed_is_news() -> None:
 
 
 @contextmanager
-def watching(forked: ForkedPython, root: Path, *options: str) -> Iterator[Watching]:
+def watching(
+    forked: ForkedPython, root: Path, *options: str, log: TextIO | None = None
+) -> Iterator[Watching]:
     process = Forked(
         [str(forked.commands / "lorebind"), "knowledge", "watch", *options],
         cwd=root,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
+        stdout=log or subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
@@ -220,3 +224,66 @@ def test_the_web_is_asked_again(
         watch.says("web: completed")
         (shelf / "b.md").write_text("# Two\n")
         assert "1 new" in watch.says("Plan: ")
+
+
+def test_a_reported_failure_is_no_news(
+    empty_cli: Cli, change: Callable[[str, str], None], forked: ForkedPython
+) -> None:
+    """A broken document and a missing folder are reported once, again when the file changes, and
+    again after a change of the project."""
+    change("docs/a.md", "# A\n\nText of a.\n")
+    change("docs/bad.pdf", "%PDF-1.7\n")
+    sources = "[{ type: file_glob, path: 'docs/*' }, { type: file_glob, path: 'nowhere/*' }]"
+    project = f"name: x\nknowledge_bases: [{{ id: docs, sources: {sources} }}]\n"
+    change("lorebind.yaml", project)
+    with watching(forked, empty_cli.root) as watch:
+        assert "1 unreadable" in watch.says("Plan: ")
+        assert "(attempt 1)" in watch.says("failed document docs/bad.pdf")
+        change("unrelated.bin", "1")
+        time.sleep(2)  # longer than the command waits for further changes
+        assert not [line for line in watch.waiting() if "Plan: " in line]
+        change("docs/bad.pdf", "%PDF-1.8\n")
+        assert "(attempt 2)" in watch.says("failed document docs/bad.pdf")
+        change("lorebind.yaml", f"# changed\n{project}")
+        assert "(attempt 3)" in watch.says("failed document docs/bad.pdf")
+
+
+def test_its_own_log_is_no_change(
+    empty_cli: Cli, change: Callable[[str, str], None], forked: ForkedPython
+) -> None:
+    """The file that the command writes its messages to starts no ingest, even of a document that
+    is refused each time."""
+    for name in "abc":
+        change(f"docs/{name}.md", f"# {name}\n\nText of {name}.\n")
+    change("lorebind.yaml", PROJECT)
+    log = empty_cli.root / "watch.log"
+    with log.open("w") as written, watching(forked, empty_cli.root, "docs", log=written):
+        _until(lambda: "docs: completed" in log.read_text())
+        for name in "ab":
+            (empty_cli.root / f"docs/{name}.md").unlink()
+        _until(lambda: "no longer in its sources" in log.read_text())
+        time.sleep(2)
+        assert log.read_text().count("no longer in its sources") == 1
+
+
+def test_a_renamed_knowledge_base_is_waited_for(
+    empty_cli: Cli, change: Callable[[str, str], None], forked: ForkedPython
+) -> None:
+    """If the project no longer declares the knowledge base, that is reported, and it is ingested
+    when it is declared again."""
+    change("docs/a.md", "# A\n\nText of a.\n")
+    change("lorebind.yaml", PROJECT)
+    with watching(forked, empty_cli.root, "docs") as watch:
+        watch.says("docs: completed")
+        change("lorebind.yaml", PROJECT.replace("id: docs", "id: papers"))
+        watch.says("'docs'")
+        change("docs/b.md", "# B\n\nText of b.\n")
+        change("lorebind.yaml", PROJECT)
+        assert "1 new" in watch.says("Plan: ")
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + _LONGEST_WAIT
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)

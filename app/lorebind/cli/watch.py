@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption
-from lorebind_knowledge.errors import LorebindError
+from lorebind_knowledge.errors import LorebindError, NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from lorebind.cli.any_project import AnyProject
     from lorebind.project import Project
     from lorebind.remote import RemoteProject
@@ -37,7 +40,8 @@ def watch(
     """Ingest now, and again whenever a file of the project changes, until Ctrl-C.
 
     Changes to lorebind.yaml or .env also take effect; a server must be restarted for them. A
-    failing ingest is reported, and the command waits for the next change.
+    failing ingest is reported, and the command waits for the next change. It reports a broken
+    document again when the file changes, or with --every.
     """
     from lorebind.cli.given import given_server_project
     from lorebind.cli.ingesting import knowledge_bases
@@ -56,6 +60,7 @@ def watch(
         files = WatchedFiles(loaded.config)
         print_line(f"Watching {files.root}; stop with Ctrl-C.", stderr=True)
         begun = float("-inf")
+        rounds = _Rounds(kb_id, output)
         knowledge_bases(loaded, kb_id)  # reports a wrong id immediately
         # Watching starts before the first ingest, so that no change is missed.
         for changes in watchfiles.watch(files.root, **files.options):
@@ -63,10 +68,14 @@ def watch(
             if not (changes or due):
                 continue
             begun = time.monotonic()
-            if any(path.endswith(_DECLARATIONS) for _, path in changes):
+            declared = any(path.endswith(_DECLARATIONS) for _, path in changes)
+            if declared:
                 loaded = _loaded_again(loaded, project)
                 files.use(loaded.config)
-            _ingest(loaded, kb_id, output)
+            if due or declared:
+                rounds.reported.clear()
+            changed = {Path(path).relative_to(files.root).as_posix() for _, path in changes}
+            rounds.ingest(loaded, changed)
     finally:
         loaded.close()
 
@@ -82,11 +91,14 @@ def _watch_server(
     print_line(f"Watching the files of {project.url}; stop with Ctrl-C.", stderr=True)
     knowledge_bases(project, kb_id)  # reports a wrong id immediately
     is_lost = False
+    rounds = _Rounds(kb_id, output)
     while True:
         try:
-            for _ in project.changes(every and every * 60):
+            for files in project.changes(every and every * 60):
                 is_lost = False
-                _ingest(project, kb_id, output)
+                if not files:
+                    rounds.reported.clear()
+                rounds.ingest(project)
         except ServerError as error:
             if not error.may_pass:
                 raise
@@ -115,29 +127,55 @@ def _loaded_again(loaded: Project, path: str) -> Project:
         return opened(loaded.config)
 
 
-def _ingest(loaded: AnyProject, kb_id: str | None, output: Output) -> None:
-    from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases
-    from lorebind.cli.printing import plan_line, print_data, print_line
+class _Rounds:
+    """Ingests what is new since the last round.
 
-    for name, workflow, _ in knowledge_bases(loaded, kb_id):
+    A failure that was reported is not new: reporting it may write a log in the watched folder,
+    which would start the next round.
+    """
+
+    def __init__(self, kb_id: str | None, output: Output) -> None:
+        self._kb_id, self._output = kb_id, output
+        self.reported: dict[tuple[str, str | None], set[tuple[str, str]]] = {}
+        """Failed documents and sources with their reasons, by knowledge base and workflow."""
+
+    def ingest(self, loaded: AnyProject, changed: Collection[str] = ()) -> None:
+        """Ingest the knowledge bases that have news; `changed` are paths in the project folder."""
+        from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases
+        from lorebind.cli.printing import plan_line, print_data, print_line
+
         try:
-            plan = loaded.plan(name, workflow=workflow)
-            if not _has_news(plan):
-                continue
-            if output is Output.table:
-                print_line(plan_line(plan))
-            report = ingest_with_bars(loaded, name, plan, output, workflow=workflow, wait=True)
-        except LorebindError as error:
-            print_line(f"lorebind: {name}: {error}", stderr=True)
-        else:
-            if output is not Output.table:
-                print_data(report, output)
+            found = knowledge_bases(loaded, self._kb_id)
+        except NotFoundError as error:  # it was renamed; the next change may bring it back
+            print_line(f"lorebind: {error}", stderr=True)
+            return
+        for name, workflow, _ in found:
+            try:
+                plan = loaded.plan(name, workflow=workflow)
+                if not self._has_news((name, workflow), plan, changed):
+                    continue
+                if self._output is Output.table:
+                    print_line(plan_line(plan))
+                report = ingest_with_bars(
+                    loaded, name, plan, self._output, workflow=workflow, wait=True
+                )
+            except LorebindError as error:
+                print_line(f"lorebind: {name}: {error}", stderr=True)
+            else:
+                if self._output is not Output.table:
+                    print_data(report, self._output)
 
-
-def _has_news(plan: IngestPlan) -> bool:
-    changed = any(plan.documents[name] for name in ("added", "updated", "removed", "failed"))
-    return (
-        changed
-        or bool(plan.notices)
-        or any(source.status == "failed" or source.unlisted for source in plan.sources)
-    )
+    def _has_news(
+        self, name: tuple[str, str | None], plan: IngestPlan, changed: Collection[str]
+    ) -> bool:
+        failed = {(one.uri, one.reason) for one in plan.failures}
+        failed |= {(one.source, one.reason) for one in plan.sources if one.status == "failed"}
+        failed |= {(one.uri, one.reason) for source in plan.sources for one in source.unlisted}
+        new = failed - self.reported.get(name, set())
+        self.reported[name] = failed
+        return bool(
+            any(plan.documents[change] for change in ("added", "updated", "removed"))
+            or plan.notices
+            or new
+            or any(uri in changed for uri, _ in failed)
+        )

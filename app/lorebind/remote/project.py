@@ -56,8 +56,10 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
         """The address of the server, as it was given."""
         return self._server.url
 
-    def changes(self, every: float | None = None) -> Iterator[None]:
+    def changes(self, every: float | None = None) -> Iterator[int]:
         """Yield immediately, and then whenever files of the project change on the server.
+
+        Yields the number of changed files, which is 0 immediately and after `every`.
 
         Args:
             every: seconds after which it yields without a change; None means never.
@@ -67,8 +69,8 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
         """
         parameters = {} if every is None else {"every": every}
         with self._server.events("GET", "/changes", params=parameters) as events:
-            for _ in events:
-                yield
+            for event in events:
+                yield event.data["files"]
 
     def knowledge_bases(self) -> list[KnowledgeBaseInfo]:
         found = self._server.all("/knowledge-bases")
