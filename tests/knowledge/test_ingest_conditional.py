@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
+from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.sources.base import Content, SourceItem
 
 from .bench import Bench, counts, paragraph
@@ -59,6 +62,59 @@ async def test_a_plan_asks_for_the_ingest(bench: Bench, source: VersionedSource)
     assert source.asked == ["", "one"]
     await bench.ingest(plan=plan)
     assert source.asked == ["", "one", "one"]
+
+
+class RemotePages:
+    """A source with three pages of a megabyte, and one that answers only after its first failure;
+    it records each request."""
+
+    key = "remote"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def items(self) -> Iterator[SourceItem]:
+        for uri in ("a.md", "b.md", "c.md", "gone.md"):
+            yield SourceItem(uri, partial(self._read, uri))
+
+    async def _read(self, uri: str, version: str) -> Content:
+        self.asked.append(uri)
+        if uri == "gone.md" and self.asked.count(uri) == 1:
+            raise SourceError("gone.md: HTTP 404")
+        return Content(f"# {uri}\n\nText.\n".encode() + b" " * 1_000_000)
+
+
+async def test_pages_are_fetched_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ingest fetches no page again that its plan fetched: neither pages beyond the limit of
+    memory nor failed ones. A failure of long ago is tried again."""
+    monkeypatch.setattr("lorebind_knowledge.ingest.planned._MOST_KEPT", 1_000_000)
+    source = RemotePages()
+    bench.change(sources=[source])
+    report = await bench.ingest(plan=await bench.plan())
+    assert report.documents == counts(added=3, failed=1)
+    assert sorted(source.asked) == ["a.md", "b.md", "c.md", "gone.md"]
+
+    source.asked.clear()
+    plan = await bench.plan()
+    monkeypatch.setattr("lorebind_knowledge.ingest.planned._FAILURE_SECONDS", 0)
+    assert (await bench.ingest(plan=plan)).documents == counts(unchanged=3, added=1)
+    assert source.asked.count("a.md") == 1
+
+
+@pytest.mark.parametrize("reason", ["limit", "disk"])
+async def test_pages_without_room(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    """Pages for which the disk has no room are fetched again, with the same result."""
+    if reason == "limit":
+        monkeypatch.setattr("lorebind_knowledge.ingest.planned._MOST_SPOOLED", 1_500_000)
+    else:
+        monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    source = RemotePages()
+    bench.change(sources=[source])
+    report = await bench.ingest(plan=await bench.plan())
+    assert report.documents == counts(added=3, failed=1)
+    assert len(source.asked) == (6 if reason == "limit" else 7)
 
 
 async def test_a_plan_of_another_strategy(bench: Bench, source: VersionedSource) -> None:

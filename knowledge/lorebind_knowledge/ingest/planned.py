@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
+from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.sources.base import Content
+from lorebind_knowledge.sources.spool import Piece, Spool
 
 if TYPE_CHECKING:
     from lorebind_knowledge.ingest.prepared import PreparedDocument
     from lorebind_knowledge.loaders.base import LoadedDocument
     from lorebind_knowledge.namespace import Namespace
 
+Fetched: TypeAlias = Content | SourceError | None
+"""A source's result: the document, its failure, or None if it has not changed."""
+
 _MOST_KEPT = 32_000_000
-"""Maximum total size: characters of texts and fetched bytes. Other documents are read again."""
+"""Maximum number of characters of texts in memory. Other documents are loaded again."""
+_MOST_SPOOLED = 1_000_000_000
+"""Maximum number of fetched bytes on disk. Other documents are fetched again."""
+_FAILURE_SECONDS = 60
+"""Seconds until a failed document is fetched again, because the failure may be transient."""
 _OF_A_CHUNK = 2_000
 """Estimated size of a chunk without its text, in bytes."""
 
@@ -26,14 +38,25 @@ class PlannedDocuments:
         self.notices: list[str] = []
         """The chunker's notices about these documents."""
         self._room = _MOST_KEPT
-        self._fetched: dict[str, Any] = {}
+        self._spooling = threading.Lock()
+        self._spool = Spool()
+        self._fetched: dict[str, tuple[Fetched, Piece | None, float]] = {}
         self._loaded: dict[tuple[str, str], LoadedDocument] = {}
         self._cut: dict[tuple[str, str], PreparedDocument] = {}
 
-    def keep_fetched(self, uri: str, content: Any) -> None:
-        """Keep a source's result: a `Content`, or None if the document has not changed."""
-        if self._has_room(len(content.data) if isinstance(content, Content) else 0):
-            self._fetched[uri] = content
+    def keep_fetched(self, uri: str, result: Fetched) -> None:
+        """Keep a source's result; the bytes of a document are kept on disk."""
+        piece = None
+        if isinstance(result, Content):
+            with self._spooling:
+                if self._spool.size + len(result.data) > _MOST_SPOOLED:
+                    return
+                try:
+                    piece = self._spool.put(result.data)
+                except SourceError:  # the disk is full; the ingest fetches the document again
+                    return
+            result = replace(result, data=b"")
+        self._fetched[uri] = (result, piece, time.monotonic())
 
     def keep_loaded(self, uri: str, signature: str, document: LoadedDocument) -> None:
         """Keep a loaded document that the ingest will chunk differently than the plan."""
@@ -47,10 +70,23 @@ class PlannedDocuments:
 
     def has_fetched(self, uri: str, version: str) -> bool:
         """Return whether there is a result for a caller with this version, or without (empty)."""
-        return uri in self._fetched and bool(version or self._fetched[uri] is not None)
+        if uri not in self._fetched:
+            return False
+        result, _, at = self._fetched[uri]
+        if isinstance(result, SourceError):
+            return time.monotonic() - at < _FAILURE_SECONDS
+        return bool(version or result is not None)
 
-    def fetched(self, uri: str) -> Any:
-        return self._fetched.pop(uri)
+    def fetched(self, uri: str) -> Fetched:
+        """Take the result.
+
+        Raises:
+            SourceError: the file on disk cannot be read.
+        """
+        result, piece, _ = self._fetched.pop(uri)
+        if isinstance(result, Content) and piece is not None:
+            return replace(result, data=self._spool.get(piece))
+        return result
 
     def loaded(self, uri: str, signature: str) -> LoadedDocument | None:
         """Take the loaded document, if its content and the settings are still the same."""

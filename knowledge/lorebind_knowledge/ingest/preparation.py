@@ -124,14 +124,15 @@ class _Preparer:
 
     async def fetch(self, item: SourceItem) -> tuple[str, Content | SourceError | None]:
         uri = item.uri
-        if self._planned and self._planned.has_fetched(uri, self._version_to_ask_for(uri)):
-            return uri, self._planned.fetched(uri)
+        content: Content | SourceError | None
         try:
+            if self._planned and self._planned.has_fetched(uri, self._version_to_ask_for(uri)):
+                return uri, await call(self._planned.fetched, uri)
             content = await call(item.read, self._version_to_ask_for(uri))
         except SourceError as error:
-            return uri, error
+            content = error
         if self._keep_in:
-            self._keep_in.keep_fetched(uri, content)
+            await call(self._keep_in.keep_fetched, uri, content)
         return uri, content
 
     def prepare(self, some: Sequence[tuple[str, SourceItem]]) -> list[PreparedDocument]:
