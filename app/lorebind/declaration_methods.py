@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from lorebind_knowledge.bridge import sync
@@ -31,6 +31,8 @@ class KnowledgeBaseInfo:
     """The declared settings, with the keys of the YAML."""
     with_defaults: dict[str, Any]
     """The same settings, together with the default of every omitted one."""
+    needs_inputs: list[str] = field(default_factory=list)
+    """The inputs without a default that its sources use; an ingest needs them."""
 
 
 class DeclarationMethods:
@@ -154,6 +156,8 @@ def described(
         declared: the knowledge base.
         workflow: the workflow that declares it; None if the project does.
     """
+    from lorebind_bindings.inputs import needed_inputs
+
     return KnowledgeBaseInfo(
         declared.id,
         workflow,
@@ -162,4 +166,5 @@ def described(
         loaded.is_existing(declared),
         declared.written(),
         declared.model_dump(mode="json", by_alias=True),
+        [] if workflow is None else needed_inputs(loaded.workflow(workflow), declared),
     )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration import TemplateError, fill
+from lorebind_knowledge.configuration.run_values import run_references
+from lorebind_knowledge.configuration.template_checks import texts
+from lorebind_knowledge.configuration.templates import HintingScope, mentions
 from lorebind_knowledge.configuration.yaml_source import described_type
 from lorebind_knowledge.errors import UsageError, did_you_mean
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.configuration.environment import Environment
-    from lorebind_knowledge.declarations import WorkflowDeclaration
+    from lorebind_knowledge.declarations import KnowledgeBaseDeclaration, WorkflowDeclaration
 
 
 def check_inputs(
@@ -76,15 +79,35 @@ def ingest_scope(
         UsageError: an input is unknown or of another type.
     """
     declared = loaded.workflow(workflow)
-    values = check_inputs(declared, inputs or {}, need_all=False)
+    values = HintingScope(check_inputs(declared, inputs or {}, need_all=False))
+    values.hints = {
+        name: f"pass the input {name!r}: --input {name}=…, or inputs={{{name!r}: …}} in Python"
+        for name in declared.input
+    }
     scopes = _before(loaded.environment, values) | loaded.environment.confided_scopes()
-    variables: dict[str, Any] = {}
+    variables = HintingScope()
     for name, value in declared.vars.items():
         try:
             variables[name] = fill(value, scopes)
-        except TemplateError:
-            continue
+        except TemplateError as error:
+            variables.hints[name] = error.hint
     return {"input": values, "vars": variables}
+
+
+def needed_inputs(declared: WorkflowDeclaration, kb: KnowledgeBaseDeclaration) -> list[str]:
+    """Return the inputs without a default that the sources of a workflow's knowledge base use."""
+    used = run_references(kb)
+    for _, _, name, *_ in (one for one in used if one[:2] == ("workflow", "vars") and one[2:]):
+        for _, text in texts([declared.vars.get(name)]):
+            used += mentions(text)
+    named = {
+        one[one.index("input") + 1] for one in used if "input" in one[:2] and one[-1] != "input"
+    }
+    return [
+        name
+        for name, one in declared.input.items()
+        if name in named and one.required and one.default is None
+    ]
 
 
 def _before(environment: Environment, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -129,7 +129,9 @@ def test_changes_are_ingested(
         (empty_cli.root / "docs/keys.md").unlink()
         assert "1 removed" in watch.says("Plan: ")
         watch.says("docs: completed")
-        assert not [line for line in watch.seen if "rules" in line][1:]  # nothing there changed
+        assert not [line for line in watch.seen if "rules: completed" in line][
+            1:
+        ]  # nothing there changed
 
         # Hidden files cause no ingest, even next to changed ones.
         change("docs/.hidden/x.md", "# Hidden\n")

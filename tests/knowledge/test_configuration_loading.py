@@ -136,7 +136,9 @@ def test_a_workflow_sees_its_own_knowledge_base_first(tmp_path):
     assert loaded.knowledge_base("docs")[1] == "project"
     assert loaded.knowledge_base("docs", "triage")[1] == "workflow/triage"
     assert loaded.knowledge_base("docs", "triage")[0].sources[0].patterns == ["./own/*.md"]
-    with pytest.raises(NotFoundError, match=r"^there is no knowledge base 'own'; known: docs$"):
+    with pytest.raises(
+        NotFoundError, match=r"^knowledge base 'own' belongs to workflow 'triage'; "
+    ):
         loaded.knowledge_base("own")
     with pytest.raises(
         NotFoundError, match=r"^there is no workflow 'triag'; did you mean 'triage'"

@@ -16,6 +16,7 @@ from lorebind.cli.printing import (
     tokens_line,
 )
 from lorebind.cli.progress import progress_bars
+from lorebind.plain_data import as_data
 from lorebind_knowledge.errors import IngestRunningError, UsageError
 
 if TYPE_CHECKING:
@@ -30,28 +31,65 @@ def knowledge_bases(
     kb_id: str | None,
     workflow: str | None = None,
     inputs: list[str] | None = None,
+    *,
+    quiet: bool = False,
 ) -> list[tuple[str, str | None, dict[str, Any] | None]]:
     """Return the knowledge bases of a command, each with its workflow and the workflow's inputs.
 
-    Without an id, these are all knowledge bases except those that others fill.
+    Without an id, these are all knowledge bases of the workflow, or else of the project and its
+    workflows. Those that others fill are omitted. Those that need an input are omitted too, and a
+    message says so, except with `quiet`.
 
     Raises:
-        NotFoundError: no such knowledge base.
-        UsageError: inputs without their workflow.
+        NotFoundError: no such knowledge base or workflow.
+        UsageError: the id is empty, there are inputs without their workflow, or the workflow
+            declares no knowledge base to ingest.
     """
+    if kb_id is not None and not kb_id.strip():
+        raise UsageError(
+            "the id of the knowledge base is empty; write an id, or omit it for every knowledge "
+            "base"
+        )
     values = None
+    declared = {}
+    if workflow is not None and (inputs or not kb_id):
+        declared = project.workflow_inputs(workflow)  # reports an unknown workflow
     if inputs:
         if workflow is None:
             raise UsageError("--input belongs to a workflow; name it with --workflow")
-        values = input_values(inputs, project.workflow_inputs(workflow))
+        values = input_values(inputs, declared)
     if kb_id:
         project.knowledge_base(kb_id, workflow=workflow)
         return [(kb_id, workflow, values)]
-    return [
-        (kb.id, kb.workflow, values)
-        for kb in project.knowledge_bases()
-        if not kb.filled_by_others and (not inputs or kb.workflow == workflow)
-    ]
+    found: list[tuple[str, str | None, dict[str, Any] | None]] = []
+    every = [kb for kb in project.knowledge_bases() if not kb.filled_by_others]
+    if workflow is not None:
+        every = [kb for kb in every if kb.workflow == workflow]
+        if not every:
+            raise UsageError(f"workflow {workflow!r} declares no knowledge base to ingest")
+    for kb in every:
+        if missing := [name for name in kb.needs_inputs if name not in (values or {})]:
+            options = "".join(f" --input {name}=…" for name in missing)
+            if not quiet:
+                print_line(
+                    f"note: {kb.id} of workflow {kb.workflow} is skipped, because its sources "
+                    f"need an input; ingest it with: lorebind knowledge ingest {kb.id} "
+                    f"--workflow {kb.workflow}{options}",
+                    stderr=True,
+                )
+            continue
+        found.append((kb.id, kb.workflow, values))
+    return found
+
+
+def print_heading(kb_id: str, workflow: str | None) -> None:
+    """Print the name of a knowledge base above its plan and report."""
+    print_line(f"{kb_id}:" if workflow is None else f"{kb_id} of workflow {workflow}:")
+
+
+def failed_entry(result: IngestPlan | IngestReport, error: Exception) -> dict[str, Any]:
+    """Return the data of an empty plan or report, with the error that prevented it."""
+    return {**as_data(result), "status": "failed", "reason": str(error)}
 
 
 def show_plan(

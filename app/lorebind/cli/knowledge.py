@@ -205,13 +205,23 @@ def ingest(
     Without an ID, a knowledge base that fails does not stop the others.
     """
     from lorebind.cli.given import given_project
-    from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases, show_plan
+    from lorebind.cli.ingesting import (
+        failed_entry,
+        ingest_with_bars,
+        knowledge_bases,
+        print_heading,
+        show_plan,
+    )
     from lorebind.cli.printing import counted, print_data, print_line
+    from lorebind_knowledge.ingest.report import IngestReport
 
-    reports: list[IngestReport] = []
+    reports: list[IngestReport | dict[str, Any]] = []
     failed: list[str] = []
     with given_project(project) as loaded:
-        for name, owner, values in knowledge_bases(loaded, kb_id, workflow, inputs):
+        found = knowledge_bases(loaded, kb_id, workflow, inputs)
+        for name, owner, values in found:
+            if len(found) > 1 and output is Output.table:
+                print_heading(name, owner)
             try:
                 planned = show_plan(
                     loaded, name, output, workflow=owner, inputs=values, strategy=strategy
@@ -232,6 +242,7 @@ def ingest(
                     raise
                 print_line(f"lorebind: {name}: {error}", stderr=True)
                 failed.append(name)
+                reports.append(failed_entry(IngestReport(name, strategy), error))
                 continue
             reports.append(report)
             if report.status != "completed":
@@ -239,9 +250,9 @@ def ingest(
     if output is not Output.table:
         print_data(reports[0] if kb_id else reports, output)
     elif not kb_id and failed:
-        tried = len({*failed, *(report.kb_id for report in reports)})
         names = ", ".join(failed)
-        print_line(f"{counted(tried, 'knowledge base')}, {len(failed)} with failures: {names}")
+        tried = counted(len(reports), "knowledge base")
+        print_line(f"{tried}, {len(failed)} with failures: {names}")
     if failed:
         raise typer.Exit(1)
 
@@ -310,40 +321,55 @@ def plan(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Show what an ingest would do now, without changing or embedding anything."""
+    """Show what an ingest would do now, without changing or embedding anything.
+
+    Without an ID, a knowledge base that fails does not stop the others.
+    """
     from lorebind.cli.given import given_project
-    from lorebind.cli.ingesting import knowledge_bases, show_plan
+    from lorebind.cli.ingesting import failed_entry, knowledge_bases, print_heading, show_plan
     from lorebind.cli.printing import (
         print_data,
         print_line,
         print_source_reports,
         print_without_text,
     )
+    from lorebind_knowledge.ingest.report import IngestPlan
 
+    failed = False
     with given_project(project) as loaded:
-        plans = []
+        plans: list[IngestPlan | dict[str, Any]] = []
         for name, owner, values in knowledge_bases(loaded, kb_id, workflow, inputs):
             if output is Output.table and kb_id is None:
-                print_line(f"{name}:")
-            shown = show_plan(
-                loaded,
-                name,
-                output,
-                workflow=owner,
-                inputs=values,
-                strategy=strategy,
-                tokens=True,
-            )
+                print_heading(name, owner)
+            try:
+                shown = show_plan(
+                    loaded,
+                    name,
+                    output,
+                    workflow=owner,
+                    inputs=values,
+                    strategy=strategy,
+                    tokens=True,
+                )
+            except LorebindError as error:
+                if kb_id:
+                    raise
+                print_line(f"lorebind: {name}: {error}", stderr=True)
+                failed = True
+                plans.append(failed_entry(IngestPlan(name), error))
+                continue
             shown.read = None  # frees the fetched documents, because no ingest follows
             plans.append(shown)
+            if output is not Output.table:
+                continue
+            print_without_text(shown)
+            print_source_reports(shown.sources)
+            for failure in shown.failures:
+                print_line(f"unreadable document {failure.uri}: {failure.reason}")
     if output is not Output.table:
         print_data(plans[0] if kb_id else plans, output)
-        return
-    for found in plans:
-        print_without_text(found)
-        print_source_reports(found.sources)
-        for failure in found.failures:
-            print_line(f"unreadable document {failure.uri}: {failure.reason}")
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -141,11 +141,11 @@ class _Rounds:
 
     def ingest(self, loaded: AnyProject, changed: Collection[str] = ()) -> None:
         """Ingest the knowledge bases that have news; `changed` are paths in the project folder."""
-        from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases
+        from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases, print_heading
         from lorebind.cli.printing import plan_line, print_data, print_line
 
         try:
-            found = knowledge_bases(loaded, self._kb_id)
+            found = knowledge_bases(loaded, self._kb_id, quiet=True)
         except NotFoundError as error:  # it was renamed; the next change may bring it back
             print_line(f"lorebind: {error}", stderr=True)
             return
@@ -155,6 +155,8 @@ class _Rounds:
                 if not self._has_news((name, workflow), plan, changed):
                     continue
                 if self._output is Output.table:
+                    if len(found) > 1:
+                        print_heading(name, workflow)
                     print_line(plan_line(plan))
                 report = ingest_with_bars(
                     loaded, name, plan, self._output, workflow=workflow, wait=True

@@ -12,7 +12,7 @@ from lorebind_knowledge.errors import NotFoundError, did_you_mean
 from lorebind_knowledge.namespace import PROJECT_SCOPE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from lorebind_knowledge.configuration.environment import Environment
@@ -77,9 +77,22 @@ class LoadedProject:
         """
         own = [] if workflow is None else self.workflow(workflow).knowledge_bases
         # The last declaration of an id wins the lookup.
-        found = _pick([*self.project.knowledge_bases, *own], kb_id, "knowledge base")
+        by_id = {kb.id: kb for kb in [*self.project.knowledge_bases, *own]}
+        if kb_id not in by_id:
+            raise self.no_knowledge_base(kb_id, by_id)
+        found = by_id[kb_id]
         scope = f"workflow/{workflow}" if any(found is kb for kb in own) else PROJECT_SCOPE
         return found, scope
+
+    def no_knowledge_base(self, kb_id: str, known: Collection[str]) -> NotFoundError:
+        """Return the error for a knowledge base that is not one of the known ids."""
+        for kb, workflow in self.every_knowledge_base():
+            if kb.id == kb_id and workflow is not None:
+                return NotFoundError(
+                    f"knowledge base {kb_id!r} belongs to workflow {workflow!r}; name the "
+                    f"workflow: --workflow {workflow}, or workflow={workflow!r} in Python"
+                )
+        return NotFoundError(f"there is no knowledge base {kb_id!r}; {did_you_mean(kb_id, known)}")
 
     def is_existing(self, kb: KnowledgeBaseDeclaration) -> bool:
         """Check whether another program fills a knowledge base."""

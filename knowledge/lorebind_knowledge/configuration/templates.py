@@ -56,6 +56,14 @@ class LazyScope(ABC):
         """
 
 
+class HintingScope(dict[str, Any]):
+    """A scope that tells what to do about a name that has no value yet."""
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        super().__init__(values or {})
+        self.hints: dict[str, str] = {}
+
+
 def references(text: str) -> list[Reference]:
     """Return the references of all templates in a text, in order.
 
@@ -138,7 +146,8 @@ def _undefined(found: Any, reference: Reference, at: int) -> TemplateError:
     before = "." + ".".join(reference[:at])
     if isinstance(found, Mapping):
         holder = f"{before} has no {name!r}" if at else f"there is no scope {name!r} here"
-        hint = did_you_mean(name, [key for key in found if isinstance(key, str)])
+        hint = found.hints.get(name, "") if isinstance(found, HintingScope) else ""
+        hint = hint or did_you_mean(name, [key for key in found if isinstance(key, str)])
     elif isinstance(found, list | tuple):
         holder, hint = f"{before} is a list of {len(found)} without {name!r}", ""
     else:

@@ -22,7 +22,7 @@ from lorebind.server.state.knowledge_bases import Made
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.declarations.base import within
 from lorebind_knowledge.declarations.bindings import BindingDeclaration
-from lorebind_knowledge.errors import NotFoundError, did_you_mean
+from lorebind_knowledge.errors import NotFoundError
 from lorebind_knowledge.namespace import PROJECT_SCOPE, current_tenant
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ async def get_knowledge_base(
             return conditional(request, _declared(project.config, declared, workflow))
     shown = await _all(server)
     if kb_id not in shown:
-        raise _not_found(kb_id, shown)
+        raise project.config.no_knowledge_base(kb_id, shown)
     return conditional(request, shown[kb_id])
 
 
@@ -127,7 +127,7 @@ async def delete_knowledge_base(
 
     made = await call(server.made.find, caller.tenant, kb_id)
     if made is None:
-        raise _not_found(kb_id, await _all(server))
+        raise server.project.config.no_knowledge_base(kb_id, await _all(server))
     check(made)
 
     async def deleting() -> None:
@@ -167,10 +167,6 @@ def _made(server: Server, made: Made) -> dict[str, Any]:
             shown = as_data(described(server.project.config, kb, None))
     shown |= {"knowledge_base": dict(made.declared)}
     return {**shown, "origin": "api", "declared_at": made.declared_at}
-
-
-def _not_found(kb_id: str, known: dict[str, Any]) -> NotFoundError:
-    return NotFoundError(f"there is no knowledge base {kb_id!r}; {did_you_mean(kb_id, known)}")
 
 
 def _refuse_declared(config: LoadedProject, kb_id: str) -> None:
