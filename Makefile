@@ -6,6 +6,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 PRODUCT := $(VENV)/.product
 INSTALLED := $(VENV)/.installed
 QUESTION ?= How do I allow cross-origin requests?
+# Passed as a variable, so that neither make nor the shell reads $, ` or " in it.
+override QUESTION := $(value QUESTION)
+export QUESTION
 
 .PHONY: help setup demo check format test dense torture docs pages picture package bench constraints clean
 .DEFAULT_GOAL := help
@@ -21,13 +24,14 @@ $(INSTALLED): $(PRODUCT)
 
 $(PRODUCT): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lorebind needs Python 3.11 or newer; name one with: make PYTHON=python3.11")'
-	$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) -e '.[workflow]'
 	@touch $@
 
 demo: $(PRODUCT) ## Ingest the quickstart's documents and answer a question from them
+	@$(if $(strip $(QUESTION)),,$(error QUESTION is empty; write one: make demo QUESTION="How do I test?"))
 	$(BIN)/lorebind knowledge ingest fastapi_docs --project examples/quickstart
-	$(BIN)/lorebind run answer --project examples/quickstart --input question="$(QUESTION)"
+	$(BIN)/lorebind run answer --project examples/quickstart --input "question=$$QUESTION"
 
 check: setup ## Check format, lint, words, types and import layers
 	$(BIN)/ruff format --check .
@@ -74,4 +78,5 @@ constraints: ## Pin the versions of all packages
 	uv pip compile --quiet --all-extras --python-version 3.11 --no-annotate --no-header pyproject.toml -o constraints.txt
 
 clean: ## Remove what was installed and made
-	rm -rf $(VENV) .torture .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf $(VENV) .torture .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
+	rm -rf examples/*/.lorebind
