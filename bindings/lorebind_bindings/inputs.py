@@ -100,9 +100,8 @@ def needed_inputs(declared: WorkflowDeclaration, kb: KnowledgeBaseDeclaration) -
     for _, _, name, *_ in (one for one in used if one[:2] == ("workflow", "vars") and one[2:]):
         for _, text in texts([declared.vars.get(name)]):
             used += mentions(text)
-    named = {
-        one[one.index("input") + 1] for one in used if "input" in one[:2] and one[-1] != "input"
-    }
+    short = [one[1:] if one[0] == "workflow" else one for one in used]
+    named = {one[1] for one in short if one[:1] == ("input",) and len(one) > 1}
     return [
         name
         for name, one in declared.input.items()

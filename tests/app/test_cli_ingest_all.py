@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 GUIDES = """\
 id: guides
-input: { lang: { type: string } }
-vars: { folder: "guides/{{ .input.lang }}" }
+input: { input: { type: string } }
+vars: { folder: "guides/{{ .input.input }}" }
 knowledge_bases:
-  - { id: direct, sources: [{ type: file_glob, path: "guides/{{ .workflow.input.lang }}/*.md" }] }
+  - { id: direct, sources: [{ type: file_glob, path: "guides/{{ .workflow.input.input }}/*.md" }] }
   - { id: fixed, sources: [{ type: file_glob, path: "guides/en/*.md" }] }
   - { id: named, sources: [{ type: file_glob, path: "{{ .workflow.vars.folder }}/*.md" }] }
 tasks: [{ id: say, prompt: hello }]
@@ -75,10 +75,10 @@ def test_what_needs_an_input_is_skipped(cli: Cli) -> None:
     done = cli("ingest")
     assert done.code == 0
     for name in ("direct", "named"):
-        command = f"lorebind knowledge ingest {name} --workflow guides --input lang=…"
+        command = f"lorebind knowledge ingest {name} --workflow guides --input input=…"
         assert f"note: {name} of workflow guides is skipped" in done.err
         assert done.err.count(command) == 1
-    done = cli("ingest", "-w", "guides", "-i", "lang=en", "-o", "json")
+    done = cli("ingest", "-w", "guides", "-i", "input=en", "-o", "json")
     assert [one["kb_id"] for one in json.loads(done.out)] == ["direct", "fixed", "named"]
     assert (done.code, done.err) == (0, "")
 
@@ -89,7 +89,7 @@ def test_a_missing_input_is_named(cli: Cli) -> None:
     for name in ("direct", "named"):
         done = cli("ingest", name, "-w", "guides")
         assert done.code == 1
-        assert "pass the input 'lang': --input lang=…, or inputs={'lang': …}" in done.out
+        assert "pass the input 'input': --input input=…, or inputs={'input': …}" in done.out
 
 
 def test_the_workflow_of_a_knowledge_base_is_named(cli: Cli) -> None:
