@@ -15,7 +15,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from lorebind.cli.watch import _has_news
+from lorebind.cli.options import Output
+from lorebind.cli.watch import _Rounds
 from lorebind_knowledge.ingest.report import IngestPlan, SourceReport, Unlisted
 
 from .forked_python import Forked
@@ -68,11 +69,16 @@ class Watching:
 
 
 def test_a_folder_that_cannot_be_listed_is_news() -> None:
-    """The command ingests, and so reports, if a folder became unreadable and nothing else."""
+    """The command ingests, and so reports once, if a folder became unreadable and nothing else."""
+    rounds = _Rounds("docs", Output.table)
     source = SourceReport("file_glob:**/*", "ok", 1)
-    assert not _has_news(IngestPlan("docs", sources=[source]))
+
+    def has_news() -> bool:
+        return rounds._has_news(("docs", None), IngestPlan("docs", sources=[source]), ())
+
+    assert not has_news()
     source.unlisted.append(Unlisted("shut/", "Permission denied"))
-    assert _has_news(IngestPlan("docs", sources=[source]))
+    assert [has_news(), has_news()] == [True, False]
 
 
 @contextmanager
