@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from inspect import isasyncgenfunction, iscoroutinefunction, isfunction
 from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +26,8 @@ class Event:
     kb_id: str
     run_id: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
-    """Counts, durations and names. Texts are included only for extensions with `content`."""
+    """Counts, durations and names. Texts, and the reasons of failures, which may quote texts, are
+    included only for extensions with `content`. Each extension gets its own copy."""
     namespace: Namespace | None = None
     """The tenant, project, scope and id of the knowledge base; None at shutdown.
 
@@ -33,12 +38,12 @@ class Event:
 class Extension:
     """The base class of extensions: override the methods of the events to receive, in order.
 
-    An exception in a method is logged and has no other effect. Methods are called on the event
-    loop: run slow work in a separate thread.
+    An exception in a method is logged and has no other effect. Methods are sync, and are called on
+    the event loop: run slow work in a separate thread.
     """
 
     content: bool = False
-    """Whether events include the text of documents and questions.
+    """Whether events include the text of documents and questions, and the reasons of failures.
 
     `content:` in the YAML declaration of an extension overrides this value.
     """
@@ -72,10 +77,10 @@ class Extension:
         """
 
     def ingest_completed(self, event: Event) -> None:
-        """An ingest completed. data: report."""
+        """An ingest completed. data: report. With content: the reasons in the report."""
 
     def ingest_failed(self, event: Event) -> None:
-        """An ingest failed or was cancelled as a whole. data: reason, kind."""
+        """An ingest failed or was cancelled as a whole. data: kind. With content: reason."""
 
     def document_deleted(self, event: Event) -> None:
         """A document was deleted. data: uri."""
@@ -87,10 +92,16 @@ class Extension:
         """
 
     def reindex_completed(self, event: Event) -> None:
-        """The rebuilt index is in use. data: embedder, embedder_before, report."""
+        """The rebuilt index is in use. data: embedder, embedder_before, report.
+
+        With content: the reasons in the report.
+        """
 
     def reindex_failed(self, event: Event) -> None:
-        """The previous index stays in use. data: embedder, embedder_before, reason, kind."""
+        """The previous index stays in use. data: embedder, embedder_before, kind.
+
+        With content: reason.
+        """
 
     def retrieval_started(self, event: Event) -> None:
         """A search started. If several knowledge bases are searched together, each has an event.
@@ -109,7 +120,7 @@ class Extension:
     def retrieval_failed(self, event: Event) -> None:
         """A search failed, or skipped this knowledge base because nothing was ingested into it yet.
 
-        data: strategy, reason, kind.
+        data: strategy, kind. With content: reason.
         """
 
     def shutdown(self, event: Event) -> None:
@@ -120,7 +131,10 @@ class Events:
     """Calls the extensions of a project in the order of their registration."""
 
     def __init__(self, extensions: Sequence[Extension] = ()) -> None:
-        self._extensions = list(extensions)
+        """Raise `UsageError` if a method of an extension is async."""
+        self._extensions: list[Extension] = []
+        for extension in extensions:
+            self.subscribe(extension)
 
     @property
     def extensions(self) -> Sequence[Extension]:
@@ -128,7 +142,18 @@ class Events:
         return tuple(self._extensions)
 
     def subscribe(self, extension: Extension) -> None:
-        """Call this extension too, after all others."""
+        """Call this extension too, after all others.
+
+        Raises:
+            UsageError: one of its methods is async, so that a call would not run it.
+        """
+        for hook in HOOKS:
+            method = getattr(extension, hook)
+            if iscoroutinefunction(method) or isasyncgenfunction(method):
+                raise UsageError(
+                    f"extension {type(extension).__name__}: its method {hook!r} is async, and "
+                    f"would never run; write it as `def {hook}(self, event)`"
+                )
         self._extensions.append(extension)
 
     def unsubscribe(self, extension: Extension) -> None:
@@ -148,12 +173,17 @@ class Events:
         """
         for extension in list(self._extensions):
             try:
-                seen = event
+                data = dict(event.data)
                 if texts is not None and extension.content is True:
-                    seen = replace(event, data={**event.data, **texts()})
-                getattr(extension, hook)(seen)
+                    data |= texts()
+                # Copied, so that no extension changes what the caller and the others get.
+                getattr(extension, hook)(replace(event, data=deepcopy(data)))
             except Exception:  # an extension must not break the code that it observes
                 log.exception("extension %s failed in %s", type(extension).__name__, hook)
+
+
+HOOKS = [name for name, member in vars(Extension).items() if isfunction(member)]
+"""The names of the methods of extensions."""
 
 
 def kind_of(error: BaseException) -> str:

@@ -28,7 +28,8 @@ of them contains secrets. [Operate a project](../how-to/operating.md) shows how 
 
 Inherit `Extension` and implement any of these methods. Each gets an `Event` with `kb_id`, `run_id`,
 `namespace` (tenant, project, scope and id of the knowledge base) and `data`. Texts of documents and
-questions are part of `data` only if the extension sets `content = True`.
+questions, and the reasons of failures, which may quote them, are part of `data` only if the
+extension sets `content = True`.
 """
 
 _RUNS = """\

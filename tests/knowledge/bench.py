@@ -77,6 +77,8 @@ class CountingEmbedder(Embedder):
 class Diary:
     """An extension that records every event, whatever its name."""
 
+    content = False
+
     def __init__(self) -> None:
         self.entries: list[tuple[str, Event]] = []
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from inspect import isfunction
-from typing import TYPE_CHECKING
+from copy import deepcopy
+from typing import Any
 
-from lorebind_knowledge.events import Event, Events, Extension
+import pytest
 
-if TYPE_CHECKING:
-    import pytest
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.events import HOOKS, Event, Events, Extension
 
 
 class _Listener(Extension):
@@ -46,9 +46,8 @@ def test_one_that_raises_is_logged_and_breaks_nothing(caplog: pytest.LogCaptureF
 
 def test_hooks_are_optional() -> None:
     """An extension without methods receives every event and does nothing."""
-    hooks = [name for name, method in vars(Extension).items() if isfunction(method)]
-    assert len(hooks) == 16
-    for hook in hooks:
+    assert len(HOOKS) == 16
+    for hook in HOOKS:
         Events([Extension()]).emit(hook, Event("docs"))
 
 
@@ -67,3 +66,33 @@ def test_leaving_while_being_called() -> None:
     events.emit("ingest_started", Event("docs"))
     events.emit("ingest_started", Event("docs"))
     assert heard == ["once", "other docs", "other docs"]
+
+
+def test_data_is_a_copy() -> None:
+    """An extension that changes the data of an event changes only its own copy."""
+    heard: list[Any] = []
+
+    class Meddling(Extension):
+        def ingest_completed(self, event: Event) -> None:
+            heard.append(deepcopy(event.data))
+            event.data["counts"]["added"] = 0
+            event.data["own"] = True  # type: ignore[index]  # against the annotation
+
+    data = {"counts": {"added": 1}}
+    Events([Meddling(), Meddling()]).emit("ingest_completed", Event("docs", data=data))
+    assert heard == [{"counts": {"added": 1}}] * 2
+    assert data == {"counts": {"added": 1}}
+
+
+def test_async_methods_are_refused() -> None:
+    """An extension with an async method, which a call would not run, cannot be registered."""
+
+    class Later(Extension):
+        async def ingest_started(self, event: Event) -> None:  # type: ignore[override]
+            raise AssertionError
+
+    expected = r"Later: its method 'ingest_started' is async.*`def ingest_started\(self, event\)`"
+    with pytest.raises(UsageError, match=expected):
+        Events([Later()])
+    with pytest.raises(UsageError, match=expected):
+        Events().subscribe(Later())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,11 +13,14 @@ from lorebind_knowledge.events import Events
 from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.project_code import import_of_project
 
-from .bench import Diary
+from .bench import CountingEmbedder, Diary
 from .small_project import QUESTION, TEXTS, small_project
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from lorebind_knowledge.records import Matrix, Vector
 
     from .bench import Bench
 
@@ -146,3 +150,45 @@ async def test_failures_have_a_kind(bench: Bench) -> None:
         await bench.reindex()
     assert bench.diary.data("ingest_failed")[0]["kind"] == "EmbedderError"
     assert bench.diary.data("reindex_failed")[0]["kind"] == "EmbedderError"
+
+
+async def test_reasons_may_quote_texts(bench: Bench) -> None:
+    """The reason of a failure, which may quote a text, is only for extensions that ask for texts;
+    all get its kind."""
+    asking = Asking()
+    bench.events.subscribe(asking)  # type: ignore[arg-type]  # it answers to every hook
+    bench.write("a.md", "secret alpha")
+
+    class Quoting(CountingEmbedder):
+        def embed_documents(self, texts: Sequence[str]) -> Matrix:
+            raise ValueError(f"cannot embed: {texts}")
+
+        def embed_query(self, text: str) -> Vector:
+            raise ValueError(f"cannot embed: {text}")
+
+    await bench.ingest()
+    bench.write("b.md", "secret beta")
+    bench.change(embedder=Quoting())
+    with pytest.raises(EmbedderError, match="secret"):
+        await bench.ingest()
+    with pytest.raises(EmbedderError, match="secret"):
+        await bench.reindex()
+    with pytest.raises(EmbedderError, match="secret"):
+        await bench.ask("a secret question")
+    for hook in ("ingest_failed", "reindex_failed", "retrieval_failed"):
+        assert all("secret" in data["reason"] for data in asking.data(hook))
+        assert {data["kind"] for data in bench.diary.data(hook)} == {"EmbedderError"}
+    assert "secret" not in repr(bench.diary.entries)
+
+
+async def test_reasons_in_reports(bench: Bench) -> None:
+    """A report in an event has the reasons of its failures only for extensions that ask for
+    texts; the caller's report has them too."""
+    asking = Asking()
+    bench.events.subscribe(asking)  # type: ignore[arg-type]  # it answers to every hook
+    bench.write_bytes("b.md", b"\xff\xfe\xfa")
+    made = await bench.ingest()
+    (plain,), (full,) = (one.data("ingest_completed") for one in (bench.diary, asking))
+    assert made.failures[0].reason
+    assert full["report"] == made
+    assert plain["report"].failures == [replace(made.failures[0], reason="")]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 async def test_embedder_fails_in_the_middle(bench: Bench) -> None:
     """Finished documents stay and are found; the rerun embeds only the rest."""
+    bench.diary.content = True
     fill(bench, 10)
 
     def fail(number: int) -> None:

@@ -180,6 +180,7 @@ async def test_it_is_announced(bench: Bench) -> None:
 
 async def test_the_first_one(bench: Bench) -> None:
     """A first reindex has no previous embedder; without documents it fails."""
+    bench.diary.content = True
     assert (await bench.reindex()).status == "failed"
     with pytest.raises(NotIngestedError):
         await bench.ask("anything")
@@ -193,6 +194,7 @@ async def test_the_first_one(bench: Bench) -> None:
 
 async def test_failures_are_announced(bench: Bench) -> None:
     """An outage, a refusal, and a new index that would lose documents each send their reason."""
+    bench.diary.content = True
     fill(bench)
     await bench.ingest()
 
@@ -238,6 +240,7 @@ async def test_a_bad_document_that_is_new_does_not_stop_it(bench: Bench) -> None
 
 async def test_a_cancelled_one(bench: Bench) -> None:
     """A cancelled reindex reports it, and the old index stays in use."""
+    bench.diary.content = True
     fill(bench)
     await bench.ingest()
     before = await bench.visible()

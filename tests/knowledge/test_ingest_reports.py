@@ -42,6 +42,7 @@ async def test_the_shape_of_a_report(bench: Bench) -> None:
 
 async def test_events(bench: Bench) -> None:
     """The events of a run come in order, and their counts add up to the report's."""
+    bench.diary.content = True
     fill(bench, 6)
     await bench.ingest()
     bench.diary.entries.clear()

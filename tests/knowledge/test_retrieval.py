@@ -85,6 +85,7 @@ async def test_events(bench: Bench) -> None:
 
 async def test_events_of_a_failure(bench: Bench) -> None:
     """A failed search emits the reason, and the caller gets the error."""
+    bench.diary.content = True
     await filled(bench)
 
     class Broken(CountingEmbedder):

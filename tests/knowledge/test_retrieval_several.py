@@ -179,13 +179,14 @@ async def test_every_one_is_announced(bench: Bench) -> None:
     kbs = await three(bench)
     later = other(bench, "later")
     bench.diary.entries.clear()
+    bench.diary.content = True
 
     def heard(hook: str) -> dict[str, Any]:
         return {event.kb_id: event.data for name, event in bench.diary.entries if name == hook}
 
     result = await ask([*kbs, later], top_k=4)
     ids = ["one", "two", "three", "later"]
-    begun = {"strategy": "hybrid", "top_k": 4}
+    begun = {"strategy": "hybrid", "top_k": 4, "question": QUESTION}
     assert heard("retrieval_started") == dict.fromkeys(ids, begun)
     done = heard("retrieval_completed")
     found = Counter(match.metadata["kb_id"] for match in result)

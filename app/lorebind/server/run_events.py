@@ -8,17 +8,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from lorebind.plain_data import as_data
-from lorebind_knowledge.events import Event, Extension
+from lorebind_knowledge.events import HOOKS, Event, Extension
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 _KEPT = 1024
 """Number of events that are stored for late and slow readers."""
-
-_HOOKS = [
-    name for name, value in vars(Extension).items() if callable(value) and not name.startswith("_")
-]
 
 
 class RunEvents(Extension):
@@ -78,5 +74,5 @@ def _telling(hook: str) -> Callable[[RunEvents, Event], None]:
     return tell
 
 
-for _hook in _HOOKS:
+for _hook in HOOKS:
     setattr(RunEvents, _hook, _telling(_hook))

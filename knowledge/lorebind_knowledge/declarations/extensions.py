@@ -18,8 +18,9 @@ class ExtensionBase(Declaration):
 
     content: bool | None = Field(
         None,
-        description="Whether the extension receives the text of documents and questions. By "
-        "default, its class decides; Lorebind's own extensions receive none.",
+        description="Whether the extension receives the text of documents and questions, and the "
+        "reasons of failures, which may quote them. By default, its class decides; Lorebind's own "
+        "extensions receive none.",
     )
 
 

@@ -58,7 +58,7 @@ class EventLog(Extension):
             level = max(level, logging.WARNING)
         if not logger.isEnabledFor(level):
             return
-        fields = _fields(event, content=self.content)
+        fields = _fields(event)
         said = "".join(f" {name}={json.dumps(value)}" for name, value in fields.items())
         logger.log(level, "%s%s", hook, said, extra={"event": hook, **fields})
 
@@ -90,7 +90,7 @@ for _hook in _RECORDS:
     setattr(EventLog, _hook, partialmethod(EventLog._log, _hook))
 
 
-def _fields(event: Event, *, content: bool) -> dict[str, Any]:
+def _fields(event: Event) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if event.namespace is not None:
         space = event.namespace
@@ -101,7 +101,7 @@ def _fields(event: Event, *, content: bool) -> dict[str, Any]:
     for name, value in event.data.items():
         if name == "report":
             fields |= _counts(value)
-        elif value != "" and (name != "reason" or content):
+        elif value != "":
             fields[name] = value
     return fields
 

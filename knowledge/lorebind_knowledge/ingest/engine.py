@@ -34,7 +34,7 @@ from lorebind_knowledge.ingest.preparation import (
     read_ahead,
 )
 from lorebind_knowledge.ingest.prepared import attempts_of, has_no_text
-from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport
+from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, reported
 from lorebind_knowledge.ingest.restoring import restore_lost
 from lorebind_knowledge.ingest.successors import (
     begin_index,
@@ -193,12 +193,12 @@ class _Run:
             kind = kind_of(error)
             report.status = "cancelled" if kind == "cancelled" else "failed"
             reason = kind if kind == "cancelled" else str(error)
-            self._emit("ingest_failed", reason=reason, kind=kind)
+            self._emit("ingest_failed", kind=kind, texts=lambda: {"reason": reason})
             # Raise the original error even if it cannot be recorded; the next run closes this one.
             with suppress(StoreError):
                 self._finish(reason)
             raise
-        self._emit("ingest_completed", report=report)
+        self._emit("ingest_completed", **reported(report))
         return report
 
     async def _three_steps(self, allow_mass_delete: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.engine import ingest
+from lorebind_knowledge.ingest.report import reported
 
 if TYPE_CHECKING:
     from lorebind_knowledge.ingest.corpus import Corpus
@@ -50,13 +51,15 @@ async def reindex(
         new = await call(ledger.index, kb.namespace, "active")
     except BaseException as error:
         kind = kind_of(error)
-        emit("reindex_failed", reason=kind if kind == "cancelled" else str(error), kind=kind)
+        reason = kind if kind == "cancelled" else str(error)
+        emit("reindex_failed", kind=kind, texts=lambda: {"reason": reason})
         raise
     switched = new is not None and (old is None or new.key != old.key)
     if switched or report.status == "completed":
-        emit("reindex_completed", report.run_id, report=report)
+        emit("reindex_completed", report.run_id, **reported(report))
     else:
         failed = [source.reason for source in report.sources if source.status == "failed"]
         reason = "; ".join([*report.notices, *failed])
-        emit("reindex_failed", report.run_id, reason=reason, kind=report.status)
+        kind = report.status
+        emit("reindex_failed", report.run_id, kind=kind, texts=lambda: {"reason": reason})
     return report

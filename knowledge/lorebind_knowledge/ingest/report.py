@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -128,3 +128,13 @@ class IngestReport:
     sources: list[SourceReport] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     """Further messages for the operator."""
+
+
+def reported(report: IngestReport) -> dict[str, Any]:
+    """Return a report as data of an event: its reasons are only for extensions with `content`."""
+    shown = replace(
+        report,
+        failures=[replace(failure, reason="") for failure in report.failures],
+        sources=[replace(source, reason="") for source in report.sources],
+    )
+    return {"report": shown, "texts": lambda: {"report": report}}

@@ -68,7 +68,7 @@ async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryRes
     except LorebindError as error:
         kind = kind_of(error)
         for kb in search.kbs:
-            kb.emit("retrieval_failed", strategy=strategy, reason=str(error), kind=kind)
+            _emit_failed(kb, strategy, str(error), kind)
         raise
     judged = judge(search.name, matches, stages_of(settings)[stage], search.hit_score)
     seconds = time.perf_counter() - started
@@ -78,8 +78,7 @@ async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryRes
     result = QueryResult(matches, name, ids, missing, seconds, stage, *judged, notices)
     for kb in search.kbs:
         if kb.id in search.missing:
-            reason, kind = search.missing[kb.id], NotIngestedError.__name__
-            kb.emit("retrieval_failed", strategy=strategy, reason=reason, kind=kind)
+            _emit_failed(kb, strategy, search.missing[kb.id], NotIngestedError.__name__)
         else:
             emit_completed(kb, search.question, result)
     return result
@@ -89,6 +88,10 @@ def check_question(question: str) -> None:
     """Raise `UsageError` for a blank question."""
     if not question.strip():
         raise UsageError("the question is empty; write a question")
+
+
+def _emit_failed(kb: SearchableKnowledgeBase, strategy: str, reason: str, kind: str) -> None:
+    kb.emit("retrieval_failed", strategy=strategy, kind=kind, texts=lambda: {"reason": reason})
 
 
 def emit_completed(
