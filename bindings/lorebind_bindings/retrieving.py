@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from lorebind_bindings.conversation import texts_to_search
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_knowledge.service import KnowledgeService
+
+log = logging.getLogger("lorebind.retrieval")
 
 Verdict: TypeAlias = Literal["hit", "escalated", "weak", "error", "fallback", "none"]
 """The result of a search.
@@ -110,6 +114,9 @@ async def retrieve(
 ) -> list[BoundResult]:
     """Search all bindings concurrently and return their results in the same order.
 
+    The notices of the results are logged as warnings, each once per process: agents, workflows and
+    retrievers show them to nobody.
+
     Args:
         service: the project's knowledge.
         bindings: the knowledge bases to search.
@@ -137,10 +144,18 @@ async def retrieve(
                 raise
             nothing = QueryResult([], binding.settings.strategy, [], [binding.id], 0.0)
             return BoundResult(binding, nothing, str(error), question)
+        for notice in result.notices:
+            _warn(notice)
         return BoundResult(binding, result, searched_for=text)
 
     texts = await texts_to_search(bindings, question, history, config)
     return list(await asyncio.gather(*map(one, bindings, texts)))
+
+
+@lru_cache(maxsize=1024)
+def _warn(notice: str) -> None:
+    """Log a notice, unless it is one of the latest that were logged."""
+    log.warning("%s", notice)
 
 
 def verdict_of(results: Sequence[BoundResult], *, offered: bool) -> Verdict:

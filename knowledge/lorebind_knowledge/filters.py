@@ -85,22 +85,27 @@ def without_fields(where: Mapping[str, Any], names: Collection[str]) -> dict[str
     }
 
 
-def wanted_fields(where: Mapping[str, Any]) -> list[str]:
-    """Return the fields that a well-formed filter requires, in order and without duplicates.
+def required_fields(where: Mapping[str, Any], *, negated: bool = False) -> dict[str, bool]:
+    """Return the fields that a well-formed filter names, and whether it requires each of them.
 
-    Conditions that only exclude records, such as `$ne` and `$not`, require no field.
+    A condition that holds for a missing field, such as `$ne`, only excludes records.
+
+    Args:
+        where: the filter.
+        negated: whether the filter is part of a `$not`.
     """
-    found: list[str] = []
+    found: dict[str, bool] = {}
     for name, condition in where.items():
-        if name in ("$and", "$or"):
-            found += (field for part in condition for field in wanted_fields(part))
-        elif name != "$not" and not _only_excludes(condition):
-            found.append(name)
-    return list(dict.fromkeys(found))
-
-
-def _only_excludes(condition: Any) -> bool:
-    return isinstance(condition, Mapping) and set(condition) <= {"$ne", "$nin", "$exists"}
+        if name not in _LOGICAL_OPERATORS:
+            parts = [{name: _field(name, condition)({}) is negated}]
+        else:
+            inner = negated is not (name == "$not")
+            filters = [condition] if name == "$not" else condition
+            parts = [required_fields(part, negated=inner) for part in filters]
+        for part in parts:
+            for field, required in part.items():
+                found[field] = found.get(field, False) or required
+    return found
 
 
 def _fields(name: str, condition: Any) -> Iterator[str]:

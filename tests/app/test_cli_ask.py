@@ -96,6 +96,15 @@ def test_a_projects_question_may_miss(ready_cli: Cli) -> None:
     assert (done.code, data["verdict"], data["citations"]) == (1, "fallback", [])
 
 
+def test_a_mistake_in_declared_filters_is_shown(ready_cli: Cli, forked: ForkedPython) -> None:
+    """A key of declared filters that no document has is reported on standard error."""
+    mistaken = PROJECT.replace("{ id: docs }]\na", "{ id: docs, filters: { titel: x } }]\na")
+    assert mistaken != PROJECT
+    ready_cli.write({"lorebind.yaml": mistaken})
+    done = run_forked(forked, ready_cli.root, "ask", ".", QUESTION)
+    assert "'titel', which the filter names; did you mean 'title'" in done.err
+
+
 @pytest.mark.parametrize(
     ("files", "reason"),
     [

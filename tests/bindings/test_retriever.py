@@ -150,6 +150,18 @@ class TestRetriever:
         assert len(LorebindRetriever(service, few).invoke(QUESTION)) == len(few)
         assert len(LorebindRetriever(service, few, k=4).invoke(QUESTION)) == 4
 
+    def test_notices_are_logged_once(
+        self, opened: tuple[LoadedProject, KnowledgeService], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A notice of a search, which documents cannot show, is logged as a warning, once."""
+        loaded, service = opened
+        bound = [override(resolve(loaded)[0], filters={"taem": "ops"})]
+        retriever = LorebindRetriever(service, bound)
+        assert [retriever.invoke(QUESTION) for _ in range(2)] == [[], []]
+        (record,) = (one for one in caplog.records if one.name == "lorebind.retrieval")
+        assert record.levelname == "WARNING"
+        assert "'taem', which the filter names; did you mean 'team'" in record.getMessage()
+
     def test_k_has_the_limits_of_top_k(self, retriever: LorebindRetriever) -> None:
         """`k` has the same limits as `top_k`; zero is rejected."""
         with pytest.raises(UsageError, match="top_k is 0; expected 1 to 50"):

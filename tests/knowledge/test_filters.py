@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.filters import compile_filter, without_fields
+from lorebind_knowledge.filters import compile_filter, required_fields, without_fields
 
 SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "b", 0.5, 1.0])
 STORED = st.dictionaries(st.sampled_from("xyz"), SCALARS | st.lists(SCALARS, max_size=3))
@@ -144,3 +144,21 @@ def test_operators_are_each_others_words(
 def test_without_fields(where: dict[str, Any], expected: dict[str, Any]) -> None:
     """Entries that mention a field are removed whole, so that the filter matches no less."""
     assert without_fields(where, ["page"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({}, {}),
+        ({"a": 1, "b": {"$gt": 1, "$ne": 2}}, {"a": True, "b": True}),
+        ({"a": {"$ne": 1}, "b": {"$exists": False}}, {"a": False, "b": False}),
+        ({"a": {"$exists": True}, "b": {"$nin": [1]}}, {"a": True, "b": False}),
+        ({"$not": {"a": 1, "b": {"$ne": 1}}}, {"a": False, "b": True}),
+        ({"$not": {"$not": {"a": 1}}}, {"a": True}),
+        ({"$or": [{"a": {"$ne": 1}}, {"$and": [{"a": 1}]}]}, {"a": True}),
+    ],
+    ids=str,
+)
+def test_required_fields(where: dict[str, Any], expected: dict[str, bool]) -> None:
+    """A filter requires a field unless its conditions on it hold for a missing field."""
+    assert required_fields(where) == expected

@@ -254,6 +254,8 @@ async def test_a_filter_on_a_key_that_is_nowhere(bench: Bench) -> None:
         "no document of knowledge base 'docs' has the metadata key 'titel', which the filter "
         "names; did you mean 'title'; known: "
     )
+    (notice,) = (await bench.ask("words", filters={"titel": {"$exists": True}})).notices
+    assert "'titel', which the filter names; did you mean 'title'" in notice
     without = [{"old": {"$ne": "en"}}, {"$not": {"old": "en"}}, {"old": {"$exists": False}}]
     where = {"$or": [*without, {"lang": {"$in": ["en"]}}, {"titel": "x"}]}
     stages = [{"filters": where, "min_score": 1.0}, {"filters": where, "strategy": "lexical"}]
@@ -264,3 +266,27 @@ async def test_a_filter_on_a_key_that_is_nowhere(bench: Bench) -> None:
     await bench.ingest()
     assert (await bench.ask("words", filters={"lang": "en"})).notices == []
     assert (await bench.ask("words")).notices == []
+
+
+@pytest.mark.parametrize(
+    "excludes",
+    [
+        {"titel": {"$ne": "x"}},
+        {"titel": {"$nin": ["x"]}},
+        {"titel": {"$exists": False}},
+        {"$not": {"titel": "x"}},
+        {"$and": [{"$not": {"$or": [{"titel": {"$exists": True}}]}}]},
+    ],
+    ids=str,
+)
+async def test_a_misspelled_key_that_excludes(bench: Bench, excludes: dict[str, Any]) -> None:
+    """A key that no document has, in a condition that excludes, gets a notice if it resembles a
+    known key; any other may be a key of later documents."""
+    await filled(bench)
+    result = await bench.ask("words", filters=excludes)
+    assert result.matches
+    (notice,) = result.notices
+    assert notice.startswith(
+        "no document of knowledge base 'docs' has the metadata key 'titel', which the filter "
+        "names to exclude documents; did you mean 'title'; known: "
+    )

@@ -12,8 +12,9 @@ from lorebind_knowledge.errors import (
     NotIngestedError,
     UsageError,
     did_you_mean,
+    nearest,
 )
-from lorebind_knowledge.filters import wanted_fields
+from lorebind_knowledge.filters import required_fields
 from lorebind_knowledge.retrieval.base import Search, check_question, run_search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
 from lorebind_knowledge.retrieval.hybrid import hybrid
@@ -151,7 +152,7 @@ class _IndexSearch(Search):
             self._compare_addresses(views)
             answer = ask(Query(self.question, vector, settings, views))
             # The filter is valid here: an invalid one would have raised.
-            self._look_for_keys(wanted_fields(settings.filters), views.values())
+            self._look_for_keys(required_fields(settings.filters), views.values())
             return answer
 
         # A catalog in memory admits one reader at a time: all searches enter in the same order.
@@ -167,16 +168,20 @@ class _IndexSearch(Search):
                     f"{embedder}, which may serve another model; check it with: {kb.ingest_command}"
                 )
 
-    def _look_for_keys(self, names: Sequence[str], views: Collection[View]) -> None:
+    def _look_for_keys(self, names: Mapping[str, bool], views: Collection[View]) -> None:
         """Add a notice for each key in the filter that no document's metadata has."""
         views = [view for view in views if view.state.live]
-        for name in names:
+        for name, required in names.items():
             if views and not any(view.has_metadata_key(name) for view in views):
                 known = {key for view in views for key in view.metadata_keys()}
-                self.notices[name] = (
-                    f"no document of {self.name} has the metadata key {name!r}, which the filter "
-                    f"names; {did_you_mean(name, known)}"
-                )
+                # To exclude documents by a key that none has yet is no mistake, unless it is one
+                # of the known keys, misspelled.
+                if required or nearest(name, known):
+                    self.notices[name] = (
+                        f"no document of {self.name} has the metadata key {name!r}, which the "
+                        f"filter names{'' if required else ' to exclude documents'}; "
+                        f"{did_you_mean(name, known)}"
+                    )
 
 
 def _with_views(
