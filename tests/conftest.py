@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from lorebind_knowledge.extensions import standard_error
+
 from .app.forked_python import OF_COMMANDS, ForkedPython
 from .density import examples
 from .in_memory import folder_in_memory
@@ -97,6 +99,7 @@ def logger_as_before() -> Iterator[None]:
     yield
     logger.handlers[:] = handlers
     logger.setLevel(level)
+    standard_error._calls.clear()  # of projects that the test did not close
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,7 +20,7 @@ from lorebind_knowledge.documents.runs import find_run, list_runs
 from lorebind_knowledge.embedders.announcing import AnnouncingEmbedder
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.events import Event, Events
-from lorebind_knowledge.extensions.make import make_extension
+from lorebind_knowledge.extensions.make import make_extensions
 from lorebind_knowledge.index.purging import Purge
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
@@ -78,8 +78,8 @@ class KnowledgeService:
         """
         self.events = events or Events()
         if parts is None:
-            for declared in loaded.project.extensions:
-                self.events.subscribe(make_extension(declared, loaded.environment))
+            for extension in make_extensions(loaded.project.extensions, loaded.environment):
+                self.events.subscribe(extension)
         self._parts = parts or Parts(loaded)
         self._loaded = loaded
 

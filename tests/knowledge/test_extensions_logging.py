@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import subprocess
 import sys
 from inspect import isfunction
@@ -124,6 +125,39 @@ async def test_two_projects_have_one_handler(
     assert [line["event"] for line in _lines(capsys)].count("ingest_completed") == 1
     for service in services:
         await service.close()
+
+
+async def test_closing_ends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once the last project that writes records is closed, the logger is as before; until then,
+    the settings of the latest open one are in effect."""
+    before = list(LOGGER.handlers), LOGGER.level
+    first = small_project(tmp_path, _logging(format="text", level="error"))
+    second = small_project(tmp_path, _logging(format="json", level="debug"))
+    await second.close()
+    await second.close()
+    assert (len(LOGGER.handlers), LOGGER.level) == (len(before[0]) + 1, logging.ERROR)
+    await first.close()
+    assert (LOGGER.handlers, LOGGER.level) == before
+    LOGGER.error("unheard")
+    assert "unheard" not in capsys.readouterr().err
+
+
+@pytest.mark.enable_socket
+async def test_it_formats_warnings_of_extensions_before_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A warning that another extension logs when it is made has the format of `logging`, wherever
+    that is declared; events are still received in the declared order."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        prometheus = {"provider": "prometheus", "port": taken.getsockname()[1]}
+        service = small_project(tmp_path, prometheus, _logging(format="json"))
+    (line,) = _lines(capsys)
+    assert line["message"].startswith("metrics are not served")
+    kinds = [type(one).__name__ for one in service.events.extensions]
+    assert kinds == ["Prometheus", "_WrittenLog"]
+    await service.close()
 
 
 async def test_a_program_that_logs_itself(

@@ -5,14 +5,19 @@ from __future__ import annotations
 import socket
 import sys
 import urllib.request
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lorebind_knowledge import tenant
-from lorebind_knowledge.errors import EmbedderError, NotIngestedError
+from lorebind_knowledge.errors import (
+    ConfigurationError,
+    EmbedderError,
+    NotIngestedError,
+    UsageError,
+)
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.extensions.prometheus import Prometheus
 
@@ -221,6 +226,50 @@ async def test_an_ingest_that_fails_is_in_the_textfile(tmp_path: Path) -> None:
     events.emit("shutdown", Event(""))
     written = (tmp_path / "lore.prom").read_text(encoding="utf-8")
     assert 'knowledge_ingests_total{kb_id="docs",outcome="failed"} 1.0' in written
+
+
+def test_a_textfile_that_is_a_folder(tmp_path: Path) -> None:
+    """If the textfile names a folder, loading the project says so."""
+    (tmp_path / "metrics").mkdir()
+    expected = f"the textfile {tmp_path}/metrics is a folder; name a file, such as "
+    with pytest.raises(UsageError, match=expected):
+        small_project(tmp_path, {"provider": "prometheus", "textfile": "metrics"})
+
+
+async def test_a_textfile_that_cannot_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file that cannot be written when the project is closed is a warning, without traceback."""
+    (tmp_path / "metrics").write_text("a file, not a folder")
+    declared = {"provider": "prometheus", "textfile": "metrics/lore.prom"}
+    service = small_project(tmp_path, declared)
+    await service.ingest("docs")
+    await service.close()
+    (record,) = caplog.records
+    assert record.getMessage().startswith("metrics are not written to ")
+    assert record.exc_info is None
+
+
+@pytest.mark.parametrize(
+    ("declared", "output"),
+    [
+        ([{"provider": "logging"}, {"provider": "logging", "format": "json"}], "the loggers below"),
+        ([{"provider": "prometheus"}, {"provider": "prometheus", "port": 9464}], "the registry of"),
+        ([{"provider": "prometheus", "textfile": "a.prom"}] * 2, "a.prom"),
+    ],
+    ids=["logging", "registry", "textfile"],
+)
+def test_two_with_one_output(tmp_path: Path, declared: list[Any], output: str) -> None:
+    """Two extensions that would count or log each event twice are refused."""
+    with pytest.raises(ConfigurationError, match=f"two extensions .* write to {output}") as caught:
+        small_project(tmp_path, *declared)
+    assert "keep one of them; the first is at " in str(caught.value)
+
+
+def test_two_textfiles(tmp_path: Path) -> None:
+    """Each textfile has its own metrics, so a project may have several."""
+    files = [{"provider": "prometheus", "textfile": f"{name}.prom"} for name in "ab"]
+    assert len(small_project(tmp_path, *files).events.extensions) == 2
 
 
 @pytest.mark.enable_socket

@@ -50,7 +50,7 @@ def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 from lorebind_knowledge.extensions.standard_error import write_records
 
                 level: Level = "info" if verbose == 1 else "debug"
-                write_records("text", level)
+                stack.callback(write_records("text", level))
                 stack.callback(log_level.reset, log_level.set(level))
             if tenant is not None:
                 if not tenant:

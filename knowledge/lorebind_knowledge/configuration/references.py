@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations.agents import AgentDeclaration
     from lorebind_knowledge.declarations.base import Declaration
     from lorebind_knowledge.declarations.bindings import BindingDeclaration
+    from lorebind_knowledge.declarations.extensions import ExtensionBase
     from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
     from lorebind_knowledge.declarations.project import ProjectDeclaration
     from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
@@ -51,7 +52,8 @@ def duplicates(
     agents: Sequence[AgentDeclaration],
     workflows: Sequence[WorkflowDeclaration],
 ) -> Iterator[Problem]:
-    """Find ids that are used twice."""
+    """Find ids that are used twice, and extensions that would write each event twice."""
+    yield from _repeated_extensions(project.extensions)
     groups: list[Iterable[Any]] = [agents, workflows]
     groups += [project.embedders, project.vector_dbs, project.models]
     groups += [project.knowledge_bases, project.knowledge]
@@ -76,6 +78,22 @@ def _repeated(group: Iterable[Any]) -> Iterator[Problem]:
             yield problem_at(item, ("id",), message, f"it is first used at {where}")
         else:
             first[item.id] = item
+
+
+def _repeated_extensions(extensions: Iterable[ExtensionBase]) -> Iterator[Problem]:
+    first: dict[tuple[str, str], Declaration] = {}
+    for one in extensions:
+        if one.written_to is None:
+            continue
+        word = getattr(one, one.kind_key)
+        where = first.setdefault((word, one.written_to), one)
+        if where is not one:
+            message = (
+                f"two extensions {word!r} write to {one.written_to}, so that each event is "
+                "counted or logged twice"
+            )
+            hint = f"keep one of them; the first is at {where.position()}"
+            yield problem_at(one, (one.kind_key,), message, hint)
 
 
 def dangling(

@@ -23,6 +23,11 @@ class ExtensionBase(Declaration):
         "extensions receive none.",
     )
 
+    @property
+    def written_to(self) -> str | None:
+        """The name of an output that only one extension of its provider may have, or None."""
+        return None
+
 
 # Installed extensions receive no events until the project's author declares them here: an extension
 # sees the work of all tenants, and a package may have been installed as another one's dependency.

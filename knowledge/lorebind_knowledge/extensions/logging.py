@@ -14,7 +14,7 @@ from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.extensions.standard_error import Format, Level, write_records
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lorebind_knowledge.configuration.make_part import PartEnvironment
 
@@ -32,14 +32,18 @@ class LoggingExtension(ExtensionBase):
         "info", description="The lowest level of records to write, if `format` is set."
     )
 
+    @property
+    def written_to(self) -> str:
+        return "the loggers below 'lorebind'"
+
 
 Declaration = LoggingExtension
 
 
 def make(declaration: LoggingExtension, environment: PartEnvironment) -> EventLog:
-    if declaration.format is not None:
-        write_records(declaration.format, declaration.level)
-    return EventLog()
+    if declaration.format is None:
+        return EventLog()
+    return _WrittenLog(write_records(declaration.format, declaration.level))
 
 
 class EventLog(Extension):
@@ -61,6 +65,17 @@ class EventLog(Extension):
         fields = _fields(event)
         said = "".join(f" {name}={json.dumps(value)}" for name, value in fields.items())
         logger.log(level, "%s%s", hook, said, extra={"event": hook, **fields})
+
+
+class _WrittenLog(EventLog):
+    """Stops writing records to standard error at shutdown."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+
+    def shutdown(self, event: Event) -> None:
+        super().shutdown(event)
+        self._stop()
 
 
 _INGEST, _RETRIEVAL, _EMBEDDER, _PROJECT = (

@@ -1,4 +1,4 @@
-"""Make an extension from its declaration."""
+"""Make extensions from their declarations."""
 
 from __future__ import annotations
 
@@ -9,8 +9,24 @@ from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.events import Extension
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lorebind_knowledge.configuration import Environment
     from lorebind_knowledge.declarations.extensions import ExtensionBase
+
+
+def make_extensions(
+    declarations: Sequence[ExtensionBase], environment: Environment
+) -> list[Extension]:
+    """Make the declared extensions, in their order.
+
+    Raises:
+        UsageError, PluginError: see `make_extension`.
+    """
+    # `logging` is made first, so that it also formats the warnings of those that are made later.
+    order = sorted(range(len(declarations)), key=lambda n: _word(declarations[n]) != "logging")
+    made = {number: make_extension(declarations[number], environment) for number in order}
+    return [made[number] for number in range(len(declarations))]
 
 
 def make_extension(declaration: ExtensionBase, environment: Environment) -> Extension:
@@ -22,11 +38,15 @@ def make_extension(declaration: ExtensionBase, environment: Environment) -> Exte
     """
     made = make_part("extensions", declaration, PartEnvironment(environment), (), UsageError)
     if not isinstance(made, Extension):
-        word = getattr(declaration, declaration.kind_key)
         raise UsageError(
-            f"extension {word!r} made a {type(made).__name__}, which is not derived from "
-            "lorebind.Extension"
+            f"extension {_word(declaration)!r} made a {type(made).__name__}, which is not derived "
+            "from lorebind.Extension"
         )
     if declaration.content is not None:
         made.content = declaration.content
     return made
+
+
+def _word(declaration: ExtensionBase) -> str:
+    word: str = getattr(declaration, declaration.kind_key)
+    return word

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from lorebind_knowledge.declarations.extensions import ExtensionBase
 from lorebind_knowledge.declarations.values import OUTSIDE, leaves_project
+from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.extras import import_extra
 
@@ -44,6 +45,10 @@ class PrometheusExtension(ExtensionBase):
         description="A file `*.prom`, relative to the project folder, for the textfile collector "
         "of node_exporter. It is written when the project is closed, if it has ingested.",
     )
+
+    @property
+    def written_to(self) -> str:
+        return self.textfile or "the registry of the process"
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
         if self.port is not None and self.address not in (_LOOPBACK, "::1", "localhost"):
@@ -92,7 +97,13 @@ class Prometheus(Extension):
         Raises:
             MissingDependencyError: the extra `telemetry` is not installed.
             ValueError: the registry has other metrics with the same names.
+            UsageError: the textfile is a folder.
         """
+        if textfile is not None and Path(textfile).is_dir():
+            raise UsageError(
+                f"the textfile {textfile} is a folder; name a file, such as "
+                f"{textfile}/lorebind.prom"
+            )
         self._client: Any = import_extra(
             "prometheus_client", extra="telemetry", purpose="the extension prometheus"
         )
@@ -166,8 +177,11 @@ class Prometheus(Extension):
             self._server.server_close()
             self._server = None
         if self._textfile is not None and self._has_ingested:
-            self._textfile.parent.mkdir(parents=True, exist_ok=True)
-            self._client.write_to_textfile(str(self._textfile), self.registry)
+            try:
+                self._textfile.parent.mkdir(parents=True, exist_ok=True)
+                self._client.write_to_textfile(str(self._textfile), self.registry)
+            except OSError as error:
+                log.warning("metrics are not written to %s: %s", self._textfile, error)
 
     def _label(self, event: Event) -> str:
         known = self.labelled is None or event.kb_id in self.labelled

@@ -6,39 +6,72 @@ import json
 import logging
 import sys
 import threading
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Format: TypeAlias = Literal["json", "text"]
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
-def write_records(form: Format, level: Level = "info") -> None:
+def write_records(form: Format, level: Level = "info") -> Callable[[], None]:
     """Write the records of all loggers below `lorebind` to standard error.
 
-    They also go to the program's own handlers, if there are any. A later call replaces the
-    settings.
+    They also go to the program's own handlers, if there are any. The settings of the latest call
+    are in effect.
 
     Args:
         form: `json` for one object per line, `text` for people.
         level: the lowest level of records to write.
+
+    Returns:
+        A function that ends the effect of this call. After the last one, the logger has the level
+        that it had before the first call.
     """
-    logger = logging.getLogger("lorebind")
+    global _level_before
+    call = _Call(form, level)
     with _writing:
-        ours = [handler for handler in logger.handlers if isinstance(handler, _ToStandardError)]
-        handler = ours[0] if ours else _ToStandardError()
-        text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-        handler.setFormatter(_JsonLines() if form == "json" else text)
-        set_level(level)
-        logger.addHandler(handler)
+        if not _calls:
+            _level_before = _LOGGER.level
+        _calls.append(call)
+        _apply()
+    return partial(_end, call)
+
+
+def _end(call: _Call) -> None:
+    with _writing:
+        if call in _calls:
+            _calls.remove(call)
+            _apply()
+
+
+def _apply() -> None:
+    """Set up the logger as the latest call wants it."""
+    if not _calls:
+        _LOGGER.removeHandler(_HANDLER)
+        _LOGGER.setLevel(_level_before)
+        return
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _HANDLER.setFormatter(_JsonLines() if _calls[-1].form == "json" else text)
+    set_level(_calls[-1].level)
+    _LOGGER.addHandler(_HANDLER)
 
 
 def set_level(level: Level) -> None:
     """Set the lowest level of records that the loggers below `lorebind` create."""
-    logging.getLogger("lorebind").setLevel(level.upper())
+    _LOGGER.setLevel(level.upper())
 
 
-_writing = threading.Lock()
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """The settings of a call of `write_records`."""
+
+    form: Format
+    level: Level
 
 
 class _ToStandardError(logging.Handler):
@@ -64,6 +97,13 @@ class _JsonLines(logging.Formatter):
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
 
+
+_LOGGER = logging.getLogger("lorebind")
+_HANDLER = _ToStandardError()
+_writing = threading.Lock()
+_calls: list[_Call] = []
+"""The calls that have not been ended, the latest last."""
+_level_before = logging.NOTSET
 
 _OF_EVERY = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 """The attributes that every record has; all others are fields of the event."""
