@@ -313,6 +313,19 @@ def test_the_result_of_a_run(ready_cli: Cli) -> None:
     assert result["citations"] == task["citations"]
 
 
+def test_a_misspelled_folder_of_autoload(cli: Cli) -> None:
+    """`validate` prints a notice for a pattern in a folder that is missing and resembles another;
+    a pattern for files that do not exist yet has none."""
+    autoload = "autoload: { include: ['prats/*.yaml', 'parts/*.yaml', 'later/*.yaml'] }\n"
+    cli.write({"parts/notes.txt": "", "lorebind.yaml": "name: p\n" + autoload})
+    done = cli("validate")
+    assert done.code == 0
+    assert done.err == (
+        "notice: lorebind.yaml:2:23: 'prats/*.yaml' matches no file, because there is no folder "
+        "'prats'; did you mean 'parts'?\n"
+    )
+
+
 def test_problems_as_data(cli: Cli) -> None:
     """`validate --output json` lists every problem with its location, and exits with 2."""
     cli.write({"lorebind.yaml": FILES["lorebind.yaml"] + "extra: 1\nmore: 2\n"})

@@ -401,3 +401,18 @@ def test_names_that_no_file_can_have(tmp_path, name):
     assert messages.count(f"there is no file {name!r}") >= 2
     assert [message for message in messages if repr(name) not in message] == []
     assert len(messages) == 3
+
+
+def test_a_file_without_resource_is_read_as_an_agent(tmp_path):
+    """If that fails, the file gets a problem that says so; a valid agent needs no `resource`."""
+    (tmp_path / "lorebind.yaml").write_text(SMALLEST + "autoload: {include: ['parts/*.yaml']}\n")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/a.yaml").write_text("id: clerk\n")
+    assert load_project(tmp_path, environ=ENVIRON).agents.keys() == {"clerk"}
+    (tmp_path / "parts/b.yaml").write_text("id: mine\nprovider: hashing\n")
+    first, second = _problems(tmp_path)
+    assert first == (
+        "parts/b.yaml:1:1: the file is read as an agent, because it has no key 'resource'; write "
+        "resource: and one of: agent, workflow, embedder, vector_db, knowledge_base"
+    )
+    assert second.startswith("parts/b.yaml:2:1: unknown key 'provider'")

@@ -23,6 +23,7 @@ def validate(
     """
     from lorebind.cli.printing import counted, print_data, print_line
     from lorebind_knowledge.configuration import load_project
+    from lorebind_knowledge.configuration.autoload import misspelled_folders
 
     try:
         loaded = load_project(project, need_variables=strict)
@@ -31,6 +32,7 @@ def validate(
             raise
         print_data({"valid": False, "problems": error.problems, "notices": []}, output)
         raise typer.Exit(2) from None
+    notices = [*loaded.unset, *misspelled_folders(loaded.root, loaded.project.autoload)]
     inline = sum(len(workflow.agents) for workflow in loaded.workflows.values())
     declared = {
         "knowledge base": len(loaded.every_knowledge_base()),
@@ -38,9 +40,9 @@ def validate(
         "agent": len(loaded.agents) + inline,
     }
     if output is Output.table:
-        for notice in loaded.unset:
+        for notice in notices:
             print_line(f"notice: {notice}", stderr=True)
         counts = ", ".join(counted(number, noun) for noun, number in declared.items())
         print_line(f"{loaded.project.name}: valid ({counts})")
     else:
-        print_data({"valid": True, "problems": [], "notices": loaded.unset}, output)
+        print_data({"valid": True, "problems": [], "notices": notices}, output)

@@ -12,7 +12,7 @@ from lorebind_knowledge.declarations.workflows import WorkflowDeclaration, Workf
 from lorebind_knowledge.errors import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lorebind_knowledge.declarations.project import AutoloadDeclaration
     from lorebind_knowledge.errors import Problem
@@ -50,6 +50,23 @@ def autoload_files(
                 found.add(Path(name).as_posix())
     files = [root / name for name in sorted(found)]
     return [file for file in files if file != project_file], problems
+
+
+def misspelled_folders(root: Path, autoload: AutoloadDeclaration) -> Iterator[Problem]:
+    """Find patterns that begin with a missing folder whose name resembles one that exists.
+
+    Any other pattern without files may be meant for files that are written later.
+    """
+    from wcmatch import glob
+
+    folders = [entry.name for entry in root.iterdir() if entry.is_dir()]
+    for index, pattern in enumerate(autoload.include):
+        first, slash, _ = pattern.partition("/")
+        if not slash or glob.is_magic(first) or first in (*folders, ".", ".."):
+            continue
+        if near := nearest(first, folders):
+            message = f"{pattern!r} matches no file, because there is no folder {first!r}"
+            yield problem_at(autoload, ("include", index), message, f"did you mean {near!r}?")
 
 
 def workflow_files(

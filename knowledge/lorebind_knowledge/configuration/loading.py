@@ -213,6 +213,11 @@ class _Loading:
             self.workflows.append(self._declared(source, WorkflowDeclaration, readable))
         elif kind == "agent":
             self.agents.append(self._declared(source, AgentDeclaration, readable))
+            keys, known = source.data.keys(), AgentDeclaration.model_fields.keys()
+            if keys - known and not keys & (known - {"id", "description"}):
+                message = "the file is read as an agent, because it has no key 'resource'"
+                hint = f"write resource: and one of: {', '.join(KINDS)}"
+                self.problems.append(source.problem((), message, hint))
         else:
             written = source.data.get("resource") or kind
             if readable and written != kind and ("resource",) not in source.doubtful:

@@ -61,6 +61,9 @@ def _as_resources(source: YamlSource) -> YamlSource:
             hint = did_you_mean(str(data["resource"]), RESOURCES)
             raise ConfigurationError([source.problem(("resource",), message, hint)])
         nested = source.nested((section, 0), without=("resource", "workflow"))
+    elif "id" in data and not any(section in data for section in SECTIONS):
+        hint = f"write resource: and one of: {', '.join(RESOURCES)}"
+        raise ConfigurationError([source.problem((), "missing key 'resource'", hint)])
     else:
         return source
     if "workflow" not in data:
