@@ -37,7 +37,9 @@ def without(text: str, values: Mapping[str, str]) -> str:
 @functools.lru_cache(maxsize=64)
 def _places(values: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], re.Pattern[str]]:
     """Return the replacement of each form of the values, and a pattern that finds the forms."""
-    places = {form.lower(): shown for value, shown in values for form in _forms(value)}
+    places = {
+        form.lower(): shown for value, shown in values for form in _forms(value) if _tells(form)
+    }
     longest_first = sorted(places, key=len, reverse=True)  # one may be a prefix of another
     nothing = "(?!)"
     return places, re.compile("|".join(map(_pattern, longest_first)) or nothing, re.IGNORECASE)
@@ -63,6 +65,11 @@ def said_by(
     secrets = {*_held(holder), *_filled_in(written, resolved)}
     hidden = dict.fromkeys(filter(None, secrets), HIDDEN)
     return without(f"{type(error).__name__}: {error}", {**hidden, **(values or {})})
+
+
+def _tells(form: str) -> bool:
+    """Return whether a form is more than one character or a mark, which any message may contain."""
+    return len(form) >= _SHORT or sum(map(str.isalnum, form)) > 1
 
 
 def _pattern(form: str) -> str:
