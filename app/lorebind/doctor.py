@@ -16,6 +16,7 @@ from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.declarations.models import EXTRACTIVE
 from lorebind_knowledge.documents.listing import list_documents
 from lorebind_knowledge.embedders.base import embed_query
+from lorebind_knowledge.embedders.failures import is_lost_connection
 from lorebind_knowledge.errors import LorebindError, ModelError
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
 from lorebind_knowledge.namespace import PROJECT_SCOPE, IndexKey, Namespace, current_tenant
@@ -218,9 +219,18 @@ async def _model(models: ModelPool, declared: ModelDeclaration) -> Finding | str
         await _ask_one_word(model)
     except ModelError as error:
         if not _LIMIT_REACHED.search(str(error)):
-            repair = "check its API key, the name of the model and its config"
-            return Finding(f"model {declared.id}", "failed", f"{called}: {error}; {repair}")
+            said = " ".join(str(error).split())  # some providers answer with several lines
+            detail = f"{called}: {said}; {_model_repair(declared, error)}"
+            return Finding(f"model {declared.id}", "failed", detail)
     return f"{called} answers; {counted}"
+
+
+def _model_repair(declared: ModelDeclaration, error: ModelError) -> str:
+    if not is_lost_connection(error):
+        return "check its API key, the name of the model and its config"
+    # As written in the project, so that no value of a template is shown.
+    address = declared.config.get("base_url")
+    return f"check the network, and {f'the address {address}' if address else 'its config'}"
 
 
 async def _ask_one_word(model: BaseChatModel) -> None:

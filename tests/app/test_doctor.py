@@ -251,7 +251,7 @@ class Answering(BaseChatModel):
         if self.fails == "late":
             Unreachable.released.wait(30)
         if self.fails:
-            raise ConnectionError(self.fails)
+            raise RuntimeError(self.fails)
         return ChatResult(generations=[ChatGeneration(message=AIMessage("ready"))])
 
 
@@ -259,7 +259,7 @@ class Answering(BaseChatModel):
     ("fails", "status", "said"),
     [
         ("", "ok", ":Answering answers; tokens are counted by "),
-        ("401: wrong key", "failed", ":Answering: the chat model failed: ConnectionError: 401: wr"),
+        ("401: wrong key", "failed", ":Answering: the chat model failed: RuntimeError: 401: wr"),
         ("400: max_tokens or model output limit was reached", "ok", ":Answering answers; tokens"),
         ("late", "failed", ":Answering: no answer within 0.2 seconds; is it reachable?"),
     ],
@@ -296,6 +296,26 @@ class House(BaseChatModel):
     def _generate(self, messages, *args, **kwargs):
         raise ConnectionError(f"refused: {self.api_key}")
 """
+
+
+def test_a_model_that_cannot_be_reached(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The repair names the address as it is declared, in one line."""
+    declared = """\
+models:
+  - id: m
+    provider: langchain
+    class: "house:House"
+    config: { base_url: "{{ .env.HOST }}/v1" }
+"""
+    unreachable = OWN_MODEL.replace("refused: {self.api_key}", "refused:\\n\\ntry {self.base_url}")
+    unreachable = unreachable.replace("api_key: str", "base_url: str")
+    cli.write({"lorebind.yaml": PROJECT + declared, "house.py": unreachable})
+    monkeypatch.setenv("HOST", "http://model.internal")
+    status, detail = findings(cli, code=1)["model m"]
+    assert status == "failed"
+    assert "ConnectionError: refused: try " in detail
+    assert "model.internal" not in detail
+    assert detail.endswith("; check the network, and the address {{ .env.HOST }}/v1")
 
 
 def test_a_model_of_a_class_is_asked_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

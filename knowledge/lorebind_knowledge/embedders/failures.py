@@ -109,6 +109,11 @@ def _by_status(status: int, headers: Any, words: str, now: float) -> Failure:
     return Failure("again", advice, retry_after(headers, now))
 
 
+def is_lost_connection(error: BaseException) -> bool:
+    """Return whether a provider could not be reached."""
+    return any(map(_is_lost_connection, _chain(error)))
+
+
 def said_by_provider(error: Exception, holder: object, **settings: Any) -> str:
     """Return the result of `said_by` for the same arguments, shortened to a maximum length."""
     said = said_by(error, holder=holder, **settings)
