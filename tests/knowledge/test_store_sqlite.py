@@ -394,7 +394,9 @@ def test_folder_that_is_a_file(tmp_path: Path) -> None:
         put(store, 1)
     with (
         closing(SqliteStore(tmp_path)) as store,
-        pytest.raises(StoreError, match=rf"{tmp_path}: unable to open .*readable and writable"),
+        pytest.raises(
+            StoreError, match=f"{tmp_path}: the path is a folder; write the path of a file"
+        ),
     ):
         put(store, 1)
 

@@ -98,7 +98,11 @@ class SqliteDatabase:
                     db.rollback()
                     raise
         except sqlite3.Error as error:
-            raise StoreError(f"{self._name}: {_advice(str(error), self._move_away)}") from error
+            if self.path is not None and self.path.is_dir():
+                said = "the path is a folder; write the path of a file"
+            else:
+                said = _advice(str(error), self._move_away)
+            raise StoreError(f"{self._name}: {said}") from error
         except UnicodeDecodeError as error:  # from SQLite's message, which quotes damaged data
             raise StoreError(f"{self._name}: it is damaged; {self._move_away}") from error
         except UnicodeEncodeError as error:
