@@ -119,10 +119,15 @@ class Room:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
     def ready(self) -> int:
-        """Return the number of ready documents."""
+        """Return the number of ready documents in the index that searches use."""
         path = self.root / ".lorebind" / "lorebind.db"
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
-            counted = db.execute("select count(*) from catalog_documents where state = 'ready'")
+            counted = db.execute(
+                "select count(*) from catalog_documents as d join catalog_indexes as i"
+                " on (i.tenant, i.project, i.scope, i.kb, i.number)"
+                " = (d.tenant, d.project, d.scope, d.kb, d.number)"
+                " where d.state = 'ready' and i.state = 'active'"
+            )
             (count,) = counted.fetchone()
         return int(count)
 
