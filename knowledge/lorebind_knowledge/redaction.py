@@ -68,8 +68,8 @@ def said_by(
 
 
 def _tells(form: str) -> bool:
-    """Return whether a form is more than one character or a mark, which any message may contain."""
-    return len(form) >= _SHORT or sum(map(str.isalnum, form)) > 1
+    """Return whether a form is more than a few marks, which any message may contain."""
+    return len(form) >= _SHORT or any(map(str.isalnum, form))
 
 
 def _pattern(form: str) -> str:

@@ -215,11 +215,17 @@ class TestWords(OnEveryCatalog):
         """A text with all words counts all their rarities, also those of words in no text."""
         to.add(record("g", uri="b.md", text="bread"))
         question = "bread bread mechanic unheard"
-        full = to.index.read(HERE, lambda view: view.full_word_figures(question))
+
+        def full(question: str) -> tuple[float, float]:
+            def ask(view: View) -> tuple[float, float]:
+                return view.full_word_figure(question), view.full_document_figure(question)
+
+            return to.index.read(HERE, ask)
+
         passages = 2 * log(4.5 / 3.5) + log(5.5 / 2.5) + log(7.5 / 0.5)
         documents = 2 * 1e-6 + 1e-6 + log(2.5 / 0.5)
-        assert full == pytest.approx((passages, documents))
-        assert to.index.read(HERE, lambda view: view.full_word_figures("the of a")) == (0, 0)
+        assert full(question) == pytest.approx((passages, documents))
+        assert full("the of a") == (0, 0)
 
     def test_errors(self, to: Driver) -> None:
         """A knowledge base without an index, a malformed filter and a k of 0 are errors."""

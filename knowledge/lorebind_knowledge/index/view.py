@@ -181,13 +181,13 @@ class View:
             return np.zeros(0)
         return self._words(question).documents(numbers, self.documents(numbers.tolist()))
 
-    def full_word_figures(self, question: str) -> tuple[float, float]:
-        """Return the BM25 of a chunk, and of a document, with exactly the words of a question.
+    def full_word_figure(self, question: str) -> float:
+        """Return the BM25 of a chunk of average length with just the words of a question."""
+        return self._words(question).full_passage()
 
-        Both have average length. They tell how much of a question a figure stands for.
-        """
-        words = self._words(question)
-        return words.full_passage(), words.full_document()
+    def full_document_figure(self, question: str) -> float:
+        """Return the BM25 of a document of average length with just the words of a question."""
+        return self._words(question).full_document()
 
     def cosines(self, vector: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the cosines of chunks with a vector, in the order of the numbers."""

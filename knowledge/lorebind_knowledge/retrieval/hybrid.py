@@ -15,7 +15,7 @@ def hybrid(query: Query, limit: int) -> Candidates:
     """Return all fused candidates; `limit` does not change them."""
     fusion = query.settings.fusion
     found = query.both(fusion.depth)
-    full = query.full_word_figures() if fusion.method == "weighted" else (0.0, 0.0)
+    full = query.full_word_figures()
     if not fusion.smoothing.weight:
         return fuse(found, fusion, full)
     figures, passages = fused(found, fusion, full), found.passages

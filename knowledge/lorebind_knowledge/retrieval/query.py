@@ -132,11 +132,15 @@ class Query:
         return found
 
     def full_word_figures(self) -> tuple[float, float]:
-        """Return the highest figures `lexical` and `document` of texts with just the question's
-        words, see `View.full_word_figures`."""
-        figures = [view.full_word_figures(self.question) for view in self.views.values()]
-        passages, documents = zip(*figures, strict=True)
-        return max(passages), max(documents)
+        """Return the figures `lexical` and `document` of texts with just the question's words.
+
+        Each is the highest of all indexes; `document` is 0 if documents do not count.
+        """
+        views = self.views.values()
+        passage = max(view.full_word_figure(self.question) for view in views)
+        if not self.settings.fusion.counts_documents:
+            return passage, 0.0
+        return passage, max(view.full_document_figure(self.question) for view in views)
 
     def vectors(self, passages: Sequence[Place]) -> Matrix:
         """Return the unit vectors of these passages, shape (passages, dimension)."""
