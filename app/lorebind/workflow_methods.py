@@ -198,11 +198,12 @@ class WorkflowMethods:
             thread_id: the id of the thread, which does not change.
             step: a `step` of `history`; the tasks that ended up to it do not run again. 0 runs all
                 tasks again.
-            new_id: the id of the new thread; None creates one.
+            new_id: the id of the new thread, which must not exist; None creates one.
 
         Raises:
             NotFoundError: no such workflow or thread.
             UsageError: the last turn has no such step.
+            ThreadRefusedError: a thread `new_id` exists, or the workflow's graph has changed.
             TaskError: a task failed.
         """
         return await self._workflows.replay(workflow, thread_id, step, new_id=new_id)

@@ -473,6 +473,13 @@ async def test_a_replay_begins_after_a_step() -> None:
     assert await flows.history("w", "t") == before
     with pytest.raises(UsageError, match="has no step 5 in its last turn; expected 0 to 4"):
         await flows.replay("w", "t", 5)
+    third = await flows.run("w", {}, thread_id="other")
+    await flows.resume("w", "other", {"ask": 1})
+    for taken in ("t", "other", result.thread_id):
+        with pytest.raises(ThreadRefusedError, match=f"thread '{taken}' .* already exists"):
+            await flows.replay("w", "t", 1, new_id=taken)
+    assert (await flows.history("w", "t"), third.status) == (before, "waiting")
+    assert (await flows.replay("w", "t", 3, new_id="fresh")).thread_id == "fresh"
 
 
 async def test_a_thread_without_a_task_is_resumed_and_not_replayed(

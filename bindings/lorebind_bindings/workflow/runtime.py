@@ -77,7 +77,8 @@ class Workflows:
         Raises:
             NotFoundError: there is no such workflow, or no such task in `interrupt_before`.
             UsageError: an input is unknown, missing or invalid.
-            ThreadRefusedError: the thread is running or waiting, or has failed.
+            ThreadRefusedError: the thread is running or waiting, or has failed; for a replay, it
+                exists.
             TaskError: a task failed; the thread can be resumed.
             MissingDependencyError: LangGraph is not installed.
         """
@@ -86,6 +87,11 @@ class Workflows:
         thread = self._thread(workflow, uuid.uuid4().hex if thread_id is None else thread_id)
         store = await self._store(declared)
         async with store.claimed(thread) as info:
+            if info is not None and kept is not None:
+                raise ThreadRefusedError(
+                    f"thread {thread.id!r} of workflow {workflow!r} already exists, and a replay "
+                    "is a new thread; choose another id, or omit it"
+                )
             if info is not None and info.status != "completed":
                 raise ThreadRefusedError(_still_open(self._loaded, thread, info))
             # Checked after the status: a waiting thread needs an answer, not inputs.
@@ -234,14 +240,14 @@ class Workflows:
             workflow: the id of the workflow.
             thread_id: the thread to replay, which does not change.
             step: number of ended tasks whose results are reused, see `history`; 0 reuses none.
-            new_id: the id of the new thread; None creates one.
+            new_id: the id of the new thread, which must not exist; None creates one.
             bus: receives the events of the run.
 
         Raises:
             NotFoundError: there is no such workflow or thread.
             UsageError: the turn has no such step.
-            ThreadRefusedError: the workflow's graph has changed, or the thread was interrupted
-                before its first task.
+            ThreadRefusedError: the workflow's graph has changed, the thread was interrupted
+                before its first task, or a thread `new_id` exists.
             TaskError: a task failed.
         """
         thread = self._thread(workflow, thread_id)

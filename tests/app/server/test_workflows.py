@@ -166,6 +166,9 @@ def test_a_thread_is_replayed_as_another(api: httpx.Client) -> None:
     assert again.status_code == 202
     assert again.headers["location"] == "/api/v0/workflows/triage/threads/second"
     assert api.get("/workflows/triage/threads/second").json()["status"] == "waiting"
+    for taken in ("first", "second"):
+        refused = api.post(place, json={"step": 1, "thread_id": taken})
+        assert problem(refused) == (409, "thread_refused")
     far = api.post(place, json={"step": 9})
     assert problem(far) == (422, "invalid_request")
     assert far.json()["errors"][0]["pointer"] == "/step"

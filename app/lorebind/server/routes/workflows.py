@@ -51,7 +51,8 @@ ThreadId = Annotated[
     Field(
         min_length=1,
         max_length=200,
-        description="Any text, used to resume the run; if omitted, one is generated.",
+        description="Any text that names the thread; if omitted, one is generated. A replay "
+        "requires a new one.",
     ),
 ]
 _BEFORE = "Ids of tasks before which the run is paused."
