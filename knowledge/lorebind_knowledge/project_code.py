@@ -152,12 +152,22 @@ def is_class_of_others(found: object) -> bool:
     return _is_class(found) and _is_of_others(_names_in(found).get("__module__"))
 
 
+def module_of(defined: Any) -> str:
+    """Return the module of a class or function, relative to its project if a project has it.
+
+    The name of a project's package depends on the path of the folder, which is no identity: a
+    project can be moved, and each worker can have its own copy.
+    """
+    package, _, module = str(defined.__module__).partition(".")
+    return module if package.startswith(_PROJECTS) else str(defined.__module__)
+
+
 def described(found: object) -> str:
     """Describe an object for messages: `a builtin_function_or_method`, `the class Path`."""
     if _is_class(found):
         return f"the class {_name_of(found)}"
     if isinstance(function := _function_of(found), types.FunctionType):
-        return f"a function of {function.__module__}"
+        return f"a function of {module_of(function)}"
     return f"a {_name_of(type(found))}"
 
 

@@ -76,6 +76,32 @@ def test_built_and_loaded_find_the_same(root: Path) -> None:
         assert plain(built.run("reply", inputs)) == plain(loaded.run("reply", inputs))
 
 
+EMBEDDINGS = """\
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+class Mine(DeterministicFakeEmbedding):
+    pass
+"""
+OWN_EMBEDDER = """\
+name: shop
+embedders: [{ id: mine, provider: langchain, class: "models.mine:Mine", config: { size: 8 } }]
+knowledge_bases: [{ id: docs, sources: [{ type: markdown_glob, path: "docs/*.md" }] }]
+"""
+
+
+def test_a_moved_project_keeps_the_index_of_its_own_embedder(tmp_path: Path) -> None:
+    """An embedder of the project's folder is the same one wherever the folder is."""
+    files = {**FILES, "models/mine.py": EMBEDDINGS, "lorebind.yaml": OWN_EMBEDDER}
+    root = write(tmp_path / "here", files)
+    with Project.load(root) as project:
+        project.ingest("docs")
+        before = plain(project.query("docs", QUESTION))
+    moved = root.rename(tmp_path / "there")
+    with Project.load(moved) as project:
+        assert plain(project.query("docs", QUESTION)) == before
+        assert project.ingest("docs").texts_embedded == 0
+
+
 def test_nothing_is_opened_before_it_is_needed(root: Path) -> None:
     """Loading, planning and statistics leave the project folder unchanged."""
     before = sorted(root.rglob("*"))

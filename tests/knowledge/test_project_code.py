@@ -205,7 +205,7 @@ def test_a_class_method_is_a_factory(tmp_path: Path) -> None:
     assert project_code.is_factory(made)
     assert project_code.is_factory(made, ["embedding"])
     assert not project_code.is_factory(made, ["embeddings"])
-    assert project_code.described(made).startswith("a function of _lorebind_project_")
+    assert project_code.described(made) == "a function of methods"
     for name in ("Store.of_an_object", "Store.asked", "Store.Inner", "Store.missing", "thing.made"):
         with pytest.raises(UsageError, match=f"'methods:{name}' cannot be imported: .* has no cla"):
             import_of_project(f"methods:{name}", tmp_path)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import WrapValidator
 
 from lorebind_knowledge.declarations.values import ClassPath, FactoryPath
+from lorebind_knowledge.project_code import module_of
 
 if TYPE_CHECKING:
     from pydantic import ValidatorFunctionWrapHandler
@@ -20,7 +21,7 @@ class LiveObject(str):
 
     def __new__(cls, held: Any) -> LiveObject:
         kind = type(held)
-        made = super().__new__(cls, f"{kind.__module__}:{kind.__name__}")
+        made = super().__new__(cls, f"{module_of(kind)}:{kind.__name__}")
         made.object = held
         return made
 

@@ -21,6 +21,7 @@ from lorebind_knowledge.embedders.openai import OPENAI_DIMENSIONS
 from lorebind_knowledge.embedders.retrying import SteadyEmbedder
 from lorebind_knowledge.embedders.tokens import TokenCount, counted, estimated
 from lorebind_knowledge.errors import EmbedderError
+from lorebind_knowledge.project_code import module_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -130,7 +131,7 @@ def _address(embeddings: Embeddings, given: Mapping[str, Any]) -> str:
 
 
 def _revision(embeddings: Embeddings, settings: Mapping[str, Any]) -> str:
-    kind = f"{type(embeddings).__module__}.{type(embeddings).__qualname__}"
+    kind = f"{module_of(type(embeddings))}.{type(embeddings).__qualname__}"
     return f"{kind} {json.dumps(settings, sort_keys=True, default=str)}"
 
 
