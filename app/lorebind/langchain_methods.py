@@ -142,7 +142,7 @@ class LangChainMethods:
         return KnowledgePrompt(
             self.knowledge,
             self._models.condensing(place.bindings(**settings)),
-            self._models.at(place.answers(), model)[1],
+            self._models.at(agent_here, model)[1],
             template=template,
             instructions=instructions,
             max_tokens=max_tokens,
@@ -206,6 +206,8 @@ class LangChainMethods:
     ) -> KnowledgeMiddleware:
         """Return middleware for `langchain.agents.create_agent` that adds passages to model calls.
 
+        It also sends the instructions of the agent, before a `system_prompt` of `create_agent`.
+
         Args:
             kb_ids: the knowledge bases; without them, the bindings of the location are used.
             workflow: the id of a workflow.
@@ -220,10 +222,12 @@ class LangChainMethods:
 
         max_tokens = settings.pop("max_tokens", None)
         place = Place(self.config, kb_ids, workflow, task, agent)
+        agent_here = place.answers()
         return KnowledgeMiddleware(
             self.knowledge,
             self._models.condensing(place.bindings(**settings)),
-            self._models.at(place.answers(), model)[1],
+            self._models.at(agent_here, model)[1],
+            instructions=agent_here.instructions if agent_here else "",
             max_tokens=max_tokens,
             description=place.description(),
         )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         messages_of,
         put_before_question,
         user_texts,
+        with_instructions,
     )
     from lorebind_prompts.extractive import ExtractiveChatModel
     from lorebind_prompts.rendering.template import TemplateRenderer
@@ -64,6 +65,7 @@ __all__ = [
     "render",
     "renderer_for",
     "user_texts",
+    "with_instructions",
 ]
 
 # These need langchain-core or the declarations, which are slow to import.
@@ -72,7 +74,7 @@ __getattr__ = lazy_door(
     {
         "builder": (
             *("build_messages", "count_messages", "last_question", "messages_of"),
-            *("put_before_question", "user_texts"),
+            *("put_before_question", "user_texts", "with_instructions"),
         ),
         "extractive": ("ExtractiveChatModel",),
         "rendering.template": ("TemplateRenderer",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lorebind_prompts.tokens import TokenCounter
 
 _TOKENS_PER_MESSAGE = 4
+_Content: TypeAlias = "str | list[str | dict[str, Any]]"
 
 
 def build_messages(
@@ -34,6 +35,13 @@ def build_messages(
     system = [SystemMessage(instructions)] if instructions.strip() else []
     asked = HumanMessage([_text(question), *map(dict, attachments)] if attachments else question)
     return put_before_question([*system, *history, asked], blocks)
+
+
+def with_instructions(instructions: str, message: SystemMessage | None) -> SystemMessage:
+    """Return a system message: the instructions, then those of another system message."""
+    if message is None:
+        return SystemMessage(instructions)
+    return message.model_copy(update={"content": _before(instructions, message.content)})
 
 
 def messages_of(given: Any, name: str) -> list[BaseMessage]:
@@ -68,13 +76,15 @@ def put_before_question(
         at = humans[-1] if humans else None
     if at is None or not put:
         return list(messages)
-    asked = messages[at]
-    content: str | list[str | dict[str, Any]]
-    if isinstance(asked.content, str):
-        content = f"{put}\n\n{asked.content}" if asked.content else put
-    else:
-        content = [_text(f"{put}\n\n"), *asked.content]
-    return [*messages[:at], asked.model_copy(update={"content": content}), *messages[at + 1 :]]
+    asked = messages[at].model_copy(update={"content": _before(put, messages[at].content)})
+    return [*messages[:at], asked, *messages[at + 1 :]]
+
+
+def _before(text: str, content: _Content) -> _Content:
+    """Return the content of a message with a text before it; parts such as images stay."""
+    if isinstance(content, str):
+        return f"{text}\n\n{content}" if content else text
+    return [_text(f"{text}\n\n"), *content]
 
 
 def last_question(messages: Sequence[BaseMessage]) -> int | None:

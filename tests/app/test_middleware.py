@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -131,9 +131,44 @@ def test_an_agents_own_bindings(tmp_path: Path) -> None:
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("ok")])
         ask(create_agent(model, [], middleware=[project.middleware(agent="clerk")]))
-    shown = parse(str(model.heard[0][0].text))
+    shown = parse(str(model.heard[0][-1].text))
     assert [passage.content for passage in shown] == [KEYS, OLD, RULES]
     assert [passage.marker for passage in shown] == ["[1]", "[2]", "[3]"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sent"),
+    [
+        (None, "Be short."),
+        ("Speak French.", "Be short.\n\nSpeak French."),
+        (SystemMessage([{"type": "text", "text": "Speak French."}]), "Be short.\n\nSpeak French."),
+    ],
+)
+@pytest.mark.parametrize("call", ["invoke", "ainvoke", "stream"])
+def test_the_agents_instructions_come_first(
+    tmp_path: Path, prompt: Any, sent: str, call: str
+) -> None:
+    """Each model call gets the declared instructions once, before the caller's system prompt."""
+    with shop(tmp_path) as project:
+        called = AIMessage("", tool_calls=[{"name": "weather", "args": {"place": "A"}, "id": "1"}])
+        model = Agentic(says=[called, AIMessage("ok")])
+        middleware = [project.middleware(agent="clerk")]
+        agent: Any = create_agent(model, [weather], system_prompt=prompt, middleware=middleware)
+        given = {"messages": [("user", QUESTION)]}
+        if call == "ainvoke":
+            asyncio.run(agent.ainvoke(given))
+        else:
+            list(getattr(agent, call)(given))
+    assert [[str(one.text) for one in heard[:1]] for heard in model.heard] == [[sent]] * 2
+    assert all([one.type for one in heard].count("system") == 1 for heard in model.heard)
+
+
+def test_a_message_without_text_gets_the_instructions(tmp_path: Path) -> None:
+    """Where nothing is searched for, the model still gets the instructions."""
+    with shop(tmp_path) as project:
+        model = Agentic(says=[AIMessage("ok")])
+        ask(create_agent(model, [], middleware=[project.middleware(agent="clerk")]), " ")
+    assert [one.text for one in model.heard[0]] == ["Be short.", " "]
 
 
 def test_a_miss_leaves_the_tools_alone(tmp_path: Path) -> None:

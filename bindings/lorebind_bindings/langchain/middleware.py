@@ -25,7 +25,7 @@ from lorebind_bindings.langchain.markers import STATE_KEY, Numbers, citations_in
 from lorebind_bindings.langchain.remembering import Found, Remembered
 from lorebind_bindings.langchain.tool import knowledge_tool
 from lorebind_knowledge.bridge import run
-from lorebind_prompts import last_question, put_before_question
+from lorebind_prompts import last_question, put_before_question, with_instructions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ class KnowledgeState(AgentState[Any]):
 
 
 class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
-    """Gives the model of an agent the passages that match the user's message.
+    """Gives the model of an agent its declared instructions, and passages for the user's message.
 
     The knowledge is searched once per user message. By default, a miss does not change the agent's
     tools. If a binding sets `tool_fallback`, a miss adds a tool that searches the knowledge. The
@@ -61,6 +61,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         bindings: Sequence[ResolvedBinding],
         counter: TokenCounter,
         *,
+        instructions: str = "",
         max_tokens: int | None = None,
         description: str = "",
     ) -> None:
@@ -69,6 +70,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
             service: the project's knowledge.
             bindings: the knowledge bases to search.
             counter: counts the tokens of the agent's model.
+            instructions: put before the system message that `create_agent` was given.
             max_tokens: the budget of all passages together, see `inject`.
             description: the content of the knowledge, for the tool that `tool_fallback` adds.
         """
@@ -76,6 +78,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         self._service = service
         self._bindings = list(bindings)
         self._counter = counter
+        self._instructions = instructions
         self._max_tokens = max_tokens
         self._remembered = Remembered()
         own = searchable(bindings)
@@ -160,6 +163,10 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
     def _injected(self, request: ModelRequest[Any], found: Found | None) -> ModelRequest[Any]:
         escalated = found is not None and found.injection.verdict == "escalated"
         changes: dict[str, Any] = {}
+        if self._instructions:
+            changes["system_message"] = with_instructions(
+                self._instructions, request.system_message
+            )
         if self.tools and not escalated:
             # Compared by identity: a tool with the same name may be the agent's own, and stays.
             own = {id(tool) for tool in self.tools}
