@@ -160,8 +160,14 @@ class ThreadRefusedError(LorebindError):
     """A thread is already running, waits for answers, failed, or its workflow has changed."""
 
 
+_LONGEST_NAME = 200
+"""The comparison is quadratic, so longer texts, which callers may send, are not compared."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar, or None if none is similar."""
+    if len(name) > _LONGEST_NAME:
+        return None
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return near[0] if near else None
 

@@ -201,6 +201,7 @@ USAGE: list[tuple[list[str], str]] = [
     (["run", "reply", "-i", "question"], "--input 'question' is not of the form name=value"),
     (["run", "reply", "-i", "questoin=x"], "no input 'questoin'; did you mean 'question'"),
     (["run", "reply", "-i", "question=x", "-i", "limit=many"], "'limit' is of type integer"),
+    (["run", "reply", "-i", "question=x", "-i", f"limit={'9' * 5000}"], "is of type integer"),
     (
         ["run", "reply", "-i", "question=x", "-i", "limit=1.5"],
         "must be of type integer, got a decimal number",
@@ -229,7 +230,7 @@ USAGE: list[tuple[list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), USAGE, ids=[" ".join(one) for one, _ in USAGE])
+@pytest.mark.parametrize(("arguments", "said"), USAGE, ids=[" ".join(one)[:60] for one, _ in USAGE])
 def test_wrong_usage_exits_2(ready_cli: Cli, arguments: list[str], said: str) -> None:
     """Wrong usage has exit code 2 and a message that explains it."""
     assert said in re.sub(r"\s+", " ", failed(ready_cli(*arguments), 2))

@@ -58,6 +58,7 @@ def test_queries(tmp_path: Path) -> None:
     ("queries", "line"),
     [
         ("no json\n", 1),
+        (f'{{"id": {"9" * 5000}, "text": "x"}}', 1),
         (QUERIES + '{"id": "3"}\n', 3),
         (QUERIES + '\n{"text": "x"}\n', 4),
         ('["1", "x"]', 1),

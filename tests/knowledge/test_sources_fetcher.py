@@ -372,6 +372,7 @@ async def test_redirect_loop(server: WebServer) -> None:
         ("ftp://127.0.0.1/", "is not an http or https address"),
         ("gopher://127.0.0.1:70/x", "is not an http or https address"),
         ("http://[::1", "cannot be fetched"),
+        ("http://127.0.0.1:99999/a", "(redirected to http://127.0.0.1:99999/a): is not a valid"),
     ],
 )
 async def test_redirects_to_where_nothing_may_lead(

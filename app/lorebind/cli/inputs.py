@@ -31,7 +31,7 @@ def input_values(
             continue
         try:
             values[name] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # also integers of more digits than Python reads
             raise UsageError(
                 f"input {name!r} is of type {kind}; {value!r} is not JSON of this type"
             ) from None

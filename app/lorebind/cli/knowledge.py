@@ -454,6 +454,6 @@ def _filters(written: list[str]) -> dict[str, Any]:
             )
         try:
             filters[key] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             filters[key] = value
     return filters

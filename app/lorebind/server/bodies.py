@@ -80,8 +80,9 @@ async def read_json(request: Request) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise _broken(error.pos, error.msg) from None
-    except (UnicodeDecodeError, RecursionError):
-        raise _broken(0, "it is not UTF-8, or nested too deeply") from None
+    except (ValueError, RecursionError):
+        words = "it is not UTF-8, nested too deeply, or has an integer of too many digits"
+        raise _broken(0, words) from None
 
 
 def validated(kind: type[B], data: Any) -> B:

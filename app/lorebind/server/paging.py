@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,8 +40,12 @@ class Cursor:
     backwards: bool = False
 
     @classmethod
-    def read(cls, text: str | None) -> Cursor:
+    def read(cls, text: str | None, keys: str = ".*") -> Cursor:
         """Decode a cursor.
+
+        Args:
+            text: the cursor; None means the beginning of the list.
+            keys: the regular expression of the list's keys.
 
         Raises:
             ProblemError: the cursor is not valid.
@@ -50,7 +55,7 @@ class Cursor:
         try:
             padded = text + "=" * (-len(text) % 4)
             key, backwards = json.loads(base64.b64decode(padded, b"-_", validate=True))
-            if not isinstance(key, str) or not isinstance(backwards, bool):
+            if not isinstance(backwards, bool) or not re.fullmatch(keys, key, re.DOTALL):
                 raise ValueError
             key.encode()  # refuses lone surrogates
             if "\0" in key:  # PostgreSQL cannot store it

@@ -62,7 +62,7 @@ def _query(file: Path, number: int, line: str) -> tuple[str, str]:
         data = json.loads(line)
         name = data.get("id", data.get("_id"))
         text = data.get("text", data.get("query"))
-    except (json.JSONDecodeError, AttributeError):
+    except (ValueError, RecursionError, AttributeError):
         name = text = None
     if name is None or not isinstance(text, str) or not text.strip():
         raise UsageError(f'{file}:{number}: expected {{"id": …, "text": …}}')

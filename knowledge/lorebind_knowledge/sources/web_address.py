@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     import httpx
 
 
+_HIGHEST_PORT = 65535
+
+
 def without_credentials(address: str) -> str:
     """Return an address, or a template of one, without user, password and fragment."""
     plain = re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@", r"\1", address)
@@ -37,6 +40,8 @@ def parsed(address: str, name: str) -> httpx.URL:
         url = httpx.URL(address).copy_with(fragment=None)
     except (httpx.InvalidURL, ValueError) as error:
         raise SourceError(f"{name}: is not a valid web address") from error
+    if (url.port or 0) > _HIGHEST_PORT:
+        raise SourceError(f"{name}: is not a valid web address: {url.port} is not a port")
     if url.scheme not in ("http", "https") or not url.host:
         raise SourceError(f"{name}: is not an http or https address")
     return url

@@ -284,6 +284,10 @@ async def test_bodies_are_json(here: Served) -> None:
         assert problem(answer) == (415, "unsupported_media_type"), kind
     answer = await client.put(path, content=b"{", headers={"Content-Type": "application/json"})
     assert problem(answer) == (400, "invalid_json")
+    number, json_type = b'{"text": ' + b"9" * 5000 + b"}", {"Content-Type": "application/json"}
+    for route in ("/knowledge-bases/handbook/documents", "/query"):
+        answer = await client.post(route, content=number, headers=json_type)
+        assert problem(answer) == (400, "invalid_json"), route
     charset = {"Content-Type": "application/json; charset=utf-8"}
     assert (await client.put(path, json=TOURS, headers=charset)).status_code == 201
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -80,6 +81,22 @@ def test_loopback_is_what_the_socket_says(socket_enabled: None) -> None:
         assert len({one.getsockname()[1] for one in sockets}) == 1
         for one in sockets:
             one.close()
+
+
+async def test_small_answers_are_not_delayed(socket_enabled: None) -> None:
+    """Connections have TCP_NODELAY, so that a small answer does not wait for the one before."""
+    accepted: asyncio.Queue[int] = asyncio.Queue()
+
+    def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        socket_ = writer.get_extra_info("socket")
+        accepted.put_nowait(socket_.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    for one in listen("localhost", 0):
+        async with await asyncio.start_server(accept, sock=one):
+            _, writer = await asyncio.open_connection(*one.getsockname()[:2])
+            assert await accepted.get()
+            writer.close()
 
 
 def test_a_port_in_use(shop: Cli, socket_enabled: None) -> None:

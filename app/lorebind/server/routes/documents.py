@@ -181,19 +181,12 @@ async def list_chunks(
     cursor: CursorParameter = None,
 ) -> Any:
     """List the chunks of a document in order."""
-    first = _offset(Cursor.read(cursor))
+    first = int(Cursor.read(cursor, "[0-9]{1,9}").key or 0)
     uri = (await _find(project, kb_id, doc_id, workflow)).uri
     found = await project.achunks(kb_id, uri, limit=limit + 1, after=first, workflow=workflow)
     following = str(Cursor(str(first + limit))) if len(found) > limit else None
     before = str(Cursor(str(max(0, first - limit)))) if first else None
     return Page(list(found[:limit]), following, before).response(request)
-
-
-def _offset(cursor: Cursor) -> int:
-    key = cursor.key or "0"
-    if cursor.backwards or not key.isdecimal() or len(key) > 9:
-        raise ProblemError("invalid_cursor", "the cursor is not valid for this list")
-    return int(key)
 
 
 async def _find(project: Any, kb_id: str, doc_id: str, workflow: str | None) -> Any:

@@ -144,7 +144,7 @@ async def list_runs(
     cursor: CursorParameter = None,
 ) -> Any:
     """List the requested runs, newest first."""
-    at = Cursor.read(cursor)
+    at = Cursor.read(cursor, RequestedRuns.KEY)
     after, before = (None, at.key) if at.backwards else (at.key, None)
     namespace = project.knowledge.namespace(kb_id, workflow)
     found = await call(server.ingests.runs.page, namespace, after, before, limit + 1)

@@ -172,6 +172,9 @@ class RequestedRuns:
             found = self._read(sql, where, namespace, order, limit=limit, **values)
         return found if order.startswith("order by requested_at desc") else found[::-1]
 
+    KEY = r"[0-9]{1,12}\.[0-9]{1,9} [0-9a-f]{12}"
+    """The regular expression of the keys of runs."""
+
     @staticmethod
     def key(run: RequestedRun) -> str:
         """Return the unique key of a run, by which runs are sorted."""
