@@ -9,7 +9,7 @@ from lorebind_knowledge.bridge import sync
 from lorebind_knowledge.namespace import PROJECT_SCOPE
 
 if TYPE_CHECKING:
-    from lorebind_bindings import ResolvedBinding
+    from lorebind_bindings import Provenance, ResolvedBinding
     from lorebind_bindings.workflow.outline import WorkflowOutline
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import KnowledgeBaseDeclaration
@@ -124,6 +124,17 @@ class DeclarationMethods:
 
         return resolve(self.config, workflow=workflow, task=task, agent=agent)
 
+    async def aunbound_by(
+        self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
+    ) -> Provenance | None:
+        """Return where `knowledge: []` removes the bindings of outer scopes; None if nowhere.
+
+        See `explain` for the arguments and errors.
+        """
+        from lorebind_bindings import unbound_by
+
+        return unbound_by(self.config, workflow=workflow, task=task, agent=agent)
+
     knowledge_bases = sync(aknowledge_bases)
     knowledge_base = sync(aknowledge_base)
     workflows = sync(aworkflows)
@@ -131,6 +142,7 @@ class DeclarationMethods:
     workflow_inputs = sync(aworkflow_inputs)
     export = sync(aexport)
     explain = sync(aexplain)
+    unbound_by = sync(aunbound_by)
 
 
 class Declared(DeclarationMethods):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings import ModelPool, Place, Request, agent_request, answer, stream
 from lorebind_knowledge.bridge import sync
+from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class LangChainMethods:
     declared id, a provider's model such as `openai:gpt-4o-mini`, or any LangChain chat model.
 
     All methods raise NotFoundError for an unknown knowledge base, workflow, task, agent or model,
-    and UsageError if nothing is bound.
+    and UsageError if nothing is bound. Where `knowledge: []` says so, nothing is searched: the
+    verdict is `none`, and a retriever returns no documents. Only `tool` raises UsageError there.
     """
 
     config: LoadedProject
@@ -186,9 +188,15 @@ class LangChainMethods:
 
         max_tokens = settings.pop("max_tokens", None)
         place = Place(self.config, kb_ids, workflow, task, agent)
+        bindings = place.bindings(**settings)
+        if not bindings and (scope := place.unbound_by()):
+            raise UsageError(
+                f"{scope.location}: {scope.scope} binds nothing, so a tool could search nothing; "
+                "leave it out, or name a knowledge base, as in project.tool('docs')"
+            )
         return knowledge_tool(
             self.knowledge,
-            place.bindings(**settings),
+            bindings,
             self._models.at(place.answers(), model)[1],
             name=name,
             description=place.description() if description is None else description,

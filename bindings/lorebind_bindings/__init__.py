@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_bindings.models import make_model
     from lorebind_bindings.place import Place
-    from lorebind_bindings.resolver import Provenance, ResolvedBinding, bind, override, resolve
+    from lorebind_bindings.resolver import (
+        Provenance,
+        ResolvedBinding,
+        bind,
+        override,
+        resolve,
+        unbound_by,
+    )
     from lorebind_bindings.retrieving import BoundResult, Verdict, retrieve
     from lorebind_bindings.settings import (
         GenerateSettings,
@@ -85,6 +92,7 @@ __all__ = [
     "retrieve",
     "searched_by_tools",
     "stream",
+    "unbound_by",
 ]
 
 __getattr__ = lazy_door(
@@ -102,7 +110,9 @@ __getattr__ = lazy_door(
         "model_pool": ("ModelPool",),
         "models": ("make_model",),
         "place": ("Place",),
-        "resolver": ("Provenance", "ResolvedBinding", "bind", "override", "resolve"),
+        "resolver": (
+            *("Provenance", "ResolvedBinding", "bind", "override", "resolve", "unbound_by"),
+        ),
         "retrieving": ("BoundResult", "Verdict", "retrieve"),
         "settings": ("GenerateSettings", "RetrievalSettings", "RetrieverSettings"),
         "workflow.events.events": ("RunEvent", "event_schema"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.resolver import bind, override, resolve
+from lorebind_bindings.resolver import bind, override, resolve, unbound_by
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    from lorebind_bindings.resolver import ResolvedBinding
+    from lorebind_bindings.resolver import Provenance, ResolvedBinding
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import AgentDeclaration
 
@@ -28,12 +28,14 @@ class Place:
     def bindings(self, **settings: Any) -> list[ResolvedBinding]:
         """Return the bindings to search here; `settings` override fields of `retrieval`.
 
+        The list is empty if `knowledge: []` says so.
+
         Raises:
             NotFoundError: there is no such knowledge base, workflow, task or agent.
-            UsageError: nothing is bound here, or a setting is invalid.
+            UsageError: no scope says what is bound here, or a setting is invalid.
         """
         found = self.bindings_or_none(**settings)
-        if not found:
+        if not found and self.unbound_by() is None:
             raise UsageError(
                 "no knowledge base is bound here; name one, as in project.retriever('docs')"
             )
@@ -47,6 +49,10 @@ class Place:
             else resolve(self.loaded, workflow=self.workflow, task=self.task, agent=self.agent)
         )
         return [override(binding, **settings) for binding in found]
+
+    def unbound_by(self) -> Provenance | None:
+        """Return where `knowledge: []` removes the bindings of outer scopes; None if nowhere."""
+        return unbound_by(self.loaded, workflow=self.workflow, task=self.task, agent=self.agent)
 
     def answers(self) -> AgentDeclaration | None:
         """Return the agent that answers here: the named agent, otherwise the task's agent.

@@ -3,14 +3,13 @@
 Scopes are merged in the order project → workflow → task → agent, on top of the knowledge base's own
 `retrieval`. Entries are keyed by id and stay in the order of their first appearance. A later scope
 overrides single values and replaces lists and maps. An explicit null clears the value of earlier
-scopes.
+scopes, and `knowledge: []` all of their bindings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -22,13 +21,13 @@ from lorebind_knowledge.declarations.rendering import is_file
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
     from lorebind_bindings.merging import Entries, Layer
     from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import BindingDeclaration, Position
+    from lorebind_knowledge.declarations import BindingDeclaration, Declaration, Position
     from lorebind_knowledge.declarations.tools import KnowledgeTool
 
 
@@ -43,6 +42,11 @@ class Provenance:
     line: int = 0
     overrode: tuple[str, ...] = ()
     """The scopes that had set the field before, the nearest first."""
+
+    @property
+    def location(self) -> str:
+        """The file and line, `lorebind.yaml:12`; empty if no file set the value."""
+        return f"{self.file}:{self.line}" if self.line else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +92,26 @@ def resolve(
         NotFoundError: the project has no such workflow, task or agent.
         UsageError: a task is named without its workflow.
     """
-    scopes = _scopes(loaded, workflow, task, agent)
-    nothing: Entries = {}
-    entries = reduce(merge_entries, (_entries(*scope) for scope in scopes), nothing)
+    entries = _merged(_scopes(loaded, workflow, task, agent))
     return [_resolved(loaded, kb_id, layer, workflow) for kb_id, layer in entries.items()]
+
+
+def unbound_by(
+    loaded: LoadedProject,
+    *,
+    workflow: str | None = None,
+    task: str | None = None,
+    agent: str | None = None,
+) -> Provenance | None:
+    """Return where `knowledge: []` removes the bindings of outer scopes; None if no scope does.
+
+    If several scopes do, it is the innermost one. See `resolve` for the arguments and errors.
+    """
+    clearing = [one for one in _scopes(loaded, workflow, task, agent) if one.clears]
+    if not clearing:
+        return None
+    at = clearing[-1].declaration.position("knowledge")
+    return Provenance(clearing[-1].name, at.file, at.line)
 
 
 def resolve_tool(
@@ -109,9 +129,8 @@ def resolve_tool(
     Raises:
         NotFoundError, UsageError: as for `resolve`.
     """
-    scopes = [_entries(*scope) for scope in _scopes(loaded, workflow, task, agent)]
-    own = _entries(f"agent/{agent}/tools", [tool])
-    entries = reduce(merge_entries, [*scopes, own])
+    outer = _merged(_scopes(loaded, workflow, task, agent))
+    entries = merge_entries(outer, _entries(f"agent/{agent}/tools", [tool]))
     return _resolved(loaded, tool.id, entries[tool.id], workflow)
 
 
@@ -146,20 +165,44 @@ def override(binding: ResolvedBinding, **settings: Any) -> ResolvedBinding:
     return replace(binding, settings=chosen, provenance=binding.provenance | places)
 
 
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """A declaration that can bind knowledge."""
+
+    name: str
+    declaration: Declaration
+
+    @property
+    def bindings(self) -> Sequence[BindingDeclaration]:
+        return getattr(self.declaration, "knowledge", ())  # only tasks with a model have it
+
+    @property
+    def clears(self) -> bool:
+        return "knowledge" in self.declaration.model_fields_set and not self.bindings
+
+
 def _scopes(
     loaded: LoadedProject, workflow: str | None, task: str | None, agent: str | None
-) -> Iterator[tuple[str, Sequence[BindingDeclaration]]]:
-    yield "project", loaded.project.knowledge
+) -> Iterator[_Scope]:
+    yield _Scope("project", loaded.project)
     if workflow is not None:
-        yield f"workflow/{workflow}", loaded.workflow(workflow).knowledge
+        yield _Scope(f"workflow/{workflow}", loaded.workflow(workflow))
     if task is not None:
         if workflow is None:
             raise UsageError(f"task {task!r} belongs to a workflow; name the workflow too")
         step = loaded.task(task, workflow)
-        yield f"task/{task}", step.bindings
+        yield _Scope(f"task/{task}", step)
         agent = agent or step.answers_as
     if agent is not None:
-        yield f"agent/{agent}", loaded.agent(agent, workflow).knowledge
+        yield _Scope(f"agent/{agent}", loaded.agent(agent, workflow))
+
+
+def _merged(scopes: Iterable[_Scope]) -> Entries:
+    entries: Entries = {}
+    for scope in scopes:
+        outer = {} if scope.clears else entries
+        entries = merge_entries(outer, _entries(scope.name, scope.bindings))
+    return entries
 
 
 def _entries(scope: str, bindings: Sequence[BindingDeclaration | KnowledgeTool]) -> Entries:

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_bindings import resolve
+from lorebind_bindings import resolve, unbound_by
 from lorebind_knowledge import load_project
 from lorebind_knowledge.declarations import FusionDeclaration
 from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
@@ -60,8 +60,13 @@ def subset(nullable: bool) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @st.composite
-def bindings(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Return the bindings of one scope, with some overrides flat and the others nested."""
+def bindings(draw: st.DrawFn) -> list[dict[str, Any]] | None:
+    """Return the bindings of one scope, with some overrides flat and the others nested.
+
+    None means that the scope has no `knowledge`.
+    """
+    if draw(st.integers(0, 3)) == 0:
+        return None
     found = []
     for kb_id in draw(st.lists(st.sampled_from(KB_IDS), unique=True)):
         overrides = draw(subset(nullable=True))
@@ -83,41 +88,56 @@ def flattened(binding: dict[str, Any]) -> dict[str, Any]:
     scopes=st.tuples(bindings(), bindings(), bindings(), bindings()),
 )
 def test_the_merge_is_the_last_scope_that_wrote_a_field(
-    own: dict[str, dict[str, Any]], scopes: tuple[list[dict[str, Any]], ...]
+    own: dict[str, dict[str, Any]], scopes: tuple[list[dict[str, Any]] | None, ...]
 ) -> None:
-    """The last scope that set a field determines its value; null means the default."""
-    by_scope = dict(zip(SCOPES, scopes, strict=True))
+    """The last scope that set a field determines its value; null means the default.
+
+    An empty list removes all bindings of the scopes before it.
+    """
+    knowledge = {
+        scope: {} if some is None else {"knowledge": some}
+        for scope, some in zip(SCOPES, scopes, strict=True)
+    }
     sources = [{"type": "markdown_glob", "path": "*.md"}]
-    task = {"id": "t", "agent": "g", "prompt": "x", "knowledge": by_scope["task/t"]}
+    task = {"id": "t", "agent": "g", "prompt": "x", **knowledge["task/t"]}
     files = {
         "lorebind.yaml": {
             "name": "p",
             "knowledge_bases": [
                 {"id": kb_id, "sources": sources, "retrieval": own[kb_id]} for kb_id in KB_IDS
             ],
-            "knowledge": by_scope["project"],
+            **knowledge["project"],
             "autoload": {"include": ["*.yaml"]},
         },
-        "w.yaml": {"id": "w", "knowledge": by_scope["workflow/w"], "tasks": [task]},
-        "g.yaml": {"resource": "agent", "id": "g", "knowledge": by_scope["agent/g"]},
+        "w.yaml": {"id": "w", "tasks": [task], **knowledge["workflow/w"]},
+        "g.yaml": {"resource": "agent", "id": "g", **knowledge["agent/g"]},
     }
     homes = dict(zip(SCOPES, ["lorebind.yaml", "w.yaml", "w.yaml", "g.yaml"], strict=True))
     homes["knowledge_base"] = "lorebind.yaml"
     with TemporaryDirectory() as folder:
         root = Path(folder)
         write(root, {name: yaml.safe_dump(data) for name, data in files.items()})
-        found = resolve(load_project(root, environ={}), workflow="w", task="t")
+        loaded = load_project(root, environ={})
+        found = resolve(loaded, workflow="w", task="t")
+        cleared = unbound_by(loaded, workflow="w", task="t")
         lines = {name: (root / name).read_text().splitlines() for name in files}
 
+    clearing = [at for at, some in enumerate(scopes) if some == []]
+    if cleared is None:
+        assert not clearing
+    else:
+        assert cleared.scope == SCOPES[clearing[-1]]
+        assert lines[cleared.file][cleared.line - 1].strip(" -") == "knowledge: []"
+    in_effect = dict(list(zip(SCOPES, scopes, strict=True))[max(clearing, default=0) :])
     assert [one.id for one in found] == list(
-        dict.fromkeys(binding["id"] for scope in scopes for binding in scope)
+        dict.fromkeys(binding["id"] for some in in_effect.values() for binding in some or [])
     )
     for one in found:
         layers = [("default", DEFAULTS), ("knowledge_base", own[one.id])]
         layers += [
             (scope, flattened(binding))
-            for scope, written in by_scope.items()
-            for binding in written
+            for scope, some in in_effect.items()
+            for binding in some or []
             if binding["id"] == one.id
         ]
         for field, default in DEFAULTS.items():

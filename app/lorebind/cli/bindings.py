@@ -9,7 +9,7 @@ import typer
 from lorebind.cli.options import Output, OutputOption, ProjectOption
 
 if TYPE_CHECKING:
-    from lorebind_bindings import Provenance, ResolvedBinding
+    from lorebind_bindings import ResolvedBinding
 
 app = typer.Typer(help="Explain which knowledge is bound where.", no_args_is_help=True)
 
@@ -35,11 +35,14 @@ def explain(
 
     with given_declarations(project) as loaded:
         found = loaded.explain(workflow=workflow, task=task, agent=agent)
+        scope = loaded.unbound_by(workflow=workflow, task=task, agent=agent)
     if output is not Output.table:
-        print_data({"bindings": found}, output)
+        print_data({"bindings": found, "unbound_by": scope}, output)
         return
     if not found:
         print_line("Nothing is bound here.")
+    if scope is not None:
+        print_line(f"{scope.scope} removes all bindings of outer scopes: {scope.location}")
     for binding in found:
         print_binding(binding)
 
@@ -56,7 +59,7 @@ def print_binding(binding: ResolvedBinding) -> None:
                 name,
                 _shown(getattr(binding.settings, name)),
                 place.scope,
-                _where(place),
+                place.location,
                 ", ".join(place.overrode),
             )
             for name, place in binding.provenance.items()
@@ -93,7 +96,3 @@ def _inner(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{name}: {_inner(part)}' for name, part in value.items())} }}"
     return _shown(value)
-
-
-def _where(place: Provenance) -> str:
-    return f"{place.file}:{place.line}" if place.line else ""

@@ -15,7 +15,7 @@ from lorebind_knowledge.records import QueryResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from lorebind_bindings import ResolvedBinding
+    from lorebind_bindings import Provenance, ResolvedBinding
     from lorebind_knowledge.configuration.applying import Applied
     from lorebind_knowledge.events import Extension
 
@@ -98,6 +98,15 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
 
         found = self._server.get("/bindings", workflow=workflow, task=task, agent=agent)
         return [read(ResolvedBinding, one) for one in found["items"]]
+
+    def unbound_by(
+        self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
+    ) -> Provenance | None:
+        from lorebind_bindings import Provenance
+
+        found = self._server.get("/bindings", workflow=workflow, task=task, agent=agent)
+        scope = found["unbound_by"]
+        return None if scope is None else read(Provenance, scope)
 
     def plan(
         self,

@@ -27,12 +27,14 @@ async def traced_retrieve(
     config: RunnableConfig | None,
     history: Sequence[BaseMessage] = (),
 ) -> list[BoundResult]:
-    """Call `retrieve` as a run of type `retriever`.
+    """Call `retrieve` as a run of type `retriever`, if there is something to search.
 
     Args:
         service, bindings, question, history: see `retrieve`.
         config: its callbacks are notified; None means the config of the surrounding run, if any.
     """
+    if not bindings:
+        return await retrieve(service, bindings, question)
     manager = get_async_callback_manager_for_config(ensure_config(config))
     ids = [binding.id for binding in bindings]
     told = await manager.on_retriever_start({"name": "Lorebind"}, question, name=", ".join(ids))

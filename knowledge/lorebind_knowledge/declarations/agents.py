@@ -31,7 +31,9 @@ class AgentDeclaration(Declaration):
         "", description="The system message. It is sent to the model unchanged."
     )
     knowledge: list[BindingDeclaration] = Field(
-        default_factory=list, description="The knowledge bases that the agent can search."
+        default_factory=list,
+        description="The knowledge bases that the agent can search, in addition to those of outer "
+        "scopes. `[]` means none at all.",
     )
     tools: list[ToolDeclaration] = Field(
         default_factory=list,

@@ -27,7 +27,7 @@ input: { folder: {}, limit: { type: integer, default: 3 } }
 knowledge_bases:
   - { id: birds, sources: [{ type: markdown_glob, path: "{{ .workflow.input.folder }}/*.md" }] }
 knowledge: [{ id: birds, top_k: 2 }]
-tasks: [{ id: tell, prompt: owls at night }]
+tasks: [{ id: tell, prompt: owls at night }, { id: free, prompt: owls, knowledge: [] }]
 """
 
 PROJECT = {
@@ -135,6 +135,8 @@ STEPS: list[str | list[str] | dict[str, str]] = [
     "bindings explain -o json",
     "bindings explain --workflow own --task tell",
     "bindings explain --workflow own -o yaml",
+    "bindings explain --workflow own --task free",
+    "bindings explain --workflow own --task free -o json",
     "bindings explain --workflow onw",
     "bindings explain --task tell",
     # Adding and deleting.

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from lorebind.server.paging import Page
+from lorebind.plain_data import as_data
+from lorebind.server.etags import conditional
 from lorebind.server.server import Reader, TheServer
 
 router = APIRouter(prefix="/bindings", tags=["bindings"])
@@ -26,6 +27,10 @@ async def explain_bindings(
     """Return the bindings in effect: every setting with the scope, file and line that set it.
 
     Without parameters, these are the bindings of the project. All bindings are on one page.
+    `unbound_by` is the location of the `knowledge: []` that removes those of outer scopes, or null.
     """
-    found = await server.project.aexplain(workflow=workflow, task=task, agent=agent)
-    return Page(found, None, None).response(request)
+    project = server.project
+    found = await project.aexplain(workflow=workflow, task=task, agent=agent)
+    unbound_by = await project.aunbound_by(workflow=workflow, task=task, agent=agent)
+    page = {"items": found, "next": None, "previous": None, "unbound_by": unbound_by}
+    return conditional(request, as_data(page))

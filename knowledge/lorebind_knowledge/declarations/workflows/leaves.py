@@ -33,7 +33,9 @@ class BasicTask(TaskBase):
         "such as an input of the workflow. Each message is a mapping with `role` and `content`.",
     )
     knowledge: list[BindingDeclaration] = Field(
-        default_factory=list, description="The knowledge bases that the task can search."
+        default_factory=list,
+        description="The knowledge bases that the task can search, in addition to those of outer "
+        "scopes. `[]` means only those of its agent.",
     )
 
     @property

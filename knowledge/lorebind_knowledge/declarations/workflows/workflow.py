@@ -46,7 +46,9 @@ class WorkflowDeclaration(Declaration):
         "knowledge bases with the same ids.",
     )
     knowledge: list[BindingDeclaration] = Field(
-        default_factory=list, description="The knowledge bases that all its tasks can search."
+        default_factory=list,
+        description="The knowledge bases that all its tasks can search, in addition to those of "
+        "the project. `[]` means only those of its tasks and agents.",
     )
     agents: list[AgentDeclaration] = Field(
         default_factory=list, description="Agents that only this workflow can use."
