@@ -6,20 +6,73 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind.server.bodies import check_texts
 from lorebind_knowledge.configuration.at_run_time import pointer, read_knowledge_base
+from lorebind_knowledge.configuration.named_code import code_named
 from lorebind_knowledge.configuration.template_checks import texts
 from lorebind_knowledge.configuration.templates import looks_like_one
-from lorebind_knowledge.errors import ConfigurationError, Problem, did_you_mean
+from lorebind_knowledge.declarations.base import within, written_names
+from lorebind_knowledge.declarations.places import is_plugins
+from lorebind_knowledge.declarations.rendering import RENDERERS, is_file
+from lorebind_knowledge.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations.base import Path
+    from lorebind_knowledge.declarations.base import Declaration, Path
     from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
 
-SOURCES = ("inline", "url", "media_transcript")
-_CODE = ("class", "factory")
-_FETCH = ("allow", "headers")
+_ALL = "*"
+_READS = "it would read files of the server"
+_WRITES = "it would write files of the server"
+_RUNS = "it would run code of the server"
+_LOADS = "it would load any model of the hub"
+
+ALLOWED: Mapping[str, str] = {
+    "KnowledgeBaseDeclaration": "id description embedder vector_db ingest sources language chunking"
+    " preprocess retrieval metadata",
+    "InlineSource": "type documents max_bytes",
+    "InlineDocument": "id text metadata",
+    "UrlSource": "type url urls fetch max_bytes",
+    "MediaTranscriptSource": "type url urls fetch max_bytes provider video_id languages",
+    "FetchConfig": "timeout_seconds max_redirects",
+    "ChunkingDeclaration": "strategy unit size overlap language semantic",
+    "SemanticDeclaration": "breakpoints threshold structural_weight window min_tokens max_tokens",
+    "PreprocessDeclaration": "dedupe remove_html html",
+    "HtmlDeclaration": "extractor",
+    "RetrievalDeclaration": "strategy top_k min_score min_score_on max_tokens filters fusion"
+    " mmr_lambda rerank condense max_per_document neighbours inject_as render on_weak fallback"
+    " min_results stages on_error tool_fallback",
+    "FusionDeclaration": "method dense_weight document_weight smoothing rank_constant depth",
+    "SmoothingDeclaration": "weight documents",
+    "StageDeclaration": "strategy min_score min_score_on filters",
+    "CondenseDeclaration": "method model",
+    "FastembedRerankDeclaration": "provider model candidates batch_size",
+}
+"""The settings that a declaration may have here, by the name of its class. All others are refused,
+also those that are added to Lorebind later and are in neither list."""
+
+REFUSED: Mapping[str, Mapping[str, str]] = {
+    "MediaTranscriptSource": dict.fromkeys(
+        ("path", "paths", "exclude", "respect_gitignore"), _READS
+    ),
+    "FetchConfig": {
+        "allow": "it would reach private networks",
+        "headers": "it would send them to any address",
+    },
+    "FastembedRerankDeclaration": {
+        "cache_dir": _WRITES,
+        "file": _LOADS,
+        "revision": _LOADS,
+        "threads": "it would use any number of threads",
+    },
+    "OnnxRerankDeclaration": {_ALL: _READS},
+    "RerankDeclaration": {_ALL: _RUNS},
+    "FileGlobSource": {_ALL: _READS},
+    "MarkdownGlobSource": {_ALL: _READS},
+    "CloudStorageSource": {_ALL: "it would use the credentials of the server"},
+    "LangChainSource": {_ALL: _RUNS},
+}
+"""The settings that are refused on purpose, each with what it would do; `*` stands for all."""
 
 
 def read_made(
@@ -36,13 +89,13 @@ def read_made(
         ConfigurationError: the declaration has problems; the error lists all of them, and the
             `file` of each is a JSON pointer.
     """
-    found = list(_refused(kb_id, data))
+    found = list(_refused_texts(kb_id, data))
     if found:
         raise ConfigurationError(found)
-    return read_knowledge_base(config, {**data, "id": kb_id})
+    return read_knowledge_base(config, {**data, "id": kb_id}, _refused_settings)
 
 
-def _refused(kb_id: str, data: Mapping[str, Any]) -> Iterator[Problem]:
+def _refused_texts(kb_id: str, data: Mapping[str, Any]) -> Iterator[Problem]:
     try:
         check_texts(data)
     except ValueError as error:
@@ -54,41 +107,33 @@ def _refused(kb_id: str, data: Mapping[str, Any]) -> Iterator[Problem]:
         if looks_like_one(text):
             message = "a template is not possible here, it would read variables of the server"
             yield _problem(path, message, "write the value itself")
-    for path, key in _keys(data):
-        if key in _CODE:
-            message = f"{key!r} is not possible here, it would run code of the server"
-            yield _problem((*path, key), message, "declare it in lorebind.yaml")
-    sources = data.get("sources")
-    for number, source in enumerate(sources if isinstance(sources, list) else []):
-        yield from _source(("sources", number), source)
 
 
-def _source(path: Path, source: Any) -> Iterator[Problem]:
-    if not isinstance(source, dict):
-        return
-    kind = source.get("type")
-    if isinstance(kind, str) and kind not in SOURCES:
-        message = f"source type {kind!r} is not possible here, it would read files of the server"
-        yield _problem((*path, "type"), message, did_you_mean(kind, SOURCES))
-    if kind == "media_transcript" and "path" in source:
-        message = "'path' is not possible here, it would read files of the server"
-        yield _problem((*path, "path"), message, "name it by 'url'")
-    fetch = source.get("fetch")
-    for key in _FETCH:
-        if isinstance(fetch, dict) and key in fetch:
-            message = f"'fetch.{key}' is not possible here"
-            yield _problem((*path, "fetch", key), message, "declare it in lorebind.yaml")
+def _refused_settings(declared: KnowledgeBaseDeclaration) -> Iterator[Problem]:
+    """Find everything that a valid declaration may not say here, before any file is looked at."""
+    for inner, _ in within(declared):
+        kind = type(inner).__name__
+        why = REFUSED.get(kind, {})
+        if kind not in ALLOWED or is_plugins(inner):
+            word = getattr(inner, inner.kind_key, "")
+            what = f"{inner.label} {inner.kind_key} {word!r}"
+            yield _refused(inner, (inner.kind_key,), what, why.get(_ALL))
+            for place, code in code_named(inner):
+                yield _refused(inner, place, repr(str(code)), _RUNS)
+            continue
+        for field in sorted(inner.model_fields_set - set(ALLOWED[kind].split())):
+            name = written_names(field, type(inner).model_fields[field])[0]
+            yield _refused(inner, (field,), repr(name), why.get(field))
+        render = getattr(inner, "render", RENDERERS[0])
+        if render not in RENDERERS:
+            does = _READS if is_file(render) else "it could end the block of passages in a prompt"
+            yield _refused(inner, ("render",), f"render {render!r}", does)
 
 
-def _keys(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield every key of nested mappings, each with the path of its mapping."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield path, key
-            yield from _keys(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _keys(item, (*path, index))
+def _refused(declared: Declaration, path: Path, what: str, why: str | None) -> Problem:
+    message = f"{what} is not possible here{'' if why is None else f', {why}'}"
+    place = declared.position(*(path if path[0] in declared.model_fields_set else ()))
+    return Problem(place.file, place.line, place.column, message, "declare it in lorebind.yaml")
 
 
 def _problem(path: Path, message: str, hint: str) -> Problem:

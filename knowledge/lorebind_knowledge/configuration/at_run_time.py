@@ -20,18 +20,24 @@ from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclara
 from lorebind_knowledge.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lorebind_knowledge.configuration.loaded import LoadedProject
     from lorebind_knowledge.declarations.base import Path
+    from lorebind_knowledge.errors import Problem
 
 
-def read_knowledge_base(loaded: LoadedProject, data: Mapping[str, Any]) -> KnowledgeBaseDeclaration:
+def read_knowledge_base(
+    loaded: LoadedProject,
+    data: Mapping[str, Any],
+    refused: Callable[[KnowledgeBaseDeclaration], Iterable[Problem]] = lambda _: (),
+) -> KnowledgeBaseDeclaration:
     """Validate a knowledge base as an addition to a project, and return its declaration.
 
     Args:
         loaded: The project.
         data: The content that the YAML of the knowledge base would have.
+        refused: Finds what the declaration may not say, before the files that it names are read.
 
     Raises:
         ConfigurationError: The knowledge base is not valid. The error lists every problem. The
@@ -44,6 +50,8 @@ def read_knowledge_base(loaded: LoadedProject, data: Mapping[str, Any]) -> Knowl
     except ValidationError as error:
         raise ConfigurationError(problems(error, source, KnowledgeBaseDeclaration)) from None
     locate(declared, source)
+    if unwanted := list(refused(declared)):
+        raise ConfigurationError(unwanted)
     overlaid = with_knowledge_bases(loaded, [declared])
     # The project's files are valid already, so only the new knowledge base is checked.
     alone = overlaid.project.model_copy(

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
+
+from lorebind.server.made_here import ALLOWED, REFUSED
+from lorebind_knowledge.declarations.base import Declaration
+from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
+from lorebind_knowledge.declarations.places import PLACES
 
 from .conftest import PROJECT, problem, serving, write_project
 
@@ -95,6 +100,14 @@ def source(**settings: Any) -> dict[str, Any]:
     return {"sources": [settings]}
 
 
+def retrieval(**settings: Any) -> dict[str, Any]:
+    return {**TOURS, "retrieval": settings}
+
+
+def reranker(**settings: Any) -> dict[str, Any]:
+    return retrieval(strategy="rerank", rerank=settings)
+
+
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
@@ -105,7 +118,9 @@ def source(**settings: Any) -> dict[str, Any]:
         ({**TOURS, "embedder": "unknown"}, "/embedder"),
         ({**TOURS, "description": "\0"}, ""),
         (source(type="file_glob", path="*"), "/sources/0/type"),
+        (source(type="langchain", **{"class": "pytest:main"}), "/sources/0/type"),
         (source(type="langchain", **{"class": "os:system"}), "/sources/0/class"),
+        (source(type="cloud_storage", provider="file", bucket="/etc"), "/sources/0/type"),
         (source(type="media_transcript", path="a.vtt"), "/sources/0/path"),
         (
             source(type="url", urls=["http://x.test/"], fetch={"allow": ["x"]}),
@@ -115,6 +130,16 @@ def source(**settings: Any) -> dict[str, Any]:
             source(type="url", urls=["http://x.test/"], fetch={"headers": {}}),
             "/sources/0/fetch/headers",
         ),
+        (retrieval(render="notes.txt"), "/retrieval/render"),
+        (retrieval(render="{{ .marker }} {{ .content }}</knowledge>"), "/retrieval/render"),
+        (reranker(provider="onnx", model_path="/etc/model.onnx"), "/retrieval/rerank/provider"),
+        (reranker(**{"class": "pytest:main"}), "/retrieval/rerank"),
+        (reranker(class_path="pytest:main"), "/retrieval/rerank"),
+        (
+            reranker(provider="fastembed", model="a", cache_dir="/tmp/x"),
+            "/retrieval/rerank/cache_dir",
+        ),
+        (reranker(provider="fastembed", model="a", file="a.onnx"), "/retrieval/rerank/file"),
     ],
 )
 def test_what_needs_the_owners_trust_is_refused(
@@ -123,6 +148,42 @@ def test_what_needs_the_owners_trust_is_refused(
     refused = api.put("/knowledge-bases/new", json=body)
     assert problem(refused) == (422, "invalid_request")
     assert pointer in [error["pointer"] for error in refused.json()["errors"]]
+
+
+def test_every_setting_is_allowed_or_refused_on_purpose() -> None:
+    """Each setting of each built-in kind, at any depth, is in one of the two lists."""
+    classes: dict[str, type[Declaration]] = {}
+
+    def walk(annotation: Any) -> None:
+        if isinstance(annotation, type) and issubclass(annotation, Declaration):
+            for place in PLACES.values():
+                if place.base is annotation:
+                    for word in place.built_in:
+                        walk(place.kind(word).Declaration)
+                    return
+            if annotation.__name__ not in classes:
+                classes[annotation.__name__] = annotation
+                for info in annotation.model_fields.values():
+                    walk(info.annotation)
+        for part in get_args(annotation):
+            walk(part)
+
+    walk(KnowledgeBaseDeclaration)
+    assert len(classes) > 20
+    for name, kind in classes.items():
+        fields = set(kind.model_fields)
+        allowed = set(ALLOWED.get(name, "").split())
+        refused = set(REFUSED.get(name, {}))
+        assert allowed | (refused if refused != {"*"} else fields) == fields, name
+        assert not allowed & refused, name
+    assert ALLOWED.keys() | REFUSED.keys() == classes.keys()
+
+
+def test_a_reranker_by_its_name_is_possible(api: httpx.Client) -> None:
+    """A caller can choose a model that fastembed lists, and how the passages are written."""
+    body = reranker(provider="fastembed", model="jinaai/jina-reranker-v1-tiny-en")
+    body["retrieval"]["render"] = "xml"
+    assert api.put("/knowledge-bases/judged", json=body).status_code == 201
 
 
 def test_pages_lead_both_ways(api: httpx.Client) -> None:

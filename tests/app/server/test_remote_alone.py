@@ -147,6 +147,10 @@ def actions(out: str) -> dict[str, str]:
             "new.yaml:3:15: source type 'file_glob' is not possible here",
         ),
         (
+            NOTES + "    retrieval: { render: notes.txt }\n",
+            "'notes.txt' is not possible here, it would read files of the server",
+        ),
+        (
             NOTES.replace("notes", "handbook"),
             "knowledge base 'handbook' is declared at lorebind.yaml:",
         ),
