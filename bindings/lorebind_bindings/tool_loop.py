@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_bindings.escalating import MOST_SEARCHES
 from lorebind_bindings.retrieving import best_of
 from lorebind_bindings.structured_output import ANSWER_TOOL
-from lorebind_knowledge.bridge import call_client
+from lorebind_knowledge.bridge import call_client, only_errors
 from lorebind_knowledge.errors import LorebindError, ModelError, UsageError, did_you_mean
 from lorebind_knowledge.redaction import said_by
 
@@ -148,7 +148,8 @@ class ToolLoop:
         if name not in offered:
             return _error(call, f"There is no tool {name!r}; {did_you_mean(name, offered)}")
         try:
-            return await self._called(name, call, offered, response)
+            with only_errors():
+                return await self._called(name, call, offered, response)
         except LorebindError:
             raise
         except Exception as error:  # tools raise anything; the model may correct its call

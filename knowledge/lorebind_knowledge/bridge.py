@@ -22,10 +22,11 @@ import inspect
 import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 from lorebind_knowledge.cpu_count import usable_processors
+from lorebind_knowledge.errors import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -40,16 +41,15 @@ class _LoopThread(threading.Thread):
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
         self.loop = asyncio.new_event_loop()
+        self._has_ended = False
         self.start()
 
     def run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        while True:
-            try:
+        while not self._has_ended:  # third-party code may stop the loop, on which others wait
+            # Raised by a task: the waiting caller receives it.
+            with suppress(KeyboardInterrupt, SystemExit):
                 self.loop.run_forever()
-            except (KeyboardInterrupt, SystemExit):
-                continue  # raised by a task: the waiting caller receives it; keep the loop running
-            return
 
     def stop(self) -> None:
         asyncio.run_coroutine_threadsafe(self._wind_up(), self.loop)
@@ -64,6 +64,7 @@ class _LoopThread(threading.Thread):
             task.cancel()
         if left:
             await asyncio.wait(left, timeout=1)
+        self._has_ended = True
         self.loop.stop()
 
 
@@ -215,7 +216,8 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         name, depth = _lane.get()
         context = contextvars.copy_context()
         context.run(_lane.set, (name, depth + 1))
-        work = _executor(name, depth).submit(context.run, function, *args, **kwargs)
+        called = functools.partial(_called, function)
+        work = _executor(name, depth).submit(context.run, called, *args, **kwargs)
         thread = asyncio.wrap_future(work)
         try:
             result = await asyncio.shield(thread)
@@ -264,12 +266,52 @@ async def call_daemon(blocking: Callable[P, R], *args: P.args, **kwargs: P.kwarg
 
     def work() -> None:
         try:
-            answer.set_result(context.run(blocking, *args, **kwargs))
+            answer.set_result(context.run(_called, blocking, *args, **kwargs))
         except BaseException as error:
             answer.set_exception(error)
 
     threading.Thread(target=work, name="lorebind-client", daemon=True).start()
     return await asyncio.wrap_future(answer)
+
+
+class only_errors:  # noqa: N801  # used like a function
+    """Turn whatever third-party code raises in the block into an `Exception`, a RuntimeError.
+
+    Otherwise `GeneratorExit` and other subclasses of BaseException would pass all handlers,
+    SystemExit would end the event loop, and a future cannot hold StopIteration. KeyboardInterrupt
+    keeps its meaning, and so does the cancellation of the task that runs the block.
+    """
+
+    def __enter__(self) -> None:
+        self._task = _current_task()
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None or self._is_meant(error):
+            return
+        what = "tried to end the process:" if isinstance(error, SystemExit) else "raised"
+        said = ": ".join(filter(None, (type(error).__name__, text_of(error))))
+        raise RuntimeError(f"it {what} {said}") from error
+
+    def _is_meant(self, error: BaseException) -> bool:
+        if isinstance(error, asyncio.CancelledError):  # a thread leaves it to the waiting task
+            return self._task is None or self._task.cancelling() > 0
+        if isinstance(error, GeneratorExit):  # it closes a coroutine whose event loop has ended
+            return self._task is not _current_task()
+        return isinstance(error, Exception | KeyboardInterrupt) and not isinstance(
+            error, StopIteration
+        )
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no event loop runs in this thread
+        return None
+
+
+def _called(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    with only_errors():
+        return function(*args, **kwargs)
 
 
 def finish(result: R | Awaitable[R]) -> R:

@@ -172,6 +172,14 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return near[0] if near else None
 
 
+def text_of(error: BaseException) -> str:
+    """Return the message of an exception, even of one whose `str` fails."""
+    try:
+        return str(error)
+    except BaseException as broken:  # third-party code
+        return f"its message cannot be read, because str() raised {type(broken).__name__}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown name: the most similar known name, then all known names."""
     names = sorted(known)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from inspect import isasyncgenfunction, iscoroutinefunction, isfunction
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.bridge import only_errors
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -177,7 +178,8 @@ class Events:
                 if texts is not None and extension.content is True:
                     data |= texts()
                 # Copied, so that no extension changes what the caller and the others get.
-                getattr(extension, hook)(replace(event, data=deepcopy(data)))
+                with only_errors():
+                    getattr(extension, hook)(replace(event, data=deepcopy(data)))
             except Exception:  # an extension must not break the code that it observes
                 log.exception("extension %s failed in %s", type(extension).__name__, hook)
 

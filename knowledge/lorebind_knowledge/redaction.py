@@ -10,6 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
+from lorebind_knowledge.errors import text_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -19,6 +21,8 @@ _WITHIN = re.compile("(?:AccountKey|sig)=([^;&]+)")
 """Secrets within a secret: parts of an Azure connection string or signature are quoted alone."""
 _SHORT = 4
 """Shorter values are removed only as whole words: `eu` in `eu-1`, but not in `queue`."""
+_HALF = 2000
+"""Characters at the start and at the end of a message that are always shown."""
 
 
 def without(text: str, values: Mapping[str, str]) -> str:
@@ -64,7 +68,18 @@ def said_by(
     """
     secrets = {*_held(holder), *_filled_in(written, resolved)}
     hidden = dict.fromkeys(filter(None, secrets), HIDDEN)
-    return without(f"{type(error).__name__}: {error}", {**hidden, **(values or {})})
+    return f"{type(error).__name__}: {message_of(error, {**hidden, **(values or {})})}"
+
+
+def message_of(error: BaseException, values: Mapping[str, str]) -> str:
+    """Return an exception's message without some values, see `without`.
+
+    The middle of a long message is omitted.
+    """
+    text = without(text_of(error), values)
+    if (omitted := len(text) - 2 * _HALF) <= 0:
+        return text
+    return f"{text[:_HALF]} [{omitted} characters omitted] {text[-_HALF:]}"
 
 
 def _tells(form: str) -> bool:

@@ -87,6 +87,8 @@ def refund(order: int, reason: str = "") -> dict:
     """
     if order < 0:
         raise LookupError(f"no order {order}")
+    if order == 0:
+        raise GeneratorExit
     refunded.append(order)
     return {"refunded": order}
 
@@ -237,17 +239,19 @@ def test_failures_are_told_to_the_model(project: Project) -> None:
             call("refund", "2", order="many"),
             call("refnd"),
             {**call("price", name="pen"), "id": None},
+            call("refund", "4", order=0),
         ),
         AIMessage("Sorry."),
     ]
     model = Agentic(says=says)
     assert project.generate("How?", agent="clerk", model=model).text == "Sorry."
-    failed, mistaken, unknown, right = results(model)
-    assert [one.status for one in results(model)] == ["error", "error", "error", "success"]
+    failed, mistaken, unknown, right, odd = results(model)
+    assert [one.status for one in results(model)] == [*["error"] * 3, "success", "error"]
     assert failed.text == "LookupError: no order -1"
     assert "valid integer" in mistaken.text
     assert "There is no tool 'refnd'; did you mean 'refund'" in unknown.text
     assert right.tool_call_id
+    assert odd.text == "RuntimeError: it raised GeneratorExit"
 
 
 def test_arguments_that_are_no_json(project: Project) -> None:

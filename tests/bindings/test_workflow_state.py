@@ -58,6 +58,8 @@ def as_set(value: Any, update: Any) -> Any:
 def picky(value: Any, update: Any) -> Any:
     if update == "bad":
         raise ValueError("it is bad")
+    if update == "worse":
+        raise GeneratorExit
     return update
 
 
@@ -297,6 +299,8 @@ async def test_a_reducer_that_fails() -> None:
     match = "channel 'seen' does not accept what task 'b' wrote: ValueError: it is bad"
     with task_fails(UsageError, match):
         await run(writes("a"), writes("b", "bad"), **channel(picky))
+    with task_fails(UsageError, "channel 'seen' does not accept .*: it raised GeneratorExit"):
+        await run(writes("a"), writes("b", "worse"), **channel(picky))
     with task_fails(UsageError, "channel 'seen' after task 'a' is not JSON: a value of type set"):
         await run(writes("a"), **channel(as_set))
     with pytest.raises(UsageError, match="has no 'no_such'"):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind_bindings import Update, Workflows
-from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.bridge import run as run_blocking
+from lorebind_knowledge.errors import TaskError, UsageError
 from lorebind_knowledge.namespace import tenant
 
 from .workflow_helpers import (
@@ -153,28 +154,69 @@ async def test_an_error_of_ones_own_that_is_a_timeout() -> None:
         await run(python("t", raises(TimeoutError("mine")), timeout_seconds=30))
 
 
+class Stop(BaseException):
+    """A signal of another library."""
+
+
+class MuteError(Exception):
+    """An error without a readable message."""
+
+    def __str__(self) -> str:
+        raise Stop
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (asyncio.CancelledError(), "an operation of the task was cancelled"),
-        (SystemExit(3), r"tried to end the process: SystemExit\(3\)"),
-        (StopIteration(), "StopIteration: there is no next item"),
+        (asyncio.CancelledError(), "RuntimeError: it raised CancelledError;"),
+        (SystemExit(3), "RuntimeError: it tried to end the process: SystemExit: 3;"),
+        (StopIteration(), "RuntimeError: .*StopIteration"),
+        (GeneratorExit("so"), "RuntimeError: it raised GeneratorExit: so;"),
+        (Stop("so"), "RuntimeError: it raised Stop: so;"),
+        (BaseExceptionGroup("all", [Stop()]), "RuntimeError: it raised BaseExceptionGroup: all"),
+        (MuteError(), r"MuteError: its message cannot be read, because str\(\) raised Stop;"),
+        (ValueError("x" * 2**20), r"ValueError: x{2000} \[1044576 characters omitted\] x{2000};"),
     ],
 )
 @pytest.mark.parametrize("colour", ["async", "plain"])
-async def test_exceptions_that_are_signals(error: BaseException, said: str, colour: str) -> None:
-    """Exceptions with a special meaning in Python fail the task by name. They end neither the event
-    loop nor the run silently."""
+async def test_exceptions_of_any_kind(error: BaseException, said: str, colour: str) -> None:
+    """Whatever a function raises fails its task with a short reason, and `on_error` applies. It
+    ends neither the event loop nor the run silently."""
 
     async def fails() -> None:
-        if isinstance(error, StopIteration):
-            next(iter([]))
         raise error
 
     function = fails if colour == "async" else raises(error)
-    match = "StopIteration" if colour == "async" and isinstance(error, StopIteration) else said
-    with task_fails(RuntimeError, f"task 't' of workflow 'w' failed: .*{match}"):
-        await asyncio.wait_for(run(python("t", function)), 20)
+    with pytest.raises(TaskError, match=f"^task 't' of workflow 'w' failed: {said}"):
+        await run(python("t", function))
+    handled = python("t", function, on_success=to("end"), on_error=to("end"))
+    result = await run(handled, python("end", says("ended"), final=True))
+    assert (result.output, result.tasks["t"].status) == ("ended", "failed")
+
+
+async def test_a_function_that_cancels_its_task() -> None:
+    """A function can cancel only itself, not the run."""
+
+    async def cancels() -> None:
+        this = asyncio.current_task()
+        assert this is not None
+        this.cancel()
+        await asyncio.sleep(0)
+
+    with pytest.raises(TaskError, match="it raised CancelledError"):
+        await run(python("t", cancels))
+
+
+def test_a_function_that_stops_the_event_loop() -> None:
+    """A blocking run continues, and so do later ones, after a function stopped the event loop."""
+
+    async def stops() -> str:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0)
+        return "stopped"
+
+    for _ in range(2):
+        assert run_blocking(run(python("t", stops))).output == "stopped"
 
 
 async def test_a_cancelled_run_can_be_resumed() -> None:

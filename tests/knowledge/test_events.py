@@ -21,8 +21,11 @@ class _Listener(Extension):
 
 
 class _Broken(Extension):
+    def __init__(self, kind: type[BaseException]) -> None:
+        self._kind = kind
+
     def ingest_started(self, event: Event) -> None:
-        raise ValueError("a listener's own mistake")
+        raise self._kind("a listener's own mistake")
 
 
 def test_order_of_registration() -> None:
@@ -34,10 +37,13 @@ def test_order_of_registration() -> None:
     assert heard == ["first docs", "second docs", "third docs"]
 
 
-def test_one_that_raises_is_logged_and_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("kind", [ValueError, GeneratorExit, SystemExit])
+def test_one_that_raises_is_logged_and_breaks_nothing(
+    kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     """If an extension raises, the others are still called, and the log names it."""
     heard: list[str] = []
-    Events([_Broken(), _Listener("after", heard)]).emit("ingest_started", Event("docs"))
+    Events([_Broken(kind), _Listener("after", heard)]).emit("ingest_started", Event("docs"))
     assert heard == ["after docs"]
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "_Broken failed in ingest_started" in caplog.text

@@ -85,6 +85,13 @@ def nothing():
     return object()
 
 
+class Leaves:
+    def retrieval(self, inner):
+        async def leaves(asked):
+            raise GeneratorExit
+        return leaves
+
+
 def fails(token=None):
     raise RuntimeError(f"not with {token}")
 """
@@ -133,6 +140,15 @@ async def test_a_projects_own_wrappers_stand_around_everything(tmp_path: Path) -
     result = await service.query_several(["docs"], "keys", RetrievalDeclaration())
     assert len(result) == 2
     assert seen[0] == ("one", "retrieval")
+    await service.close()
+
+
+async def test_a_wrapper_that_raises_a_signal(tmp_path: Path) -> None:
+    """A wrapper can raise only errors, which callers handle."""
+    service = _service(tmp_path, "hooks:Leaves")
+    await service.ingest("docs")
+    with pytest.raises(RuntimeError, match="it raised GeneratorExit"):
+        await service.query("docs", "keys")
     await service.close()
 
 

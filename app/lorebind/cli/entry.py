@@ -56,12 +56,12 @@ def _run(interrupts: Interrupts) -> int:
         if not interrupts.came:
             _tell(error)
         code = exit_code(error)
-    except Exception:  # a bug in Lorebind or in the project's code
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BaseException:  # a bug in Lorebind or in the project's code
         if not interrupts.came:
             _tell_mistake()
         code = FAILED
-    except KeyboardInterrupt:
-        code = INTERRUPTED
     # An interrupted command may fail with any error; the interrupt is the reason to report.
     if code and interrupts.came:
         interrupts.tell()

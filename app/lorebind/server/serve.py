@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -57,8 +57,13 @@ def serve(
         UsageError: others could call it and there are no tokens, or it cannot listen there.
         LorebindError: a knowledge base with `ingest: on_start` could not be ingested.
     """
-    with _Signals().watched() as signals:
-        asyncio.run(_serve(project, signals, host, port, uds, tell))
+    with _Signals().watched() as signals, asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        serving = loop.create_task(_serve(project, signals, host, port, uds, tell))
+        while not serving.done():
+            with suppress(RuntimeError):  # code of the project has stopped the loop
+                loop.run_until_complete(serving)
+        serving.result()
 
 
 async def _serve(

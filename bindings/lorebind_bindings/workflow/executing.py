@@ -18,6 +18,7 @@ from lorebind_bindings.workflow.caching import cached, remember
 from lorebind_bindings.workflow.json_values import checked
 from lorebind_bindings.workflow.results import Done, Outcome, Update
 from lorebind_bindings.workflow.running import NotKept, Suspended, TaskFailed, keep
+from lorebind_knowledge.bridge import only_errors
 from lorebind_knowledge.configuration.conditions import compile_condition
 from lorebind_knowledge.embedders.failures import classify
 from lorebind_knowledge.embedders.pacing import backoff
@@ -146,18 +147,14 @@ async def _once(context: Context) -> Outcome:
         async with asyncio.timeout(task.timeout_seconds) as limit:
             outcome = cached(context)
             if outcome is None:
-                outcome = await _work_of(task)(context)
+                with only_errors():
+                    outcome = await _work_of(task)(context)
                 outcome.output = checked(outcome.output, f"the output of task {context.path!r}")
                 remember(context, outcome)
         outcome.updates = [*outcome.updates, *_updates(context, outcome.output)]
         context.take(outcome.updates)
     except (Suspended, TaskFailed, NotKept):
         raise
-    except asyncio.CancelledError as error:
-        if (this := asyncio.current_task()) is None or this.cancelling():
-            raise
-        # An awaitable of the task was cancelled, not the run.
-        raise failure(context, RuntimeError("an operation of the task was cancelled")) from error
     except TimeoutError as error:
         tries = task.retry.attempts
         which = f" in attempt {context.attempt} of {tries}" if tries > 1 else ""

@@ -12,7 +12,7 @@ from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.configuration.named_code import named_part
 from lorebind_knowledge.declarations.workflows.flow import Flow
 from lorebind_knowledge.errors import LorebindError, UsageError
-from lorebind_knowledge.redaction import without
+from lorebind_knowledge.redaction import message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -136,7 +136,7 @@ class Run:
 
     def said(self, error: Exception) -> str:
         """Return the message of an error, without the secrets that the run has looked up."""
-        return without(str(error) or type(error).__name__, self.environment.told)
+        return message_of(error, self.environment.told) or type(error).__name__
 
 
 async def keep(run: Run, record: dict[str, Any]) -> None:

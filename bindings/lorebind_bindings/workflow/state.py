@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.json_values import checked, copied
+from lorebind_knowledge.bridge import only_errors
 from lorebind_knowledge.configuration.named_code import named_part
 from lorebind_knowledge.errors import UsageError, did_you_mean
+from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -107,13 +109,14 @@ class Channels:
             return update.value
         for reduce in self._reducers[name]:
             try:
-                value = reduce(value, copied(update.value))
+                with only_errors():
+                    value = reduce(value, copied(update.value))
             except UsageError:
                 raise
             except Exception as error:  # reducers of the project raise anything
                 raise ChannelError(
                     f"channel {name!r} does not accept what task {update.path!r} wrote: "
-                    f"{type(error).__name__}: {error}",
+                    + said_by(error),
                     update.path,
                 ) from error
         return value

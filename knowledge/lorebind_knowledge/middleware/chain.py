@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.bridge import only_errors
 from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.errors import PluginError, UsageError
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
@@ -50,8 +51,12 @@ class Middleware:
         retrieve: Retrieve = _search
         for _, wrapper in reversed(self._wrappers):
             retrieve = wrapper.retrieval(retrieve)
-        self.retrieve = retrieve
-        """Runs a search through all wrappers."""
+        self._retrieve = retrieve
+
+    async def retrieve(self, asked: Retrieval) -> QueryResult:
+        """Run a search through all wrappers."""
+        with only_errors():
+            return await self._retrieve(asked)
 
     def embedder(self, inner: Embedder) -> Embedder:
         """Return the embedder within all wrappers.

@@ -295,6 +295,27 @@ class Lost(Embeddings):
 """
 
 
+def test_a_function_that_stops_the_event_loop(shop: Cli) -> None:
+    """The run completes, and the server keeps serving."""
+    task = {"id": "t", "type": "python", "call": "stopping:stop"}
+    write_project(shop.root, {**PROJECT, "workflows": [{"id": "w", "tasks": [task]}]})
+    (shop.root / "stopping.py").write_text(STOPPING)
+    with serving(shop.root) as server, server.client() as client:
+        for _ in range(2):
+            assert client.post("/workflows/w/runs", json={}).json()["output"] == "stopped"
+
+
+STOPPING = """\
+import asyncio
+
+
+async def stop():
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)
+    return "stopped"
+"""
+
+
 def test_it_is_ready_when_the_project_has_started(shop: Cli) -> None:
     kbs = [{**PROJECT["knowledge_bases"][0], "ingest": "on_start"}]
     write_project(shop.root, {**PROJECT, "knowledge_bases": kbs})

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.bridge import callers_loop
+from lorebind_knowledge.bridge import callers_loop, only_errors
 from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class SinkWorker:
         self._loop = callers_loop()
         """The event loop of async sinks; None means a loop in this thread."""
         self._own_loop = asyncio.Runner()  # creates its event loop at its first use
-        self._awaited: Future[SystemExit | None] | None = None
+        self._awaited: Future[None] | None = None
         self._written = self._failed = self._unflushed = 0
         self._last_error = ""
         self._given_up: SinkHealth | None = None
@@ -143,20 +143,15 @@ class SinkWorker:
         return True
 
     def _wait_for(self, awaitable: Awaitable[Any]) -> None:
-        async def awaited() -> SystemExit | None:
-            try:
+        async def awaited() -> None:
+            with only_errors():
                 await awaitable
-            except SystemExit as error:  # it would end the event loop of the caller
-                return error
-            return None
 
         if self._loop is None:
-            left = self._own_loop.run(awaited())
+            self._own_loop.run(awaited())
         else:
             self._awaited = asyncio.run_coroutine_threadsafe(awaited(), self._loop)
-            left = self._awaited.result()
-        if left is not None:
-            raise left
+            self._awaited.result()
 
     def _note(self, error: BaseException) -> None:
         self._last_error = said_by(error, holder=self._sink)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from dataclasses import dataclass, field
@@ -11,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from lorebind_bindings.workflow.json_values import checked, copied
 from lorebind_bindings.workflow.results import Outcome
 from lorebind_bindings.workflow.results import Update as ChannelUpdate
-from lorebind_knowledge.bridge import call_daemon
+from lorebind_knowledge.bridge import call_daemon, only_errors
 from lorebind_knowledge.errors import UsageError, did_you_mean
 from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from lorebind_bindings.workflow.running import Context
 
@@ -83,17 +84,10 @@ async def work(context: Context) -> Outcome:
         signature.bind(**arguments)
     except TypeError as error:
         raise UsageError(f"{task.call} {_misfit(signature, arguments, error)}") from None
-    try:
-        if inspect.iscoroutinefunction(function):
-            found = await function(**arguments)
-        else:
-            found = await call_daemon(functools.partial(_called, function, arguments))
-            if inspect.isawaitable(found):
-                found = await found
-    except SystemExit as error:  # it would end the event loop and all its runs
-        raise RuntimeError(
-            f"{task.call} tried to end the process: SystemExit({error.code!r})"
-        ) from error
+    called = functools.partial(function, **arguments)
+    found = called() if inspect.iscoroutinefunction(function) else await call_daemon(called)
+    if inspect.isawaitable(found):
+        found = await asyncio.create_task(_awaited(found))
     if not isinstance(found, Update):
         return Outcome(found)
     updates = []
@@ -120,11 +114,10 @@ def _misfit(signature: inspect.Signature, arguments: Collection[str], error: Typ
     return f"cannot be called: {error}; see with"
 
 
-def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    try:
-        return function(**arguments)
-    except StopIteration as error:  # a future cannot raise it, and would stay pending forever
-        raise RuntimeError("StopIteration: there is no next item") from error
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    """Await a result in a task of its own, since the function may cancel its task."""
+    with only_errors():
+        return await awaitable
 
 
 def _told(context: Context) -> TaskContext:
