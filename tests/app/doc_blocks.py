@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.app.missing_packages import to_install
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -90,6 +92,14 @@ def dsn_variable_of(page: Path) -> str | None:
     """Return the variable that a page expects to hold the DSN of a PostgreSQL database."""
     found = _WITH_POSTGRES.search(page.read_text(encoding="utf-8"))
     return found[1] if found else None
+
+
+def requirements_of(page: Path, root: Path) -> set[str]:
+    """Return what a page, or one that has to run before it, says to install."""
+    text = page.read_text(encoding="utf-8")
+    run_in = _RUN_IN.search(text)
+    before = requirements_of(root / "docs" / run_in[2], root) if run_in and run_in[2] else set()
+    return before | to_install(text)
 
 
 def commands(block: Block) -> list[Command]:

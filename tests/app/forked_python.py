@@ -198,7 +198,11 @@ def _run(arguments: list[str]) -> int:
         file = program.__file__ = arguments[0]
         code, folder = Path(file).read_text(encoding="utf-8"), str(Path(file).absolute().parent)
     sys.argv = arguments
-    sys.path[:1] = [folder, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    first = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    sys.path[:1] = [folder, *first]
+    replaced = {path.stem for name in first for path in Path(name).glob("*.py")}
+    for name in [name for name in sys.modules if name.partition(".")[0] in replaced]:
+        del sys.modules[name]
     sys.modules["__main__"] = program
     try:
         exec(compile(code, file, "exec"), program.__dict__)

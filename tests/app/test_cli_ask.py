@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.app.missing_packages import hide
 from tests.bindings.helpers import PARTS
+from tests.knowledge.documents import pptx_bytes, xlsx_bytes
 from tests.knowledge.folders import shut
 
 from .helpers import DOCUMENTS, PROJECT, run_forked
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .forked_python import ForkedPython
     from .helpers import Cli
 
@@ -184,6 +188,31 @@ def test_a_setting_in_a_failure_needs_a_project(empty_cli: Cli) -> None:
     out = empty_cli("ask", "docs", QUESTION).out
     assert "failed document large.txt: is larger than 4 MiB; the limit is max_bytes of its" in out
     assert f"\n{NEEDS_YAML} docs\n" in out
+
+
+def test_a_missing_extra_is_printed_once(
+    empty_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The extra that a format needs is printed once, with its documents, wherever they are
+    listed."""
+    source = "{ type: file_glob, path: 'docs/*' }"
+    project = f"name: x\n{PARTS}knowledge_bases: [{{ id: d, sources: [{source}] }}]\n"
+    empty_cli.write({"lorebind.yaml": project, "docs/keys.md": DOCUMENTS["docs/keys.md"]})
+    for name in "abcde":
+        (tmp_path / f"docs/{name}.xlsx").write_bytes(xlsx_bytes({"Prices": [["key", 12]]}))
+    (tmp_path / "docs/f.pptx").write_bytes(pptx_bytes(("Keys", "Rotate them.")))
+    hide(["openpyxl", "pptx"], tmp_path / "missing")
+    monkeypatch.syspath_prepend(tmp_path / "missing")
+    install = "install it with: pip install 'lorebind[office]'"
+    sheets = f".xlsx files needs the package 'openpyxl'; {install}: docs/a.xlsx, docs/b.xlsx, "
+    slides = f".pptx files needs the package 'pptx'; {install}: docs/f.pptx\n"
+    for command, word in (("plan", "unreadable"), ("ingest", "failed"), ("documents", "failed")):
+        out = empty_cli("knowledge", command, "d").out
+        assert f"\n{word} 5 documents: reading {sheets}docs/c.xlsx and 2 more\n" in out
+        assert f"\n{word} 1 document: reading {slides}" in out
+        assert out.count(install) == 2
+    (tmp_path / "docs/keys.md").unlink()
+    assert empty_cli("ask", "docs", QUESTION).err.count(install) == 2
 
 
 def test_skipped_files_are_named_if_nothing_is_left(empty_cli: Cli) -> None:

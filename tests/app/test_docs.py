@@ -5,6 +5,7 @@ A page names the folder that it runs in: `<!-- run in examples/langchain -->` or
 `<!-- run in examples/workflows, after how-to/workflows.md -->` names a page that has to run first.
 A block with a title is written to the file of that name.
 `<!-- with PostgreSQL: DATABASE_URL -->` writes the DSN of a new database into `.env`.
+Programs find the packages of an extra only if the page says `pip install "lorebind[EXTRA]"`.
 
 `UPDATE_DOCS=1 pytest tests/app/test_docs.py` writes the actual output into the pages.
 
@@ -36,10 +37,12 @@ from tests.app.doc_blocks import (
     folder_of,
     in_background,
     pages,
+    requirements_of,
     run,
     steady,
 )
 from tests.app.forked_python import ForkedPython
+from tests.app.missing_packages import hide, missing_modules
 from tests.density import DENSE
 
 if TYPE_CHECKING:
@@ -110,6 +113,21 @@ def test_all_of_the_quickstart_is_counted(empty_cli: Cli, monkeypatch: pytest.Mo
     assert steady(printed) == steady(counting[0].output)
 
 
+def test_a_page_has_the_packages_that_it_says_to_install(
+    strict_python: ForkedPython, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs of a page can import these and the packages of the core, but no other extra's."""
+    hide(missing_modules({"lorebind[office]"}), tmp_path / "missing")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "missing"))
+    python = strict_python.commands / "python"
+    found = [
+        module
+        for module in ("docx", "fastapi", "langchain", "openpyxl", "pypdfium2")
+        if subprocess.run([python, "-c", f"import {module}"], check=False).returncode == 0
+    ]
+    assert found == ["docx", "openpyxl", "pypdfium2"]
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_blocks_of_a_page(
     page: str,
@@ -117,9 +135,14 @@ def test_the_blocks_of_a_page(
     shell_python: ForkedPython,
     strict_python: ForkedPython,
     request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each block runs, in order; each command prints the output on the page."""
+    """Each block runs, in order, with the packages that the page says to install; each command
+    prints the output on the page."""
     folder = folder_of(ROOT / page, clone)
+    hide(missing_modules(requirements_of(ROOT / page, ROOT)), tmp_path / "missing")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "missing"))
     if variable := dsn_variable_of(ROOT / page):
         (folder / ".env").write_text(f"{variable}={request.getfixturevalue('dsn')}\n")
     with ExitStack() as stack:

@@ -414,8 +414,8 @@ def test_a_database_that_is_none(ready_cli: Cli) -> None:
 
 def test_the_extras_say_what_is_missing(ready_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Missing extras are listed with the command that installs them, and are not a failure."""
-    monkeypatch.setattr(doctor, "_installed", lambda name: name != "pypdfium2")
+    monkeypatch.setattr(doctor, "_installed", lambda name: name != "openpyxl")
     status, detail = findings(ready_cli)["extras"]
     assert status == "ok"
-    assert "not installed: pdf (pip install 'lorebind[pdf]')" in detail
+    assert "not installed: office (pip install 'lorebind[office]')" in detail
     assert "dev" not in detail

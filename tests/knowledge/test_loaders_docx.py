@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from docx.enum.style import WD_STYLE_TYPE
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from lorebind_knowledge.errors import MissingDependencyError, SourceError
+from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders import packages
 from lorebind_knowledge.loaders.registry import load_document
 
@@ -160,10 +159,3 @@ def test_refused(data: bytes, reason: str) -> None:
     """The error describes what the file is instead."""
     with pytest.raises(SourceError, match=reason):
         load_document(data, "a.docx")
-
-
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If python-docx is not installed, the error names the extra."""
-    monkeypatch.setitem(sys.modules, "docx", None)
-    with pytest.raises(MissingDependencyError, match=r"reading a.docx needs .*lorebind\[docx\]"):
-        load_document(handbook(), "a.docx")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from lorebind_knowledge.errors import MissingDependencyError, SourceError
+from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders import pdf
 from lorebind_knowledge.loaders.registry import load_document
 
@@ -111,13 +110,6 @@ def test_threads() -> None:
         documents = list(pool.map(lambda data: load_document(data, "a.pdf"), files))
     for number, document in enumerate(documents):
         assert document.text == "\n\n".join(f"page {page} of {number}" for page in range(20))
-
-
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If pypdfium2 is not installed, the error names the extra."""
-    monkeypatch.setitem(sys.modules, "pypdfium2", None)
-    with pytest.raises(MissingDependencyError, match=r"reading a.pdf needs .*lorebind\[pdf\]"):
-        load_document(pdf_bytes(["text"]), "a.pdf")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def documents(
 ) -> None:
     """List the documents of a knowledge base, including those that failed."""
     from lorebind.cli.given import given_to_read
-    from lorebind.cli.printing import counted, print_data, print_line, print_table
+    from lorebind.cli.printing import print_data, print_failures, print_table
 
     with given_to_read(project) as loaded:
         found = loaded.documents(kb_id, state=state, workflow=workflow)
@@ -39,9 +39,7 @@ def documents(
         ("uri", "title", "state", "chunks", "origin", "id"),
         ((one.uri, one.title, one.state, one.chunks, one.origin, one.id) for one in found),
     )
-    for one in found:
-        if one.reason:
-            print_line(f"{one.reason} ({counted(one.attempts, 'attempt')})")
+    print_failures([one for one in found if one.reason])
 
 
 def chunks(

@@ -329,6 +329,7 @@ def plan(
     from lorebind.cli.ingesting import failed_entry, knowledge_bases, print_heading, show_plan
     from lorebind.cli.printing import (
         print_data,
+        print_failures,
         print_line,
         print_source_reports,
         print_without_text,
@@ -364,8 +365,7 @@ def plan(
                 continue
             print_without_text(shown)
             print_source_reports(shown.sources)
-            for failure in shown.failures:
-                print_line(f"unreadable document {failure.uri}: {failure.reason}")
+            print_failures(shown.failures, "unreadable")
     if output is not Output.table:
         print_data(plans[0] if kb_id else plans, output)
     if failed:

@@ -78,7 +78,7 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None
     from_folder = project.config.file is None
     if from_folder and not plan.chunks["total"]:
         reasons = [source.reason for source in plan.sources if source.status == "failed"]
-        reasons += [failure.reason for failure in plan.failures]
+        reasons += dict.fromkeys(failure.reason for failure in plan.failures)
         reasons += [without_text(plan)] if plan.without_text else []
         if output is Output.table:
             print_skipped(plan.sources)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
     from lorebind_bindings import Answer
-    from lorebind_knowledge.documents.listing import ChunkInfo
-    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, SourceReport
+    from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
+    from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
     from lorebind_knowledge.records import DocumentMatch, QueryResult
 
 SNIPPET_LINES = 4
@@ -176,8 +176,23 @@ def print_report(report: IngestReport) -> None:
     for notice in report.notices:
         print_line(f"note: {notice}")
     print_source_reports(report.sources)
-    for failure in report.failures:
-        print_line(f"failed document {failure.reason} (attempt {failure.attempts})")
+    print_failures(report.failures)
+
+
+def print_failures(failures: Sequence[Failure | DocumentInfo], word: str = "failed") -> None:
+    """Print each reason for which documents could not be read, with its documents.
+
+    A missing extra is the reason for all documents of a format, so it is printed once.
+    """
+    by_reason: dict[str, list[Failure | DocumentInfo]] = {}
+    for failure in failures:
+        by_reason.setdefault(failure.reason, []).append(failure)
+    for reason, some in by_reason.items():
+        if reason.startswith(some[0].uri):
+            print_line(f"{word} document {reason} (attempt {some[0].attempts})")
+        else:
+            names = _first_of([failure.uri for failure in some])
+            print_line(f"{word} {counted(len(some), 'document')}: {reason}: {names}")
 
 
 def print_without_text(result: IngestPlan | IngestReport) -> None:

@@ -7,7 +7,6 @@ import itertools
 import re
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.loaders.base import (
     Heading,
     LoadedDocument,
@@ -49,9 +48,9 @@ def load_docx(data: bytes, uri: str) -> LoadedDocument:
 
     Raises:
         SourceError: it is broken, encrypted, or too large when unpacked.
-        MissingDependencyError: the extra is not installed.
     """
-    docx = import_extra("docx", extra="docx", purpose=f"reading {uri}")
+    import docx
+
     with reading_package(data, uri, "Word document"):
         document = docx.Document(io.BytesIO(data))
         blocks = list(_blocks(document))

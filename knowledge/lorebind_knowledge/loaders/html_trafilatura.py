@@ -62,7 +62,7 @@ def _article(page: str, uri: str) -> str:
 
     The library's Markdown has backslashes in names of code, which searches would miss.
     """
-    trafilatura = import_extra("trafilatura", extra="html", purpose=f"reading {uri}")
+    trafilatura = import_extra("trafilatura", extra="html", purpose="the extractor 'trafilatura'")
     try:
         found = trafilatura.extract(page, output_format="html", include_comments=False)
     except MemoryError:

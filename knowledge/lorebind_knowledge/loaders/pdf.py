@@ -8,7 +8,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.loaders.base import (
     MAX_CHARACTERS,
     Heading,
@@ -49,9 +48,9 @@ def load_pdf(data: bytes, uri: str) -> LoadedDocument:
 
     Raises:
         SourceError: it is encrypted, broken or too long, or has only images and no text.
-        MissingDependencyError: the extra is not installed.
     """
-    pdfium = import_extra("pypdfium2", extra="pdf", purpose=f"reading {uri}")
+    import pypdfium2 as pdfium
+
     with _PDFIUM:
         try:
             with closing(pdfium.PdfDocument(data)) as pdf:

@@ -34,7 +34,7 @@ def load_pptx(data: bytes, uri: str) -> LoadedDocument:
         SourceError: it is broken, encrypted, or too large when unpacked.
         MissingDependencyError: the extra is not installed.
     """
-    pptx = import_extra("pptx", extra="office", purpose=f"reading {uri}")
+    pptx = import_extra("pptx", extra="office", purpose="reading .pptx files")
     with reading_package(data, uri, "PowerPoint presentation"):
         presentation = pptx.Presentation(io.BytesIO(data))
         slides = [_slide(slide) for slide in presentation.slides]

@@ -44,7 +44,7 @@ def load_xlsx(data: bytes, uri: str) -> LoadedDocument:
         SourceError: it is broken, encrypted, or too large when unpacked.
         MissingDependencyError: the extra is not installed.
     """
-    openpyxl = import_extra("openpyxl", extra="office", purpose=f"reading {uri}")
+    openpyxl = import_extra("openpyxl", extra="office", purpose="reading .xlsx files")
     headings: list[Heading] = []
     places: list[Place] = []
     texts: list[str] = []

@@ -1,0 +1,97 @@
+"""Environments without the optional packages of Lorebind that a text does not say to install.
+
+Each missing module has a stand-in that cannot be imported. A folder of stand-ins that comes first
+in the path hides the modules from a program and from all processes that it starts.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_PIP = re.compile(r"pip install ([^`\n]+)")
+_STAND_IN = "raise ModuleNotFoundError(f'No module named {__name__!r}', name=__name__)\n"
+_FOR_DEVELOPERS = ("all", "bench", "community", "dev", "docs")
+
+
+def to_install(text: str) -> set[str]:
+    """Return the requirements of the `pip install` commands of a text."""
+    words = (word for line in _PIP.findall(text) for word in shlex.split(line))
+    return {word for word in words if not word.startswith("-")}
+
+
+def missing_modules(requirements: Iterable[str]) -> list[str]:
+    """Return the modules of all extras that the requirements do not install with Lorebind."""
+    installed = {name for text in ("lorebind", *requirements) for name in _installs(text)}
+    extras = ",".join(_extras().keys() - set(_FOR_DEVELOPERS))
+    optional = {
+        canonicalize_name(one.name) for one in _requires(Requirement(f"lorebind[{extras}]"))
+    }
+    missing = optional - installed
+    return [
+        module
+        for module, owners in _modules().items()
+        if (names := set(map(canonicalize_name, owners))) & missing and not names & installed
+    ]
+
+
+def hide(modules: Iterable[str], folder: Path) -> None:
+    """Write the stand-ins of modules into a new folder."""
+    folder.mkdir()
+    for module in modules:
+        (folder / f"{module}.py").write_text(_STAND_IN)
+
+
+@cache
+def _installs(requirement: str) -> frozenset[str]:
+    """Return the names of the distributions that a requirement installs."""
+    found = set()
+    waiting = [Requirement(requirement)]
+    while waiting:
+        this = waiting.pop()
+        if (key := str(this)) not in found:
+            found.add(key)
+            waiting += _requires(this)
+    return frozenset(canonicalize_name(Requirement(text).name) for text in found)
+
+
+def _requires(requirement: Requirement) -> Iterator[Requirement]:
+    if requirement.name == "lorebind":  # what is installed may be older than the file
+        lines = [*_project()["dependencies"]]
+        lines += (line for extra in requirement.extras for line in _extras()[extra])
+    else:
+        try:
+            lines = metadata.requires(requirement.name) or []
+        except metadata.PackageNotFoundError:
+            lines = []
+    extras = ("", *requirement.extras)
+    for needed in map(Requirement, lines):
+        if not needed.marker or any(needed.marker.evaluate({"extra": extra}) for extra in extras):
+            needed.marker = None
+            yield needed
+
+
+@cache
+def _project() -> dict[str, Any]:
+    file = Path(__file__).parents[2] / "pyproject.toml"
+    project: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+    return project
+
+
+def _extras() -> dict[str, list[str]]:
+    extras: dict[str, list[str]] = _project()["optional-dependencies"]
+    return extras
+
+
+_modules = cache(metadata.packages_distributions)
