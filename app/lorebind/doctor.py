@@ -19,7 +19,7 @@ from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.failures import is_lost_connection
 from lorebind_knowledge.errors import LorebindError, ModelError
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
-from lorebind_knowledge.namespace import PROJECT_SCOPE, IndexKey, Namespace, current_tenant
+from lorebind_knowledge.namespace import PROJECT_SCOPE, IndexKey, Namespace
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.rerankers.base import rerank_texts
 from lorebind_knowledge.statistics import count_languages
@@ -45,7 +45,7 @@ _LIMITS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
 _LIMIT_REACHED = re.compile("max_[a-z]*_?tokens|output limit")
 """Errors of services that refuse such a short answer; they prove that the model was reached."""
 
-_NOBODY = "lorebind doctor"  # no knowledge base can have this id, because ids contain no spaces
+_NOBODY = "lorebind doctor"  # no project can have this name, because ids contain no spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ async def _reranker(service: KnowledgeService, declared: AnyReranker) -> str:
 
 async def _store(service: KnowledgeService, db_id: str) -> str:
     index = await call(service.index, db_id)
-    nobody = Namespace(current_tenant(), _NOBODY, PROJECT_SCOPE, _NOBODY)
+    nobody = Namespace(_NOBODY, _NOBODY, PROJECT_SCOPE, _NOBODY)
     await call(index.catalog.ledger.index, nobody, "active")
     await call(index.store.count, Space(IndexKey(nobody), 1, 1))
     return "the database and its catalog answer"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
@@ -12,6 +11,7 @@ from lorebind.document_methods import DocumentMethods
 from lorebind.evaluation_methods import EvaluationMethods
 from lorebind.langchain_methods import LangChainMethods
 from lorebind.objects import with_objects
+from lorebind.view_methods import ViewMethods
 from lorebind.workflow_methods import WorkflowMethods
 from lorebind_bindings import (
     ModelPool,
@@ -25,8 +25,6 @@ from lorebind_bindings import (
 )
 from lorebind_knowledge.bridge import sync
 from lorebind_knowledge.configuration import build_project, load_project
-from lorebind_knowledge.configuration.at_run_time import read_knowledge_base, with_knowledge_bases
-from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.service import KnowledgeService
@@ -53,7 +51,12 @@ if TYPE_CHECKING:
 
 
 class Project(
-    DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMethods, LangChainMethods
+    DeclarationMethods,
+    DocumentMethods,
+    EvaluationMethods,
+    LangChainMethods,
+    ViewMethods,
+    WorkflowMethods,
 ):
     """The knowledge, bindings and workflows that a `lorebind.yaml` declares.
 
@@ -145,32 +148,6 @@ class Project(
     def events(self) -> Events:
         """Events of the knowledge bases; extensions can subscribe while the project is in use."""
         return self.knowledge.events
-
-    def with_knowledge_bases(
-        self, declared: Sequence[Mapping[str, Any] | KnowledgeBaseDeclaration]
-    ) -> Self:
-        """Return the same project with additional knowledge bases that no file declares.
-
-        Both share all open resources, so closing one also closes the other.
-
-        Args:
-            declared: the YAML content of each knowledge base as a mapping, or a declaration, which
-                is used without validation.
-
-        Raises:
-            ConfigurationError: a knowledge base is not valid, or its id is already used. The error
-                lists all problems of the first such knowledge base; the `file` of a problem is a
-                JSON pointer into the given mapping.
-        """
-        config = self.config
-        for one in declared:
-            if not isinstance(one, KnowledgeBaseDeclaration):
-                one = read_knowledge_base(config, one)
-            config = with_knowledge_bases(config, [one])
-        view = copy(self)
-        view.config = config
-        view.knowledge = self.knowledge.over(config)
-        return view
 
     async def aingest(
         self,

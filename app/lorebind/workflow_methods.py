@@ -14,6 +14,7 @@ from lorebind_bindings.workflow.run_stream import RunStream
 from lorebind_knowledge.bridge import sync
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.extras import import_extra
+from lorebind_knowledge.namespace import tenant
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
@@ -111,7 +112,8 @@ class WorkflowMethods:
         """Run a workflow as `run` does, and stream its events.
 
         Iterate over the stream with `for` or `async for`; afterwards, `result` is the result. Model
-        output is streamed too. If you stop reading, the run is cancelled; you can resume it.
+        output is streamed too. If you stop reading, the run is cancelled; you can resume it. It
+        runs for the tenant of this call, even if you read the stream as another tenant.
 
         Args:
             workflow: as for `run`.
@@ -148,7 +150,7 @@ class WorkflowMethods:
         before: str | None = None,
         after: str | None = None,
     ) -> list[ThreadInfo]:
-        """Return the current tenant's threads of a workflow, newest first.
+        """Return the threads of a workflow, newest first.
 
         Args:
             workflow: the id of the workflow.
@@ -267,7 +269,7 @@ class WorkflowMethods:
         sinks: Sequence[SinkLike],
     ) -> Start:
         run = partial(self._workflows.run, thread_id=thread_id, interrupt_before=interrupt_before)
-        return _attaching(sinks, partial(run, workflow, inputs or {}))
+        return self._attaching(sinks, partial(run, workflow, inputs or {}))
 
     def _resumption(
         self,
@@ -278,7 +280,27 @@ class WorkflowMethods:
         sinks: Sequence[SinkLike],
     ) -> Start:
         resume = partial(self._workflows.resume, interrupt_before=interrupt_before)
-        return _attaching(sinks, partial(resume, workflow, thread_id, answers))
+        return self._attaching(sinks, partial(resume, workflow, thread_id, answers))
+
+    def _attaching(
+        self, sinks: Sequence[SinkLike], run: Callable[..., Awaitable[RunResult]]
+    ) -> Start:
+        """Return a run that sends its events to these sinks, for the tenant of this call.
+
+        Raises:
+            UsageError: `sinks` is not a list, or one of them cannot be used.
+        """
+        if isinstance(sinks, str | Path) or not isinstance(sinks, Sequence):
+            raise UsageError(f"sinks must be a list, as in sinks=['stdout']; got {sinks!r}")
+        made, name = [as_sink(sink) for sink in sinks], self.config.tenant
+
+        async def attached(bus: EventBus) -> RunResult:
+            with tenant(name):  # a stream may be read as another tenant
+                for sink in made:
+                    bus.attach(sink)
+                return await run(bus=bus)
+
+        return attached
 
     run = sync(arun)
     resume = sync(aresume)
@@ -290,24 +312,6 @@ class WorkflowMethods:
 
 
 _LEFT = ("output", "messages", "extra", "errors", "channels")
-
-
-def _attaching(sinks: Sequence[SinkLike], run: Callable[..., Awaitable[RunResult]]) -> Start:
-    """Return a run that sends its events to these sinks; unusable sinks are refused immediately.
-
-    Raises:
-        UsageError: `sinks` is not a list, or one of them cannot be used.
-    """
-    if isinstance(sinks, str | Path) or not isinstance(sinks, Sequence):
-        raise UsageError(f"sinks must be a list, as in sinks=['stdout']; got {sinks!r}")
-    made = [as_sink(sink) for sink in sinks]
-
-    async def attached(bus: EventBus) -> RunResult:
-        for sink in made:
-            bus.attach(sink)
-        return await run(bus=bus)
-
-    return attached
 
 
 async def _ran(start: Start, thread_id: str) -> RunResult:

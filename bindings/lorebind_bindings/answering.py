@@ -14,7 +14,7 @@ from lorebind_bindings.structured_output import StructuredOutput, texts_in
 from lorebind_bindings.tool_loop import ToolLoop
 from lorebind_knowledge.bridge import call_client, run
 from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.namespace import current_tenant, tenant
+from lorebind_knowledge.namespace import tenant as as_tenant
 from lorebind_prompts import check
 
 if TYPE_CHECKING:
@@ -137,15 +137,16 @@ async def answer(
         ModelError: the model failed, or its answer does not match the schema.
         LorebindError: retrieval failed, see `retrieve`.
     """
-    asked = await _prepare(service, bindings, model, counter, request)
-    while True:
-        with naming_failures(model):
-            client = asked.loop.client(model)
-            response: AIMessage = await call_client(
-                client.invoke, client.ainvoke, asked.messages, request.config
-            )
-        if not await asked.goes_on(response):
-            return finished(asked, response)
+    with as_tenant(service.tenant):  # for the code of tools
+        asked = await _prepare(service, bindings, model, counter, request)
+        while True:
+            with naming_failures(model):
+                client = asked.loop.client(model)
+                response: AIMessage = await call_client(
+                    client.invoke, client.ainvoke, asked.messages, request.config
+                )
+            if not await asked.goes_on(response):
+                return finished(asked, response)
 
 
 class AnswerStream:
@@ -162,9 +163,10 @@ class AnswerStream:
         model: BaseChatModel,
         config: RunnableConfig | None,
         prepare: Callable[[], Coroutine[Any, Any, Asked]],
+        tenant: str,
     ) -> None:
         self._model, self._config, self._prepare = model, config, prepare
-        self._tenant = current_tenant()  # the stream may be read with another tenant, or none
+        self._tenant = tenant  # the stream may be read as another tenant
         self._begun = False
         self._whole: Any = None
         self._answer: Answer | None = None
@@ -221,11 +223,11 @@ class AnswerStream:
             yield self._answer.text
 
     async def _asked(self) -> Asked:
-        with tenant(self._tenant):
+        with as_tenant(self._tenant):
             return await self._prepare()
 
     async def _goes_on(self, asked: Asked) -> bool:
-        with tenant(self._tenant):
+        with as_tenant(self._tenant):
             return await asked.goes_on(self._whole)
 
     def _begin(self) -> None:
@@ -253,7 +255,7 @@ def stream(
     async def prepare() -> Asked:
         return await _prepare(service, bindings, model, counter, request)
 
-    return AnswerStream(model, request.config, prepare)
+    return AnswerStream(model, request.config, prepare, service.tenant)
 
 
 async def _prepare(

@@ -3,6 +3,7 @@
 LorebindError
 ├── ConfigurationError (ValueError)       the author of the YAML: all problems, with their positions
 ├── UsageError (ValueError)               the caller: an argument is wrong
+│   └── TenantRequiredError               the caller: the project requires a named tenant
 ├── NotFoundError (LookupError)           the caller: the project has nothing with this id
 │   └── NotIngestedError                  the operator: there is nothing to search yet
 ├── MissingDependencyError (ImportError)  the operator: an extra is not installed
@@ -67,6 +68,10 @@ class UsageError(LorebindError, ValueError):
         super().__init__(message)
         self.at = at
         """The argument and the key within it, if the error concerns one: `input`, `ticket`."""
+
+
+class TenantRequiredError(UsageError):
+    """The project declares `tenancy: required`, and the call names no tenant."""
 
 
 class NotFoundError(LorebindError, LookupError):

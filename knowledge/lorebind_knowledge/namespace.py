@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -16,31 +18,51 @@ PROJECT_SCOPE = "project"
 COLLECTION_SCOPE = "collection"
 """The scope of collections. No knowledge base has it, so no ingest deletes their documents."""
 
-_tenant: ContextVar[str] = ContextVar("lorebind_tenant", default=DEFAULT_TENANT)
+_tenant: ContextVar[str | None] = ContextVar("lorebind_tenant", default=None)
 
 
 @contextmanager
 def tenant(name: str) -> Iterator[None]:
     """Run the block as a tenant: all data that it stores or reads belongs to this tenant.
 
-    The name is a context variable: tasks and threads started in the block inherit it, and
-    concurrent blocks do not see each other's tenant.
+    The name is a context variable. asyncio tasks that start in the block, `asyncio.to_thread` and
+    Lorebind's own threads inherit it, and concurrent blocks do not see each other's tenant. Other
+    threads do not inherit it, such as those of `threading.Thread` and `ThreadPoolExecutor`: use
+    `Project.for_tenant` there, which does not depend on the context.
 
     Raises:
         ValueError: the name is empty.
     """
-    if not name:
-        raise ValueError("a tenant needs a name; omit the block for the default tenant")
-    token = _tenant.set(name)
+    token = _tenant.set(checked_tenant(name))
     try:
         yield
     finally:
         _tenant.reset(token)
 
 
-def current_tenant() -> str:
-    """Return the tenant of the innermost `tenant(...)` block, else `default`."""
+def checked_tenant(name: str) -> str:
+    """Return the name of a tenant.
+
+    Raises:
+        UsageError: the name is empty.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise UsageError(f"a tenant needs a name that is not empty, not {name!r}")
+    return name
+
+
+def named_tenant() -> str | None:
+    """Return the tenant of the innermost `tenant(...)` block; None outside of any."""
     return _tenant.get()
+
+
+def current_tenant() -> str:
+    """Return the tenant of the innermost `tenant(...)` block, else `default`.
+
+    Code that a project names sees the tenant for which it runs, also if a view of
+    `Project.for_tenant` runs it.
+    """
+    return _tenant.get() or DEFAULT_TENANT
 
 
 @dataclass(frozen=True, slots=True, order=True)

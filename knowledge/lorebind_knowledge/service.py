@@ -28,7 +28,7 @@ from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
 from lorebind_knowledge.middleware.base import Retrieval
-from lorebind_knowledge.namespace import COLLECTION_SCOPE, Namespace, current_tenant
+from lorebind_knowledge.namespace import COLLECTION_SCOPE, Namespace, tenant
 from lorebind_knowledge.parts import Parts
 from lorebind_knowledge.sources.make import make_source
 from lorebind_knowledge.statistics import KnowledgeStats, knowledge_stats
@@ -41,10 +41,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import (
-        AnyReranker,
-        RetrievalDeclaration,
-    )
+    from lorebind_knowledge.declarations import AnyReranker, RetrievalDeclaration
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.index import Index
@@ -60,7 +57,7 @@ class KnowledgeService:
     """Ingests and searches the knowledge bases of a loaded project.
 
     Embedders and stores are created once, at their first use, and shared. Safe to share among
-    threads and tasks. Every call applies to the current tenant of its context.
+    threads and tasks. Every call applies to `tenant`.
     """
 
     def __init__(
@@ -87,6 +84,11 @@ class KnowledgeService:
         """Return a service with other knowledge bases of the project; it shares everything else."""
         return KnowledgeService(loaded, self.events, parts=self._parts)
 
+    @property
+    def tenant(self) -> str:
+        """The tenant of the call that asks; see `LoadedProject.tenant`."""
+        return self._loaded.tenant
+
     def namespace(self, kb_id: str, workflow: str | None = None) -> Namespace:
         """Return the namespace of a declared knowledge base for the tenant of this call.
 
@@ -94,7 +96,7 @@ class KnowledgeService:
             NotFoundError: there is no such knowledge base; the message lists the known ones.
         """
         _, scope = self._loaded.knowledge_base(kb_id, workflow)
-        return Namespace(current_tenant(), self._loaded.project.name, scope, kb_id)
+        return Namespace(self.tenant, self._loaded.project.name, scope, kb_id)
 
     def knowledge_base(self, kb_id: str, workflow: str | None = None) -> KnowledgeBase:
         """Return a declared knowledge base for searches, as a workflow or the project sees it.
@@ -207,11 +209,7 @@ class KnowledgeService:
         return self._parts.index(declaration)
 
     def reranker(self, declaration: AnyReranker) -> Reranker:
-        """Return a declared reranker, which is created at its first use.
-
-        Raises:
-            RerankerError: it cannot be created.
-        """
+        """Return a declared reranker; raise `RerankerError` if it cannot be created."""
         return self._parts.reranker(declaration)
 
     async def ingest(
@@ -253,7 +251,7 @@ class KnowledgeService:
         corpus = self.corpus(kb_id, workflow, given, embeds=False)
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
         price = self._loaded.embedder(declaration.embedder).token_price
-        with lane("ingest"):
+        with lane("ingest"), tenant(corpus.kb.namespace.tenant):
             return await plan(corpus, strategy=strategy, price=price)
 
     async def reindex(
@@ -300,7 +298,7 @@ class KnowledgeService:
                 raise SourceError(f"knowledge base {kb_id!r} cannot be ingested: {reasons}")
 
         # The declaration is part of the key, because a server may replace it at runtime.
-        key = (current_tenant(), scope, kb_id, declaration.model_dump_json())
+        key = (self.tenant, scope, kb_id, declaration.model_dump_json())
         values = None if given is None else run_values(declaration, given)
         await self._parts.started.do(key, ingest_it, values)
 
@@ -345,14 +343,12 @@ class KnowledgeService:
         return await self._parts.middleware.retrieve(asked)
 
     def vector_store(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeBaseVectorStore:
-        """Return a knowledge base as a read-only `VectorStore` of LangChain.
-
-        Raises:
-            NotFoundError: there is no such knowledge base.
-        """
+        """Return a knowledge base as a read-only `VectorStore` of LangChain; see `index`."""
         from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 
-        return KnowledgeBaseVectorStore(self.knowledge_base(kb_id, workflow))
+        declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
+        find = partial(self.knowledge_base, kb_id, workflow)
+        return KnowledgeBaseVectorStore(self.index(declaration.vector_db), find)
 
     def collection(
         self, name: str, *, embedder: str | None = None, vector_db: str | None = None
@@ -360,7 +356,7 @@ class KnowledgeService:
         """Return a `VectorStore` of LangChain for documents that are added by code.
 
         The documents belong to no knowledge base, even one with the same name: no ingest finds or
-        deletes them. They belong to the project and to the tenant of this call. The collection is
+        deletes them. They belong to the project and to the tenant of each use. The collection is
         created at its first use.
 
         Args:
@@ -373,8 +369,10 @@ class KnowledgeService:
         """
         from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
 
-        namespace = Namespace(current_tenant(), self._loaded.project.name, COLLECTION_SCOPE, name)
-        return LorebindVectorStore(self.index(vector_db), self.embedder(embedder), namespace)
+        def owner() -> Namespace:
+            return Namespace(self.tenant, self._loaded.project.name, COLLECTION_SCOPE, name)
+
+        return LorebindVectorStore(self.index(vector_db), self.embedder(embedder), owner)
 
     async def undeclared(self, made: Made = dict) -> list[Undeclared]:
         """Return the stored data of knowledge bases that are no longer declared.

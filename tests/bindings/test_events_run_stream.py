@@ -17,7 +17,6 @@ from lorebind_bindings.workflow.results import RunResult
 from lorebind_bindings.workflow.run_stream import RunStream
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.errors import ModelError, TaskError, UsageError
-from lorebind_knowledge.namespace import current_tenant, tenant
 
 if TYPE_CHECKING:
     from lorebind_bindings.workflow.events.bus import EventBus
@@ -38,7 +37,7 @@ class Run:
     async def __call__(self, bus: EventBus) -> RunResult:
         self.status = "running"
         bus.attach(self.sink)
-        bus.emit("run_start", workflow=current_tenant(), resumed=False, inputs=[])
+        bus.emit("run_start", workflow="w", resumed=False, inputs=[])
         try:
             for number in range(self.tasks):
                 bus.emit("task_start", f"t{number}", f"t{number}", attempt=1)
@@ -54,7 +53,7 @@ class Run:
             await bus.close()
             await asyncio.sleep(0)
             self.cleaned_up = True
-        return RunResult(current_tenant(), {}, [], bus.thread_id, {})
+        return RunResult("done", {}, [], bus.thread_id, {})
 
 
 async def aread(stream: RunStream) -> list[RunEvent]:
@@ -76,8 +75,7 @@ READERS = pytest.mark.parametrize("reader", [aread, in_a_thread])
 async def test_read_to_the_end(reader: Any) -> None:
     """All events come in order, and then the result is available."""
     began = Run()
-    with tenant("acme"):
-        stream = RunStream(began, "t1")
+    stream = RunStream(began, "t1")
     assert not began.status
     with pytest.raises(UsageError, match="read the stream to its end first"):
         _ = stream.result
@@ -85,7 +83,7 @@ async def test_read_to_the_end(reader: Any) -> None:
     assert [event.seq for event in events] == list(range(1, 8))
     assert (events[0].type, events[-1].type) == ("run_start", "run_end")
     assert {event.thread_id for event in events} == {stream.thread_id} == {"t1"}
-    assert stream.result.output == events[0].data["workflow"] == "acme"
+    assert stream.result.output == "done"
     assert began.sink.events == events
     assert [health.written for health in stream.health] == [7]
     with pytest.raises(UsageError, match="a stream can be read only once"):
@@ -276,13 +274,13 @@ async def test_a_reader_that_stops_at_the_end() -> None:
     for _ in range(20):
         stream = RunStream(Run(1))
         await asyncio.to_thread(follow, stream)
-        assert stream.result.output == "default"
+        assert stream.result.output == "done"
         stream = RunStream(Run(1))
         async with aclosing(aiter(stream)) as events:  # type: ignore[type-var]
             async for event in events:
                 if event.type == "run_end":
                     break
-        assert stream.result.output == "default"
+        assert stream.result.output == "done"
 
 
 _INTERRUPTED = """
@@ -331,17 +329,13 @@ async def test_a_slow_reader() -> None:
 
 
 async def test_many_streams_at_once() -> None:
-    """With fifty runs of two tenants, each reader receives only the events of its own run."""
-    streams = []
-    for number in range(50):
-        with tenant(f"tenant{number % 2}"):
-            streams.append(RunStream(Run(3), f"t{number}"))
+    """With fifty runs, each reader receives only the events of its own run."""
+    streams = [RunStream(Run(3), f"t{number}") for number in range(50)]
     half = len(streams) // 2
     told = await asyncio.gather(
         *(aread(stream) for stream in streams[:half]),
         *(in_a_thread(stream) for stream in streams[half:]),
     )
-    for number, (stream, events) in enumerate(zip(streams, told, strict=True)):
+    for number, events in enumerate(told):
         assert {event.thread_id for event in events} == {f"t{number}"}
-        assert stream.result.output == f"tenant{number % 2}"
         assert [event.seq for event in events] == list(range(1, 6))

@@ -74,6 +74,7 @@ async def awaited(project: Project) -> None:
     assert_type(await project.agenerate("Who?", top_k=1), Answer)
     assert_type(await project.aquery_many(["docs"], "Who?", render="json"), QueryResult)
     assert_type(await project.at("docs").agenerate("Who?", top_k=1), Answer)
+    assert_type(project.for_tenant("acme"), Project)
 
     await project.agenerate("Who?", topk=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     await project.aquery_many(["docs"], "Who?", k=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from lorebind.cli.server_option import given_server
-from lorebind_knowledge.namespace import DEFAULT_TENANT, current_tenant
+from lorebind_knowledge.namespace import named_tenant
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
@@ -74,8 +74,8 @@ def same_project(path: str) -> str:
 
         return Hints(given.url, given.tenant).options
     where = "" if path == "." else f" --project {shlex.quote(path)}"
-    tenant = current_tenant()
-    return where + (f" --tenant {shlex.quote(tenant)}" if tenant != DEFAULT_TENANT else "")
+    tenant = named_tenant()
+    return where + (f" --tenant {shlex.quote(tenant)}" if tenant else "")
 
 
 def given_server_project() -> RemoteProject | None:

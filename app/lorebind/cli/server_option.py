@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.namespace import current_tenant
+from lorebind_knowledge.namespace import named_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,8 +51,7 @@ def with_server_option(command: Callable[..., Any]) -> Callable[..., Any]:
             server = None  # the environment variable applies only without --project
         if server is None:
             return command(*args, **options)
-        tenant = current_tenant() if _is_typed(context, "tenant") else None
-        before = given_server.set(GivenServer(server, tenant))
+        before = given_server.set(GivenServer(server, named_tenant()))
         try:
             return command(*args, **options)
         finally:

@@ -39,7 +39,7 @@ _KINDS: dict[str, type[LorebindError]] = {
     "in_use": errors.UsageError,
     "document_of_source": errors.UsageError,
     "precondition_failed": errors.UsageError,
-    "tenant_required": errors.UsageError,
+    "tenant_required": errors.TenantRequiredError,
     "too_large": errors.UsageError,
 }
 """The errors that consist of a text only; any other code is a `ServerError`."""

@@ -60,6 +60,7 @@ STATUS = {
 # Subclasses come first, because an error gets the code of the first class that it matches.
 _CODES: tuple[tuple[type[errors.LorebindError], str], ...] = (
     (errors.ConfigurationError, "invalid_request"),
+    (errors.TenantRequiredError, "tenant_required"),
     (errors.UsageError, "invalid_request"),
     (errors.NotIngestedError, "not_ingested"),
     (errors.NotFoundError, "not_found"),

@@ -25,7 +25,6 @@ from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
-from lorebind_knowledge.namespace import current_tenant
 
 if TYPE_CHECKING:
     from lorebind.project import Project
@@ -117,6 +116,8 @@ class Server:
     async def _start(self) -> None:
         if self.project.config.workflows:
             await call(_import_langgraph)
+        if self.project.config.project.tenancy == "required":
+            return  # the first search of each tenant ingests them
         for kb in self.project.config.project.knowledge_bases:
             await self.project.knowledge.start(kb.id)
 
@@ -188,7 +189,7 @@ async def _admin(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
 
 
 async def _seen(server: Annotated[Server, Depends(_server)]) -> Project:
-    return await server.seen_by(current_tenant())
+    return await server.seen_by(server.project.config.tenant)
 
 
 TheServer = Annotated[Server, Depends(_server)]

@@ -139,7 +139,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
             asked, first = numbers["asked"], numbers["first"]
         else:
             first = next_marker(state["messages"])
-        found = self._remembered.get(asked, first) if numbers else None
+        found = self._remembered.get((self._service.tenant, asked, first)) if numbers else None
         if found and (gone or found.question == question):
             return found
         return await self._search(question, history, asked, first) if question else None
@@ -157,7 +157,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
             history=history,
         )
         found = Found(question, injection)
-        self._remembered.put(asked, first, found)
+        self._remembered.put((self._service.tenant, asked, first), found)
         return found
 
     def _injected(self, request: ModelRequest[Any], found: Found | None) -> ModelRequest[Any]:

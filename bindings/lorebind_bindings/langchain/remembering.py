@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from lorebind_knowledge.namespace import current_tenant
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from lorebind_bindings.injecting import Injection
+
+Key: TypeAlias = tuple[str, str | None, int]
 
 _MOST = 256
 
@@ -31,17 +31,15 @@ class Remembered:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: OrderedDict[tuple[str, str | None, int], Found] = OrderedDict()
+        self._found: OrderedDict[Key, Found] = OrderedDict()
 
-    def get(self, asked: str | None, first: int) -> Found | None:
-        key = current_tenant(), asked, first
+    def get(self, key: Key) -> Found | None:
         with self._lock:
             if key in self._found:
                 self._found.move_to_end(key)
             return self._found.get(key)
 
-    def put(self, asked: str | None, first: int, found: Found) -> None:
-        key = current_tenant(), asked, first
+    def put(self, key: Key, found: Found) -> None:
         with self._lock:
             self._found[key] = found
             self._found.move_to_end(key)

@@ -12,7 +12,6 @@ from lorebind_knowledge.configuration.template_checks import texts
 from lorebind_knowledge.configuration.templates import TemplateError, look_up, mentions
 from lorebind_knowledge.declarations.workflows import with_nested
 from lorebind_knowledge.identity import digest
-from lorebind_knowledge.namespace import current_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +56,7 @@ def _key(context: Context) -> str:
         with suppress(TemplateError):
             named.append([reference, look_up(reference, scopes)])
     return digest(
-        current_tenant(),
+        context.run.parts.loaded.tenant,
         context.frame.workflow.id,
         json.dumps(task.written(), sort_keys=True),
         json.dumps(named, sort_keys=True),

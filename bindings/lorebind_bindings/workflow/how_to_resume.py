@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from lorebind_knowledge.configuration import PROJECT_FILE
-from lorebind_knowledge.namespace import DEFAULT_TENANT, current_tenant
+from lorebind_knowledge.namespace import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,8 +70,8 @@ def which_project(loaded: LoadedProject) -> str:
         if place != Path.cwd():
             below = place.is_relative_to(Path.cwd())
             options += f" --project {shlex.quote(os.path.relpath(place) if below else str(place))}"
-    if current_tenant() != DEFAULT_TENANT:
-        options += f" --tenant {shlex.quote(current_tenant())}"
+    if loaded.tenant != DEFAULT_TENANT:
+        options += f" --tenant {shlex.quote(loaded.tenant)}"
     return options
 
 

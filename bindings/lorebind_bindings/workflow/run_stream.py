@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.namespace import current_tenant, tenant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
@@ -25,8 +24,7 @@ class RunStream:
     The run starts when the iteration starts, and does not wait for the reader. A reader that falls
     behind by more than 1024 events loses the oldest ones, and a `diagnostic` event says how many.
     After the last event, `result` holds the result. If the run failed, the iteration raises its
-    error instead. If you stop reading early, the run is cancelled. It runs for the tenant that
-    created the stream, even if it is read as another tenant.
+    error instead. If you stop reading early, the run is cancelled.
     """
 
     def __init__(
@@ -42,7 +40,6 @@ class RunStream:
         self.thread_id = uuid.uuid4().hex if thread_id is None else thread_id
         self._bus = EventBus(self.thread_id)
         self._start = start
-        self._tenant = current_tenant()  # the stream may be read with another tenant, or none
         self._begun = False
         self._ended = False
         """Whether the reader has reached the end of the run, so that nothing is cancelled."""
@@ -106,11 +103,10 @@ class RunStream:
         self._run = asyncio.create_task(self._ran())
 
     async def _ran(self) -> RunResult:
-        with tenant(self._tenant):
-            try:
-                return await self._start(self._bus)
-            finally:
-                await self._bus.close()
+        try:
+            return await self._start(self._bus)
+        finally:
+            await self._bus.close()
 
     async def _settle(self) -> None:
         """Wait until the run has ended. Cancel it first if its end was not reached."""

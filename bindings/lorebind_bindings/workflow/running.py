@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,12 @@ class Parts:
         self._flows: dict[tuple[int, ...], Flow] = {}
         self._functions: dict[int, Callable[..., Any]] = {}
         self._bound: dict[tuple[str, str], list[ResolvedBinding]] = {}
+
+    def over(self, loaded: LoadedProject, service: KnowledgeService) -> Parts:
+        """Return the parts of a view of the project; they share everything else."""
+        view = copy(self)
+        view.loaded, view.service = loaded, service
+        return view
 
     def flow(self, tasks: Sequence[TaskBase]) -> Flow:
         """Return the graph of a list of declared tasks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.inputs import check_inputs
@@ -24,7 +25,7 @@ from lorebind_knowledge.errors import (
     UsageError,
     did_you_mean,
 )
-from lorebind_knowledge.namespace import current_tenant
+from lorebind_knowledge.namespace import tenant
 from lorebind_knowledge.redaction import said_by
 from lorebind_knowledge.run_once import Once
 
@@ -39,6 +40,20 @@ if TYPE_CHECKING:
     from lorebind_prompts import Citation
 
 
+class _Opened:
+    """Everything that is open, shared by all views of a project."""
+
+    def __init__(self) -> None:
+        self.once = Once()
+        self.stores: dict[str, ThreadStore] = {}
+        self.hosts: dict[str, Any] = {}
+
+    async def close(self) -> None:
+        for store in self.stores.values():
+            await store.close()
+        self.once, self.stores, self.hosts = Once(), {}, {}
+
+
 class Workflows:
     """The workflows of a project, and the threads of their runs.
 
@@ -48,9 +63,13 @@ class Workflows:
     def __init__(self, loaded: LoadedProject, service: KnowledgeService, models: ModelPool) -> None:
         self._loaded = loaded
         self._parts = Parts(loaded, service, models)
-        self._once = Once()
-        self._stores: dict[str, ThreadStore] = {}
-        self._hosts: dict[str, Any] = {}
+        self._opened = _Opened()
+
+    def over(self, loaded: LoadedProject, service: KnowledgeService) -> Workflows:
+        """Return the workflows of a view of the project; they share everything that is open."""
+        view = copy(self)
+        view._loaded, view._parts = loaded, self._parts.over(loaded, service)
+        return view
 
     async def run(
         self,
@@ -289,11 +308,7 @@ class Workflows:
 
     async def close(self) -> None:
         """Close the stores of the threads."""
-        for store in self._stores.values():
-            await store.close()
-        self._stores.clear()
-        self._hosts.clear()
-        self._once = Once()
+        await self._opened.close()
 
     async def _play(
         self, turn: Turn, given: Any, inputs: Mapping[str, Any], *, resumed: bool
@@ -307,7 +322,8 @@ class Workflows:
         status, told = "failed", dict[str, Any]()
         token = playing.set(turn)
         try:
-            values = await self._host(turn).ainvoke(given, config, durability="sync")
+            with tenant(thread.tenant):  # the code of tasks may ask for it
+                values = await self._host(turn).ainvoke(given, config, durability="sync")
             result = await self._result(turn, values)
             status = result.status
             return result
@@ -354,7 +370,7 @@ class Workflows:
         return RunResult(values["output"], tasks, _cited(tasks.values()), thread_id, usage)
 
     def _thread(self, workflow: str, thread_id: str) -> Thread:
-        return Thread(current_tenant(), self._loaded.project.name, workflow, thread_id)
+        return Thread(self._loaded.tenant, self._loaded.project.name, workflow, thread_id)
 
     async def _found(self, store: ThreadStore, thread: Thread) -> ThreadInfo:
         info = await store.find(thread)
@@ -365,19 +381,19 @@ class Workflows:
     async def _store(self, declared: WorkflowDeclaration) -> ThreadStore:
         """Return the thread store of a workflow; each is opened once."""
         kept = declared.checkpointer or self._loaded.project.checkpointer
-        key = kept.model_dump_json()
+        key, opened = kept.model_dump_json(), self._opened
 
         async def open_it() -> None:
-            self._stores[key] = await open_threads(kept, self._loaded.environment)
+            opened.stores[key] = await open_threads(kept, self._loaded.environment)
 
-        await self._once.do(key, open_it)
-        return self._stores[key]
+        await opened.once.do(key, open_it)
+        return opened.stores[key]
 
     def _host(self, turn: Turn) -> Any:
-        name = turn.declared.id
-        if name not in self._hosts:
-            self._hosts[name] = compile_host(turn.declared, turn.store.saver)
-        return self._hosts[name]
+        name, hosts = turn.declared.id, self._opened.hosts
+        if name not in hosts:
+            hosts[name] = compile_host(turn.declared, turn.store.saver)
+        return hosts[name]
 
 
 def _check_tasks(declared: WorkflowDeclaration, names: Collection[str]) -> None:

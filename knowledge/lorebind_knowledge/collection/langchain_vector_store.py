@@ -47,15 +47,26 @@ class LorebindVectorStore(LangChainVectorStore):
     relevance scores are the same.
     """
 
-    def __init__(self, index: Index, embedder: Embedder, namespace: Namespace) -> None:
+    def __init__(
+        self, index: Index, embedder: Embedder, namespace: Namespace | Callable[[], Namespace]
+    ) -> None:
         """
         Args:
             index: the index that stores the documents.
             embedder: makes the vectors; a namespace must always use the same embedder.
-            namespace: the owner of the documents. Do not use the namespace of a knowledge base: it
-                belongs to its ingests, which do not know documents added here.
+            namespace: the owner of the documents, or a function that returns it at each use. Do not
+                use the namespace of a knowledge base: it belongs to its ingests, which do not know
+                documents added here.
         """
-        self._index, self._embedder, self._namespace = index, embedder, namespace
+        self._index, self._made_by, self._owner = index, embedder, namespace
+
+    @property
+    def _embedder(self) -> Embedder:
+        return self._made_by
+
+    @property
+    def _namespace(self) -> Namespace:
+        return self._owner() if callable(self._owner) else self._owner
 
     @classmethod
     def from_texts(  # type: ignore[override]  # LangChain's own classes name their arguments too

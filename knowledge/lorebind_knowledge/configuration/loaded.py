@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.passage_templates import read_passage_template
 from lorebind_knowledge.declarations.live import LiveObject
-from lorebind_knowledge.errors import NotFoundError, did_you_mean
-from lorebind_knowledge.namespace import PROJECT_SCOPE
+from lorebind_knowledge.errors import NotFoundError, TenantRequiredError, did_you_mean
+from lorebind_knowledge.namespace import DEFAULT_TENANT, PROJECT_SCOPE, named_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -55,6 +55,24 @@ class LoadedProject:
     environment: Environment
     unset: tuple[Problem, ...] = ()
     """The templates that use a variable that is not set, if the project allows that."""
+    bound_tenant: str | None = None
+    """The tenant of all calls, whatever their context says; None asks the context of each call."""
+
+    @property
+    def tenant(self) -> str:
+        """The tenant of the call that asks.
+
+        Raises:
+            TenantRequiredError: the project requires a name, and the call has none.
+        """
+        name = self.bound_tenant or named_tenant()
+        if name is None and self.project.tenancy == "required":
+            raise TenantRequiredError(
+                f"project {self.project.name!r} has `tenancy: required`, and this call names no "
+                "tenant; use project.for_tenant(NAME), or `with tenant(NAME):` in one coroutine or "
+                "thread; on the command line --tenant NAME, over HTTP the header X-Tenant-ID"
+            )
+        return name or DEFAULT_TENANT
 
     def embedder(self, embedder_id: str | None = None) -> EmbedderDeclaration:
         """Return an embedder; if none is declared, the default is `local`."""

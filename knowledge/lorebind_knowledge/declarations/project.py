@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -45,6 +45,11 @@ class ProjectDeclaration(Declaration):
 
     name: Id = Field(description="The name of the project.")
     description: str = Field("", description="The purpose of the project.")
+    tenancy: Literal["optional", "required"] = Field(
+        "optional",
+        description="Whether calls must name their tenant. With `optional`, a call that names none "
+        "is for the tenant `default`; with `required`, it is refused.",
+    )
     embedders: list[EmbedderDeclaration] = Field(
         default_factory=list,
         description="The models that turn texts into vectors. By default one `local` embedder, "

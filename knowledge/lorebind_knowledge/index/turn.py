@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.bridge import call, lane
 from lorebind_knowledge.errors import IngestRunningError
+from lorebind_knowledge.namespace import tenant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,7 +26,7 @@ _GROWTH = 1.5
 async def turn(catalog: Catalog, namespace: Namespace, *, wait: bool) -> AsyncIterator[Lease]:
     """Hold the lease of a namespace until the end of the block; see `Catalog.lease`.
 
-    Calls in the block run in the lane of ingests.
+    Calls in the block run in the lane of ingests, and as the namespace's tenant.
 
     Args:
         catalog: stores the lease.
@@ -37,7 +38,7 @@ async def turn(catalog: Catalog, namespace: Namespace, *, wait: bool) -> AsyncIt
         ReadOnlyError, StoreError: see `Catalog.lease`.
     """
     stack = ExitStack()
-    with lane("ingest"):
+    with lane("ingest"), tenant(namespace.tenant):
         try:
             yield await _lease(stack, catalog, namespace, wait=wait)
         finally:

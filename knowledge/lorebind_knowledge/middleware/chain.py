@@ -9,6 +9,7 @@ from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.errors import PluginError, UsageError
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
 from lorebind_knowledge.middleware.registry import make_wrapper
+from lorebind_knowledge.namespace import tenant
 from lorebind_knowledge.retrieval.existing import search_existing
 from lorebind_knowledge.retrieval.search import search, search_several
 from lorebind_knowledge.stores.base import ApproximateStore, VectorStore
@@ -54,8 +55,8 @@ class Middleware:
         self._retrieve = retrieve
 
     async def retrieve(self, asked: Retrieval) -> QueryResult:
-        """Run a search through all wrappers."""
-        with only_errors():
+        """Run a search through all wrappers, as its tenant."""
+        with only_errors(), tenant(asked.tenant):
             return await self._retrieve(asked)
 
     def embedder(self, inner: Embedder) -> Embedder:

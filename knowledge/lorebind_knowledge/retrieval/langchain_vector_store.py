@@ -9,8 +9,13 @@ from lorebind_knowledge.errors import NotIngestedError, UsageError
 from lorebind_knowledge.retrieval.search import check_embedder, not_ingested
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.namespace import Namespace
 
 T = TypeVar("T")
 
@@ -23,9 +28,25 @@ class KnowledgeBaseVectorStore(LorebindVectorStore):
     Adding and deleting raise UsageError, since an ingest mirrors the sources into the index.
     """
 
-    def __init__(self, kb: KnowledgeBase) -> None:
-        super().__init__(kb.index, kb.embedder, kb.namespace)
-        self._kb = kb
+    def __init__(self, index: Index, find: Callable[[], KnowledgeBase]) -> None:
+        """
+        Args:
+            index: the index of the knowledge base.
+            find: returns the knowledge base for the tenant of each search.
+        """
+        self._index, self._find = index, find
+
+    @property
+    def _kb(self) -> KnowledgeBase:
+        return self._find()
+
+    @property
+    def _embedder(self) -> Embedder:
+        return self._kb.embedder
+
+    @property
+    def _namespace(self) -> Namespace:
+        return self._kb.namespace
 
     def _without_index(self, nothing: T) -> T:
         raise NotIngestedError(not_ingested(self._kb))

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .conftest import PROJECT, problem, serving, write_project
+from .in_process import served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import httpx
 
@@ -132,3 +134,28 @@ def test_one_key_of_two_tenants_is_two_runs(two: Two) -> None:
         return str(asked.json()["run_id"])
 
     assert run(two.ann) != run(two.bob)
+
+
+async def test_an_open_server_of_a_project_that_requires_a_tenant(tmp_path: Path) -> None:
+    """Without tokens, requests for data need `X-Tenant-ID`; a token names its tenant itself."""
+    asked = {"query": "When do you open?"}
+    triage = {"id": "triage", "tasks": [{"id": "say", "prompt": "Hello."}]}
+    more = {"tenancy": "required", "workflows": [triage]}
+    async with served(tmp_path, more) as here, here.client() as nobody:
+        for method, path in (
+            ("GET", "/knowledge-bases"),
+            ("GET", "/knowledge-bases/handbook/documents"),
+            ("POST", "/knowledge-bases/handbook/ingest"),
+            ("POST", "/knowledge-bases/handbook/query"),
+            ("PUT", "/knowledge-bases/zebras"),
+            ("GET", "/workflows/triage/threads"),
+        ):
+            body = MINE if method == "PUT" else asked if path.endswith("query") else None
+            refused = await nobody.request(method, path, json=body)
+            assert problem(refused) == (400, "tenant_required"), (method, path)
+        assert (await nobody.get("/bindings")).status_code == 200
+        assert (await nobody.get("http://localhost/metrics")).status_code == 200
+        async with here.client(**{"X-Tenant-ID": "ann"}) as ann:
+            assert (await ann.get("/knowledge-bases/handbook/documents")).status_code == 200
+        async with here.client(here.token("app", "read", "ann")) as app:
+            assert (await app.get("/knowledge-bases/handbook/documents")).status_code == 200

@@ -13,7 +13,6 @@ from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.state.tokens import LONGEST_NAME, find_token
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import LorebindError
-from lorebind_knowledge.namespace import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
@@ -32,7 +31,8 @@ _APART_SECONDS = 0.1
 class Caller:
     """The sender of a request."""
 
-    tenant: str
+    tenant: str | None
+    """None if neither the token nor a header names one."""
     token: Token | None
     """None if the server has no tokens and serves only this machine."""
 
@@ -82,7 +82,7 @@ class Callers:
         text, now = _bearer(given), time.monotonic()
         await self._read_since(now - _KNOWN_SECONDS)
         if not given and self._open:
-            return Caller(wanted or DEFAULT_TENANT, None)
+            return Caller(wanted, None)
         token = find_token(text, self._known)
         if token is None and text:  # it may have been created just now
             await self._read_since(now)

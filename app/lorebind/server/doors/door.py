@@ -8,6 +8,7 @@ import logging
 import re
 import time
 import uuid
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -128,7 +129,7 @@ class Door:
         if self._is_draining():
             raise ProblemError("draining", "the server is about to stop", headers=_AGAIN)
         _check_length(headers)
-        with tenant(caller.tenant):
+        with nullcontext() if caller.tenant is None else tenant(caller.tenant):
             await self._app(scope, passing.receive_bounded, passing.send)
 
 

@@ -23,7 +23,7 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.declarations.base import within
 from lorebind_knowledge.declarations.bindings import BindingDeclaration
 from lorebind_knowledge.errors import NotFoundError
-from lorebind_knowledge.namespace import PROJECT_SCOPE, current_tenant
+from lorebind_knowledge.namespace import PROJECT_SCOPE
 
 if TYPE_CHECKING:
     from lorebind_knowledge.configuration import LoadedProject
@@ -91,7 +91,7 @@ async def get_knowledge_base(
 async def put_knowledge_base(
     request: Request,
     server: TheServer,
-    caller: Writer,
+    _: Writer,
     kb_id: str,
     body: Annotated[
         dict[str, Any], Body(description="The declaration, with the keys of the YAML.")
@@ -101,13 +101,14 @@ async def put_knowledge_base(
     _refuse_declared(server.project.config, kb_id)
     declared = read_made(server.project.config, kb_id, body)
     now = datetime.now(UTC).isoformat(timespec="microseconds")
-    made = Made(caller.tenant, kb_id, declared.written(), now)
+    owner = server.project.config.tenant
+    made = Made(owner, kb_id, declared.written(), now)
 
     def check(before: Made | None) -> None:
         check_update(request, None if before is None else etag_of(_made(server, before)))
 
     was_there = await call(server.made.put, made, check)
-    server.look_again(caller.tenant)
+    server.look_again(owner)
     shown = _made(server, made)
     headers = {"ETag": f'"{etag_of(shown)}"'}
     if was_there:
@@ -117,7 +118,7 @@ async def put_knowledge_base(
 
 @router.delete("/{kb_id}", status_code=204, responses=PATIENT_DELETE)
 async def delete_knowledge_base(
-    request: Request, server: TheServer, project: SeenProject, caller: Writer, kb_id: str
+    request: Request, server: TheServer, project: SeenProject, _: Writer, kb_id: str
 ) -> Response:
     """Delete a knowledge base that was created here, with its index."""
     _refuse_declared(server.project.config, kb_id)
@@ -125,7 +126,8 @@ async def delete_knowledge_base(
     def check(before: Made) -> None:
         check_delete(request, etag_of(_made(server, before)))
 
-    made = await call(server.made.find, caller.tenant, kb_id)
+    owner = server.project.config.tenant
+    made = await call(server.made.find, owner, kb_id)
     if made is None:
         raise server.project.config.no_knowledge_base(kb_id, await _all(server))
     check(made)
@@ -133,8 +135,8 @@ async def delete_knowledge_base(
     async def deleting() -> None:
         with suppress(NotFoundError):  # its vector database is no longer declared
             await project.adelete(kb_id)
-        await call(server.made.delete, caller.tenant, kb_id, check)
-        server.look_again(caller.tenant)
+        await call(server.made.delete, owner, kb_id, check)
+        server.look_again(owner)
 
     return await patient_answer(request, server, deleting())
 
@@ -146,7 +148,7 @@ def _key(number: int, shown: dict[str, Any]) -> str:
 
 async def _all(server: Server) -> dict[str, dict[str, Any]]:
     """Return the knowledge bases that the caller's tenant sees, by id; declared ones come first."""
-    made = await call(server.made.of, current_tenant())
+    made = await call(server.made.of, server.project.config.tenant)
     config = server.project.config
     declared = {kb.id: _declared(config, kb, None) for kb in config.project.knowledge_bases}
     return declared | {one.id: _made(server, one) for one in made if one.id not in declared}

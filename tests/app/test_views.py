@@ -1,0 +1,329 @@
+"""Views of a project for one tenant, and projects that require a tenant."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage
+
+from lorebind import MemorySink, NotFoundError, Project, UsageError, tenant
+from lorebind_knowledge.errors import TenantRequiredError
+from lorebind_prompts import ExtractiveChatModel
+from tests.bindings.helpers import PARTS, Agentic, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from .helpers import Cli
+
+QUESTION = "Who is the contact?"
+ACME, ZENITH = "The contact of Acme is Ann.", "The contact of Zenith is Bob."
+
+CODE = """
+from langchain_core.document_loaders import BaseLoader
+from langchain_core.documents import Document
+from lorebind_knowledge import current_tenant
+from lorebind_knowledge.middleware.base import Wrapper
+
+class Loader(BaseLoader):
+    def lazy_load(self):
+        yield Document(f"This is the loader of {current_tenant()}.", metadata={"source": "a"})
+
+class Strict(Wrapper):
+    def retrieval(self, inner):
+        async def checked(asked):
+            assert asked.tenant == current_tenant()
+            return await inner(asked)
+        return checked
+
+def whose():
+    return current_tenant()
+"""
+
+PROJECT = f"""
+name: helpdesk
+{PARTS}
+knowledge_bases:
+  - id: docs
+    sources: [{{ type: langchain, class: "code_of_project:Loader" }}]
+knowledge: [{{ id: docs }}]
+wrappers: [{{ type: cache }}, {{ type: isolation }}, "code_of_project:Strict"]
+workflows:
+  - id: tell
+    tasks:
+      - {{ id: whose, type: python, call: "code_of_project:whose", cache: {{ ttl_seconds: 60 }} }}
+      - {{ id: say, prompt: "{QUESTION}" }}
+"""
+
+
+def files(yaml: str = PROJECT) -> dict[str, str]:
+    return {"lorebind.yaml": yaml, "code_of_project.py": CODE}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """Return a project in which two tenants have a document each."""
+    with Project.load(write(tmp_path, files()), environ={}) as project:
+        for name, text in (("acme", ACME), ("zenith", ZENITH)):
+            project.for_tenant(name).add_documents("docs", [{"id": "contact", "text": text}])
+        yield project
+
+
+def in_thread(work: Callable[[], Any]) -> Any:
+    """Run a function in a thread that inherits no context, within the block of another tenant."""
+    with tenant("zenith"), ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+def here(work: Callable[[], Any]) -> Any:
+    """Run a function within the block of another tenant."""
+    with tenant("zenith"):
+        return work()
+
+
+ELSEWHERE = pytest.mark.parametrize("elsewhere", [in_thread, here])
+
+
+def read_by_agent(middleware: Any) -> str:
+    """Return what the model of an agent with this middleware reads."""
+    model = Agentic(says=[AIMessage("ok")])
+    create_agent(model, [], middleware=[middleware]).invoke({"messages": [HumanMessage(QUESTION)]})
+    return str(model.heard[0])
+
+
+def test_documents_added_in_a_pool_belong_to_the_view(tmp_path: Path) -> None:
+    """A function of a view that a thread pool runs writes for the view's tenant, not `default`."""
+    with Project.load(write(tmp_path, files()), environ={}) as project:
+        view = project.for_tenant("acme")
+        with ThreadPoolExecutor(4) as pool:
+            some = [[{"id": f"{number}", "text": f"{ACME} {number}"}] for number in range(8)]
+            for begun in [pool.submit(view.add_documents, "docs", one) for one in some]:
+                begun.result()
+        assert len(view.documents("docs")) == 8
+        assert project.documents("docs") == []
+        with pytest.raises(NotFoundError, match="nothing has been ingested"):
+            project.query("docs", QUESTION)
+
+
+@ELSEWHERE
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda view: view.query("docs", QUESTION)[0].text,
+        lambda view: view.query_many(["docs"], QUESTION)[0].text,
+        lambda view: view.ask(QUESTION).text,
+        lambda view: view.generate(QUESTION, "docs").text,
+        lambda view: "".join(view.stream(QUESTION, "docs")),
+        lambda view: view.documents("docs")[0].title + view.chunks("docs", "added:contact")[0].text,
+        lambda view: view.run("tell").tasks["say"].output,
+        lambda view: view.with_knowledge_bases([]).query("docs", QUESTION)[0].text,
+        lambda view: view.for_tenant("acme").query("docs", QUESTION)[0].text,
+        lambda view: view.at("docs").generate(QUESTION).text,
+    ],
+)
+def test_a_view_wins(project: Project, ask: Any, elsewhere: Any) -> None:
+    """A call of a view is for its tenant, in a thread and in the block of another tenant."""
+    found = elsewhere(lambda: ask(project.for_tenant("acme")))
+    assert ACME in found
+    assert ZENITH not in found
+
+
+MADE: list[Any] = [
+    (lambda of: of.retriever("docs"), lambda one: one.invoke(QUESTION)[0].page_content),
+    (lambda of: of.at("docs").retriever(), lambda one: one.batch([QUESTION])[0][0].page_content),
+    (lambda of: of.tool("docs"), lambda one: one.invoke({"query": QUESTION})),
+    (lambda of: of.prompt("docs"), lambda one: one.invoke(QUESTION).to_string()),
+    (
+        lambda of: of.prompt() | ExtractiveChatModel() | of.citations(),
+        lambda one: one.invoke(QUESTION).text,
+    ),
+    (
+        lambda of: of.vector_store("docs"),
+        lambda one: one.similarity_search(QUESTION)[0].page_content,
+    ),
+    (
+        lambda of: of.vector_store("docs").as_retriever(),
+        lambda one: one.invoke(QUESTION)[0].page_content,
+    ),
+    (lambda of: of.middleware("docs"), lambda one: read_by_agent(one)),
+    (lambda of: of.graph("tell"), lambda one: one.invoke({})["output"]),
+]
+
+
+@ELSEWHERE
+@pytest.mark.parametrize(("make", "use"), MADE)
+def test_what_a_view_makes_is_bound(project: Project, make: Any, use: Any, elsewhere: Any) -> None:
+    """Objects of a view are for its tenant, in a thread and in the block of another tenant."""
+    made = make(project.for_tenant("acme"))
+    found = elsewhere(lambda: use(made))
+    assert ACME in found
+    assert ZENITH not in found
+
+
+@pytest.mark.parametrize(("make", "use"), MADE)
+def test_what_the_project_makes_asks_when_it_is_used(project: Project, make: Any, use: Any) -> None:
+    """Objects of the plain project are for the tenant of each use, not of their creation."""
+    with tenant("acme"):
+        made = make(project)
+    for name, text in (("zenith", ZENITH), ("acme", ACME)):
+        with tenant(name):
+            assert text in use(made)
+
+
+def test_collections_belong_to_the_tenant(project: Project) -> None:
+    """A collection of a view is the view's; one of the project is for the tenant of each use."""
+    bound, plain = project.for_tenant("acme").collection("notes"), project.collection("notes")
+    in_thread(lambda: bound.add_texts([ACME], ids=["1"]))
+    with tenant("acme"):
+        assert [one.id for one in plain.similarity_search(QUESTION)] == ["1"]
+    with tenant("zenith"):
+        assert plain.similarity_search(QUESTION) == []
+    assert plain.similarity_search(QUESTION) == []
+
+
+@ELSEWHERE
+@pytest.mark.parametrize("of_view", [True, False])
+def test_a_stream_is_for_the_tenant_that_made_it(
+    project: Project, elsewhere: Any, *, of_view: bool
+) -> None:
+    """Streams that are read later, as another tenant or in a thread, keep their tenant."""
+    if of_view:
+        view = project.for_tenant("acme")
+        answer, run = view.stream(QUESTION, "docs"), view.run_stream("tell", thread_id="t")
+    else:
+        with tenant("acme"):
+            answer, run = project.stream(QUESTION, "docs"), project.run_stream("tell")
+    assert ACME in elsewhere(lambda: "".join(answer))
+    elsewhere(lambda: list(run))
+    assert run.result.tasks["whose"].output == "acme"
+    assert ACME in run.result.output
+    assert len(project.for_tenant("acme").threads("tell")) == 1
+    assert project.for_tenant("zenith").threads("tell") == []
+
+
+@ELSEWHERE
+def test_threads_of_workflows_belong_to_the_view(project: Project, elsewhere: Any) -> None:
+    """Runs, replays, their cached tasks and their threads are the view's own."""
+    views = {name: project.for_tenant(name) for name in ("acme", "zenith")}
+    for name, view in views.items():
+        for _ in range(2):  # the second run takes the output of the task from the cache
+            result = elsewhere(lambda view=view: view.run("tell"))
+            assert result.tasks["whose"].output == name
+        elsewhere(lambda view=view, result=result: view.replay("tell", result.thread_id, 0))
+        assert len(view.threads("tell")) == 3
+        assert elsewhere(lambda view=view, result=result: view.history("tell", result.thread_id))
+    assert project.threads("tell") == []
+
+
+@ELSEWHERE
+def test_code_of_the_project_sees_the_tenant_of_the_view(project: Project, elsewhere: Any) -> None:
+    """`current_tenant()` in sources, wrappers, tasks and sinks is the tenant of the call."""
+    from lorebind_knowledge import current_tenant
+
+    view, seen, sink = project.for_tenant("acme"), list[str](), MemorySink()
+    elsewhere(lambda: view.ingest("docs"))
+    assert "the loader of acme" in view.query("docs", "loader")[0].text
+    assert view.plan("docs").documents["unchanged"] == 2  # with the one that was added
+    sinks = [sink, lambda _: seen.append(current_tenant())]
+    assert elsewhere(lambda: view.run("tell", sinks=sinks)).tasks["whose"].output == "acme"
+    assert set(seen) == {"acme"}
+    assert len(seen) == len(sink.events)
+
+
+def test_closing_a_view_closes_the_project(project: Project) -> None:
+    """A view shares what is open, and either can go on after the other was closed."""
+    view = project.for_tenant("acme")
+    for one, other in ((project, view), (view, project)):
+        view.run("tell")
+        one.close()
+        assert other.for_tenant("acme").run("tell").status == "completed"
+
+
+@pytest.mark.parametrize("name", ["", " ", None])
+def test_a_tenant_needs_a_name(project: Project, name: Any) -> None:
+    with pytest.raises(UsageError, match="a tenant needs a name that is not empty"):
+        project.for_tenant(name)
+    with pytest.raises(ValueError, match="a tenant needs a name that is not empty"), tenant(name):
+        pass
+
+
+def test_a_view_is_bound_for_good(project: Project) -> None:
+    """Code that is given a view of one tenant gets no view of another one from it."""
+    with pytest.raises(UsageError, match="this view is bound to tenant 'acme'"):
+        project.for_tenant("acme").for_tenant("zenith")
+
+
+REQUIRED = PROJECT.replace("name: helpdesk", "name: helpdesk\ntenancy: required")
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Iterator[Project]:
+    """Return a project whose calls must name their tenant."""
+    with Project.load(write(tmp_path, files(REQUIRED)), environ={}) as strict:
+        strict.for_tenant("default").ingest("docs")
+        yield strict
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda project: project.query("docs", QUESTION),
+        lambda project: project.ingest("docs"),
+        lambda project: project.plan("docs"),
+        lambda project: project.stats("docs"),
+        lambda project: project.delete("docs"),
+        lambda project: project.add_documents("docs", [{"id": "a", "text": "a"}]),
+        lambda project: project.generate(QUESTION),
+        lambda project: project.generate(QUESTION, retrieved_contexts=[]),
+        lambda project: project.stream(QUESTION),
+        lambda project: project.run("tell"),
+        lambda project: project.run_stream("tell"),
+        lambda project: project.threads("tell"),
+        lambda project: project.graph("tell").invoke({}),
+        lambda project: project.retriever("docs").invoke(QUESTION),
+        lambda project: project.tool("docs").invoke({"query": QUESTION}),
+        lambda project: project.prompt("docs").invoke(QUESTION),
+        lambda project: read_by_agent(project.middleware("docs")),
+        lambda project: project.vector_store("docs").similarity_search(QUESTION),
+        lambda project: project.collection("notes").add_texts(["a"]),
+    ],
+)
+def test_calls_without_a_tenant_are_refused(strict: Project, ask: Any) -> None:
+    """With `tenancy: required`, only a tenant that is named counts, `default` too."""
+    with pytest.raises(TenantRequiredError, match=r"for_tenant.*with tenant.*--tenant.*X-Tenant"):
+        ask(strict)
+    with pytest.raises(TenantRequiredError), ThreadPoolExecutor(1) as pool, tenant("default"):
+        pool.submit(ask, strict).result()
+    with tenant("default"):
+        ask(strict)
+    ask(strict.for_tenant("default"))
+
+
+def test_calls_that_concern_no_tenant_are_not_refused(strict: Project) -> None:
+    """Declarations can be read, and objects can be made, without a tenant."""
+    assert [one.id for one in strict.knowledge_bases()] == ["docs"]
+    assert strict.export("docs")
+    assert strict.explain()
+    assert [one["id"] for one in strict.workflows()] == ["tell"]
+    assert strict.purge(dry_run=True) == []
+    assert strict.retriever("docs")
+    assert strict.vector_store("docs")
+    assert strict.collection("notes")
+    found = {one.part: one for one in strict.doctor()}
+    assert found["vector database file"].status == "ok"
+    assert "`tenancy: required`" in found["knowledge base docs"].detail
+
+
+def test_commands_of_a_project_that_requires_a_tenant(empty_cli: Cli) -> None:
+    """`--tenant` names the tenant; commands that concern none work without it."""
+    empty_cli.write(files(REQUIRED))
+    for command in (["validate"], ["bindings", "explain"], ["workflow", "list"]):
+        assert empty_cli(*command).code == 0
+    done = empty_cli("ingest", "docs")
+    assert (done.code, "--tenant NAME" in done.err) == (2, True)
+    assert empty_cli("ingest", "docs", "--tenant", "default").code == 0
+    assert empty_cli("query", "docs", "-q", "loader", "--tenant", "default").code == 0
