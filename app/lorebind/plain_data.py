@@ -14,7 +14,12 @@ from pydantic import BaseModel
 
 
 def as_data(value: Any) -> Any:
-    """Convert dataclasses and declarations to mappings, also within mappings and lists."""
+    """Convert dataclasses and declarations to mappings, also within mappings and lists.
+
+    An object with a method `as_data` converts itself.
+    """
+    if hasattr(value, "as_data"):
+        return value.as_data()
     if is_dataclass(value) and not isinstance(value, type):
         shown = (field.name for field in fields(value) if field.repr)
         return {name: as_data(getattr(value, name)) for name in shown}
@@ -36,13 +41,15 @@ def from_data(kind: Any, data: Any) -> Any:
         data: the plain data of a value; unknown keys are ignored.
 
     Raises:
-        ValueError, TypeError, AttributeError: the data is not of this kind.
+        ValueError, KeyError, TypeError, AttributeError: the data is not of this kind.
     """
     arguments = get_args(kind)
     origin = get_origin(kind)
     if origin in (Union, UnionType):
         kinds = [one for one in arguments if one is not NoneType]
         return data if data is None or len(kinds) > 1 else from_data(kinds[0], data)
+    if hasattr(kind, "from_data"):
+        return kind.from_data(data)
     if is_dataclass(kind):
         return _of_fields(kind, data)
     if isinstance(kind, type) and issubclass(kind, BaseModel):

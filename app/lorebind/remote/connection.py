@@ -233,7 +233,7 @@ def read(kind: type[T], data: Any) -> T:
     """
     try:
         value: T = from_data(kind, data)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ServerError(
             f"the server's answer is not a valid {getattr(kind, '__name__', kind)}; is it another "
             "version of Lorebind?"

@@ -57,7 +57,8 @@ def test_a_run_that_completes_gives_its_result(api: httpx.Client) -> None:
     result = ran.json()
     assert (result["status"], result["thread_id"]) == ("completed", "done")
     assert "within 30 days" in result["output"]
-    assert result["citations"][0]["uri"] == "inline:returns"
+    cited = result["citations"][0]
+    assert (cited["uri"], cited["label"]) == ("inline:returns", "inline:returns, line 1")
     assert result["tasks"]["say"]["verdict"] == "hit"
     thread = api.get("/workflows/answer/threads/done").json()
     assert (thread["status"], thread["output"]) == ("completed", result["output"])
