@@ -81,7 +81,10 @@ _STALE = "it was changed or deleted in the meantime; read it again and send its 
 
 
 def _tags(request: Request, header: str) -> str | list[str] | None:
-    """Return the strong ETags in a header; `*` for any, None if the header is missing.
+    """Return the ETags in a header; `*` for any, None if the header is missing.
+
+    Proxies that compress make tags weak. `If-None-Match` ignores that, and `If-Match`, which
+    protects updates, omits weak tags (RFC 9110, 13.1).
 
     Raises:
         ProblemError: the header is not a list of ETags.
@@ -98,7 +101,7 @@ def _tags(request: Request, header: str) -> str | list[str] | None:
         if found is None:
             detail = f'{header} must be tags in quotes, as "abc", or *; got {text[:80]!r}'
             raise ProblemError("invalid_header", detail)
-        if not found[1]:  # weak ETags never match here
+        if not found[1] or header == "if-none-match":
             tags.append(found[2])
         at = found.end()
     return tags

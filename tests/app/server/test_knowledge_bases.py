@@ -41,11 +41,18 @@ def test_one_is_made_replaced_and_deleted(api: httpx.Client) -> None:
     assert (got.json(), got.headers["etag"]) == (made.json(), tag)
     unchanged = api.get("/knowledge-bases/tours", headers={"If-None-Match": tag})
     assert (unchanged.status_code, unchanged.content) == (304, b"")
+    weak = f'"x", W/{tag}'
+    unchanged = api.get("/knowledge-bases/tours", headers={"If-None-Match": weak})
+    assert (unchanged.status_code, unchanged.headers["etag"]) == (304, tag)
+    for unseen in (weak, tag, "*"):
+        exists = api.put("/knowledge-bases/tours", json=TOURS, headers={"If-None-Match": unseen})
+        assert problem(exists) == (412, "precondition_failed")
 
     other = {**TOURS, "description": "All tours"}
     assert problem(api.put("/knowledge-bases/tours", json=other)) == (428, "precondition_required")
-    stale = api.put("/knowledge-bases/tours", json=other, headers={"If-Match": '"x"'})
-    assert problem(stale) == (412, "precondition_failed")
+    for stale in ('"x"', f"W/{tag}"):
+        refused = api.put("/knowledge-bases/tours", json=other, headers={"If-Match": stale})
+        assert problem(refused) == (412, "precondition_failed")
     changed = api.put("/knowledge-bases/tours", json=other, headers={"If-Match": tag})
     assert changed.status_code == 200
     assert changed.json()["knowledge_base"]["description"] == "All tours"
