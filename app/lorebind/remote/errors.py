@@ -36,7 +36,6 @@ _KINDS: dict[str, type[LorebindError]] = {
     "model_failed": errors.ModelError,
     "thread_refused": errors.ThreadRefusedError,
     "declared_in_yaml": errors.UsageError,
-    "in_use": errors.UsageError,
     "document_of_source": errors.UsageError,
     "precondition_failed": errors.UsageError,
     "tenant_required": errors.TenantRequiredError,

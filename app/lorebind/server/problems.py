@@ -30,7 +30,6 @@ STATUS = {
     "not_found": 404,
     "method_not_allowed": 405,
     "declared_in_yaml": 409,
-    "in_use": 409,
     "document_of_source": 409,
     "ingest_running": 409,
     "mass_delete_refused": 409,

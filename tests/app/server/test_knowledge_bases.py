@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     import httpx
 
 (EMBEDDER,) = PROJECT["embedders"]
+BOUND = PROJECT | {"knowledge": [{"id": "handbook"}]}
 TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}
 
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with serving(write_project(tmp_path_factory.mktemp("shop"))) as server, server.client() as api:
+    folder = write_project(tmp_path_factory.mktemp("shop"), BOUND)
+    with serving(folder) as server, server.client() as api:
         yield api
 
 
@@ -84,6 +86,8 @@ def test_what_the_yaml_declares_stays(api: httpx.Client) -> None:
     refused = api.delete("/knowledge-bases/handbook")
     assert problem(refused) == (409, "declared_in_yaml")
     assert refused.json()["declared_at"] == got["declared_at"]
+    (reference,) = refused.json()["references"]
+    assert reference.startswith("lorebind.yaml:")
 
 
 def test_one_can_be_deleted_when_its_embedder_is_gone(tmp_path: Path) -> None:

@@ -180,10 +180,9 @@ def _refuse_declared(config: LoadedProject, kb_id: str) -> None:
     for kb in config.project.knowledge_bases:
         if kb.id == kb_id:
             where = str(kb.position())
-            references = _references(config, kb_id)
             detail = f"knowledge base {kb_id!r} is declared at {where}; change it there"
-            more = {"declared_at": where, "references": references}
-            raise ProblemError("in_use" if references else "declared_in_yaml", detail, more)
+            more = {"declared_at": where, "references": _references(config, kb_id)}
+            raise ProblemError("declared_in_yaml", detail, more)
 
 
 def _references(config: LoadedProject, kb_id: str) -> list[str]:
