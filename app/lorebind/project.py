@@ -253,7 +253,8 @@ class Project(
         if workflow is not None:
             return ingest_scope(self.config, workflow, inputs)
         if inputs:
-            raise UsageError("inputs belong to a workflow; name the workflow too")
+            message = "inputs belong to a workflow; name the workflow too"
+            raise UsageError(message, at=("inputs",))
         return None
 
     async def aquery(

@@ -25,29 +25,35 @@ def check_inputs(
     """Return the inputs with defaults filled in.
 
     Raises:
-        UsageError: an input is unknown, missing or of another type. The message names the input,
+        UsageError: inputs are unknown, missing or of another type. The message names each of them,
             the expected type and the known inputs.
     """
+    argument = "input" if need_all else "inputs"  # the names in the bodies of runs and ingests
+    wrong: list[UsageError] = []
+
+    def refuse(name: str, why: str) -> None:
+        wrong.append(UsageError(why, at=(argument, name)))
+
     for name in inputs:
         if name not in declared.input:
             hint = did_you_mean(name, declared.input)
-            message = f"workflow {declared.id!r} has no input {name!r}; {hint}"
-            raise UsageError(message, at=("input", name))
+            refuse(name, f"workflow {declared.id!r} has no input {name!r}; {hint}")
     values: dict[str, Any] = {}
     for name, expected in declared.input.items():
         if name in inputs:
             values[name] = inputs[name]
             if not expected.accepts(values[name]):
-                raise UsageError(
+                refuse(
+                    name,
                     f"input {name!r} of workflow {declared.id!r} must be of type {expected.type}, "
                     f"got {_described(values[name])}",
-                    at=("input", name),
                 )
         elif not expected.required or expected.default is not None:
             values[name] = expected.default
         elif need_all:
-            message = f"workflow {declared.id!r} needs the input {name!r}"
-            raise UsageError(message, at=("input", name))
+            refuse(name, f"workflow {declared.id!r} needs the input {name!r}")
+    if wrong:
+        raise UsageError.of(wrong)
     return values
 
 

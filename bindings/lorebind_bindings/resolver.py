@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from lorebind_bindings.merging import Setting, merge, merge_entries
-from lorebind_knowledge.configuration import YamlSource, problems
+from lorebind_knowledge.configuration import YamlSource
+from lorebind_knowledge.configuration.problems import findings
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.declarations.rendering import is_file
 from lorebind_knowledge.errors import UsageError
@@ -156,9 +157,11 @@ def override(binding: ResolvedBinding, **settings: Any) -> ResolvedBinding:
         chosen = RetrievalDeclaration(**written)
     except ValidationError as error:
         source = YamlSource.from_data(written)
-        found = problems(error, source, RetrievalDeclaration)
-        said = (f"{one.message}; {one.hint}" if one.hint else one.message for one in found)
-        raise UsageError("; ".join(said)) from None
+        wrong = [
+            UsageError(f"{one.message}; {one.hint}" if one.hint else one.message, at=path)
+            for path, one in findings(error, source, RetrievalDeclaration)
+        ]
+        raise UsageError.of(wrong) from None
     if chosen.render != own.render and is_file(chosen.render):
         raise UsageError(f"render: {chosen.render!r}: give the template itself, not its file")
     places = dict.fromkeys(given, Provenance("caller"))

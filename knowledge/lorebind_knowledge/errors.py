@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 class LorebindError(Exception):
@@ -64,10 +64,19 @@ class ConfigurationError(LorebindError, ValueError):
 class UsageError(LorebindError, ValueError):
     """An argument is wrong, independent of the configuration."""
 
-    def __init__(self, message: str, *, at: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str, *, at: tuple[str | int, ...] = ()) -> None:
         super().__init__(message)
         self.at = at
         """The argument and the key within it, if the error concerns one: `input`, `ticket`."""
+        self.all: Sequence[UsageError] = ()
+        """The errors that it combines, if there are several."""
+
+    @classmethod
+    def of(cls, errors: Sequence[UsageError]) -> UsageError:
+        """Combine several errors into one."""
+        combined = cls("; ".join(map(str, errors)))
+        combined.all = errors
+        return errors[0] if len(errors) == 1 else combined
 
 
 class TenantRequiredError(UsageError):

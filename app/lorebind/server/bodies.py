@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+import math
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from starlette.requests import Request
+
+    from lorebind_knowledge.declarations.base import Path
 
 B = TypeVar("B", bound="Body")
 
 
-def _whole(value: Any) -> Any:
-    """Convert a float without a fraction, because JSON has one kind of number: 5.0 is 5."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+_LARGEST = 2**53
+"""Larger floats are not exact, so they are no integers."""
+_DEEPEST = 200
+_MOST_ERRORS = 100
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
+def whole_numbers(value: Any) -> Any:
+    """Convert floats without a fraction to integers, because JSON has one type of number."""
+    if isinstance(value, dict):
+        return {key: whole_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [whole_numbers(item) for item in value]
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST
+    return int(value) if is_whole else value
+
+
+Whole = BeforeValidator(whole_numbers)
+"""Accepts 5.0 as an integer."""
 
 
 class Body(BaseModel):
@@ -27,43 +53,57 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _storable(cls, data: Any) -> Any:
-        check_texts(data)
-        return data
+    def _storable(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        errors: list[Any] = [
+            {"type": PydanticCustomError("text", "{why}", {"why": why}), "loc": path, "input": None}
+            for path, why in islice(unstorable(data), _MOST_ERRORS)
+        ]
+        try:
+            body = validate(data)
+        except ValidationError as error:
+            known = {one["loc"] for one in errors}
+            errors += [one for one in error.errors(include_url=False) if one["loc"] not in known]
+        if errors:
+            raise ValidationError.from_exception_data(cls.__name__, errors)
+        return body
 
 
-_DEEPEST = 200
+def unstorable(data: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield the path of each value that cannot be stored, with the reason.
 
-
-def check_texts(data: Any, depth: int = 0) -> None:
-    """Refuse lone surrogates (no encoding has them), NUL (PostgreSQL refuses it), and NaN.
-
-    Data that is nested too deeply to be read safely is refused, too.
+    These are lone surrogates (no encoding has them), NUL (PostgreSQL refuses it), and NaN.
 
     Raises:
-        ValueError: the data is refused.
+        ValueError: the data is nested too deeply to be read safely.
     """
-    if depth > _DEEPEST:
+    if not isinstance(data, dict | list):
+        if why := _unstorable(data):
+            yield path, why
+        return
+    if len(path) >= _DEEPEST:
         raise ValueError(f"lists and mappings are nested deeper than {_DEEPEST}")
-    if isinstance(data, str):
-        if "\0" in data:
-            raise ValueError("a text contains the character NUL, which cannot be stored")
+    for step, value in data.items() if isinstance(data, dict) else enumerate(data):
+        if isinstance(step, str) and (why := _unstorable(step)):
+            yield path, f"a key is wrong: {why}"
+        elif isinstance(value, dict | list):
+            yield from unstorable(value, (*path, step))
+        elif why := _unstorable(value):
+            yield (*path, step), why
+
+
+def _unstorable(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN and infinite numbers are not JSON"
+    if isinstance(value, str):
+        if "\0" in value:
+            return "a text contains the character NUL, which cannot be stored"
         try:
-            data.encode()
+            value.encode()
         except UnicodeEncodeError:
-            raise ValueError("a text is not valid Unicode: it has half a character") from None
-    elif isinstance(data, float):
-        if data != data or data in (float("inf"), float("-inf")):
-            raise ValueError("NaN and infinite numbers are not JSON")
-    elif isinstance(data, dict):
-        for key, value in data.items():
-            check_texts(key, depth + 1)
-            check_texts(value, depth + 1)
-    elif isinstance(data, list):
-        for value in data:
-            check_texts(value, depth + 1)
+            return "a text is not valid Unicode: it has half a character"
+    return ""
 
 
 async def read_json(request: Request) -> Any:
@@ -85,8 +125,13 @@ async def read_json(request: Request) -> Any:
         raise _broken(0, words) from None
 
 
-def validated(kind: type[B], data: Any) -> B:
-    """Validate data as this kind of body.
+def validated(kind: type[B], data: Any, at: Path = ()) -> B:
+    """Validate data as this kind of body, or of a part of one.
+
+    Args:
+        kind: the kind.
+        data: the data.
+        at: the path of the data in the body.
 
     Raises:
         RequestValidationError: the data is not valid.
@@ -96,7 +141,7 @@ def validated(kind: type[B], data: Any) -> B:
     except ValidationError as error:
         found = error.errors(include_url=False)
         raise RequestValidationError(
-            [{**one, "loc": ("body", *one["loc"])} for one in found]
+            [{**one, "loc": ("body", *at, *one["loc"])} for one in found]
         ) from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lorebind.server.bodies import check_texts
+from lorebind.server.bodies import unstorable, whole_numbers
 from lorebind_knowledge.configuration.at_run_time import pointer, read_knowledge_base
 from lorebind_knowledge.configuration.named_code import code_named
 from lorebind_knowledge.configuration.template_checks import texts
@@ -89,18 +89,23 @@ def read_made(
         ConfigurationError: the declaration has problems; the error lists all of them, and the
             `file` of each is a JSON pointer.
     """
-    found = list(_refused_texts(kb_id, data))
-    if found:
-        raise ConfigurationError(found)
-    return read_knowledge_base(config, {**data, "id": kb_id}, _refused_settings)
+    try:
+        refused = list(_refused_texts(kb_id, data))
+    except ValueError as error:  # see `unstorable`
+        raise ConfigurationError([_problem((), str(error), "")]) from None
+
+    def refused_in(declared: KnowledgeBaseDeclaration) -> list[Problem]:
+        return [*refused, *_refused_settings(declared)]
+
+    try:
+        return read_knowledge_base(config, {**whole_numbers(data), "id": kb_id}, refused_in)
+    except ConfigurationError as error:
+        raise ConfigurationError(dict.fromkeys([*refused, *error.problems])) from None
 
 
 def _refused_texts(kb_id: str, data: Mapping[str, Any]) -> Iterator[Problem]:
-    try:
-        check_texts(data)
-    except ValueError as error:
-        yield _problem((), str(error), "")
-        return
+    for path, why in unstorable(data):
+        yield _problem(path, why, "")
     if data.get("id", kb_id) != kb_id:
         yield _problem(("id",), "it is not the id in the path", "omit it")
     for path, text in texts(data):

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field
 from starlette.datastructures import UploadFile
 
-from lorebind.server.bodies import Body, check_texts, validated
+from lorebind.server.bodies import Body, unstorable, validated
 from lorebind.server.problems import ProblemError, problem_of
 from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_knowledge.documents.reading import LONGEST_ID, read_document
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
+    from starlette.datastructures import FormData
     from starlette.requests import Request
 
     from lorebind_knowledge.catalog.added import AddedDocument
+    from lorebind_knowledge.declarations.base import Path
 
 MOST = 100
 """Maximum number of documents that a request may add."""
 _ANY_BYTES = "application/octet-stream"
+_ONE = ("file", "id", "title", "metadata")
+"""The fields of a form with one file."""
 
 
-class NewDocument(Body):
-    """A document to add."""
+class AboutDocument(Body):
+    """The name and metadata of a document to add."""
 
     id: str | None = Field(
         None,
@@ -33,10 +38,15 @@ class NewDocument(Body):
         max_length=LONGEST_ID,
         description="A name with a file extension. By default, the text identifies the document.",
     )
-    text: str = Field(min_length=1, description="The text of the document, at most 4 MiB.")
     title: str | None = Field(None, max_length=2000)
-    media_type: str | None = Field(None, max_length=200, pattern=r"^[\w.+-]+/[\w.+-]+$")
     metadata: dict[str, Any] = Field({}, description="Added to the metadata of its passages.")
+
+
+class NewDocument(AboutDocument):
+    """A document to add."""
+
+    text: str = Field(min_length=1, description="The text of the document, at most 4 MiB.")
+    media_type: str | None = Field(None, max_length=200, pattern=r"^[\w.+-]+/[\w.+-]+$")
 
 
 class NewDocuments(Body):
@@ -44,6 +54,8 @@ class NewDocuments(Body):
 
     documents: list[Any] = Field(min_length=1, max_length=MOST)
 
+
+_FILE = {"type": "string", "format": "binary", "description": "At most 4 MiB."}
 
 REQUEST_BODY = {
     "required": True,
@@ -53,70 +65,143 @@ REQUEST_BODY = {
         },
         "multipart/form-data": {
             "schema": {
-                "type": "object",
-                "additionalProperties": False,
-                "properties": {
-                    "file": {"type": "string", "format": "binary"},
-                    "files": {
-                        "type": "array",
-                        "items": {"type": "string", "format": "binary"},
-                        "description": "Several files, instead of `file`; without other fields.",
+                "oneOf": [
+                    {
+                        "type": "object",
+                        "required": ["file"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "file": _FILE,
+                            "id": {
+                                "type": "string",
+                                "minLength": 1,
+                                "maxLength": LONGEST_ID,
+                                "description": "By default, the name of the file.",
+                            },
+                            "title": {"type": "string", "maxLength": 2000},
+                            "metadata": {
+                                "type": "string",
+                                "contentMediaType": "application/json",
+                                "contentSchema": {"type": "object"},
+                                "description": "Added to the metadata of its passages.",
+                            },
+                        },
                     },
-                    "id": {"type": "string", "minLength": 1, "maxLength": LONGEST_ID},
-                    "title": {"type": "string", "maxLength": 2000},
-                },
+                    {
+                        "type": "object",
+                        "required": ["files"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "files": {
+                                "type": "array",
+                                "items": _FILE,
+                                "minItems": 1,
+                                "maxItems": MOST,
+                            }
+                        },
+                    },
+                ]
             }
         },
     },
 }
 
 
-def given_as_json(data: Any) -> dict[str, Any]:
-    """Convert a document to the form that `Project.add_documents` accepts."""
-    document = validated(NewDocument, data).model_dump()
+def given_as_json(data: Any, at: Path = ()) -> dict[str, Any]:
+    """Convert a document to the form that `Project.add_documents` accepts.
+
+    Args:
+        data: the document.
+        at: its path in the body.
+    """
+    document = validated(NewDocument, data, at).model_dump()
     return {name: value for name, value in document.items() if value is not None}
 
 
 async def given_as_files(request: Request) -> dict[str, Any] | list[dict[str, Any]]:
-    """Read a form: one `file` with an optional id and title, or several `files`."""
-    async with request.form(max_files=MOST, max_fields=3) as form:
+    """Read a form: one `file` with an optional id, title and metadata, or several `files`.
+
+    Raises:
+        RequestValidationError: the form has other fields; the error lists all mistakes.
+    """
+    async with request.form(max_files=MOST, max_fields=MOST) as form:
         several = form.getlist("files")
-        if several and set(form) == {"files"}:
-            return [await _document(one, {}) for one in several if isinstance(one, UploadFile)]
-        file = form.get("file")
-        unknown = [name for name in form if name not in ("file", "id", "title")]
-        if not isinstance(file, UploadFile) or unknown:
-            where, words = (unknown[0], "unknown field") if unknown else ("file", "send a file")
-            raise RequestValidationError([{"loc": ("body", where), "msg": words, "type": "form"}])
-        about = {name: str(form[name]) for name in ("id", "title") if form.get(name)}
-        return await _document(file, about)
+        errors = [
+            _error((name,), "send it with one 'file'" if name in _ONE else "unknown field")
+            for name in form
+            if name not in (("files",) if several else _ONE)
+        ]
+        parts: dict[Path, Any]
+        if several:
+            parts = {("files", number): part for number, part in enumerate(several)}
+        else:
+            parts = {("file",): form.get("file")}
+            repeated = [name for name in _ONE if len(form.getlist(name)) > 1]
+            errors += [
+                _error((name,), "send it once; several files are 'files'") for name in repeated
+            ]
+        files: list[dict[str, Any]] = []
+        for at, part in parts.items():
+            if isinstance(part, UploadFile):
+                files.append(await _file(part))
+                errors += [_error(at, why) for _, why in unstorable([*files[-1].values()])]
+            else:
+                errors.append(_error(at, "send a file"))
+        about = {} if several else _about(form, errors)
+    if errors:
+        raise RequestValidationError(errors)
+    return files if several else files[0] | about
 
 
-async def _document(file: UploadFile, about: dict[str, str]) -> dict[str, Any]:
-    """Convert a file and its form fields to the form that `Project.add_documents` accepts."""
-    given: dict[str, Any] = {"id": file.filename, "media_type": file.content_type} | about
-    if given["media_type"] == _ANY_BYTES:
-        del given["media_type"]  # it is not specific, so the name or the content decides
+async def _file(part: UploadFile) -> dict[str, Any]:
+    kind = part.content_type
+    if kind == _ANY_BYTES:
+        kind = None  # it is not specific, so the name or the content decides
+    about = {"id": part.filename, "media_type": kind}
+    data = await part.read(DEFAULT_MAX_BYTES + 1)
+    return {name: value for name, value in about.items() if value} | {"data": data}
+
+
+def _about(form: FormData, errors: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the fields beside a file, and add what is wrong with them to `errors`."""
+    about: dict[str, Any] = {name: form[name] for name in ("id", "title") if form.get(name)}
     try:
-        check_texts([value for value in given.values() if value])
-    except ValueError as error:
-        found = {"loc": ("body",), "msg": str(error), "type": "text"}
-        raise RequestValidationError([found]) from None
-    data = await file.read(DEFAULT_MAX_BYTES + 1)
-    return {**{name: value for name, value in given.items() if value}, "data": data}
+        if metadata := form.get("metadata"):
+            about["metadata"] = json.loads(str(metadata))
+    except (ValueError, RecursionError):
+        errors.append(_error(("metadata",), "expected a JSON object"))
+    try:
+        return validated(AboutDocument, about).model_dump(exclude_unset=True)
+    except RequestValidationError as error:
+        errors += error.errors()
+        return {}
 
 
-def checked(given: Any) -> AddedDocument:
+def _error(path: Path, message: str) -> dict[str, Any]:
+    return {"loc": ("body", *path), "msg": message, "type": "form"}
+
+
+def checked(document: Any, at: Path = ()) -> AddedDocument:
     """Return a document after checking that it can be added.
+
+    Args:
+        document: the document, in the form that `Project.add_documents` accepts.
+        at: its path in the body.
 
     Raises:
         ProblemError: the document is too large or not valid.
     """
-    size = len(given["data"]) if "data" in given else len(given["text"].encode())
+    size = len(document["data"]) if "data" in document else len(document["text"].encode())
     if size > DEFAULT_MAX_BYTES:
         limit = DEFAULT_MAX_BYTES // 1024**2
         raise ProblemError("too_large", f"a document may have at most {limit} MiB")
     try:
-        return read_document(given, "document")
+        return read_document(document, "document")
     except UsageError as error:
-        raise problem_of(error) from None
+        raise refused(error, document, at) from None
+
+
+def refused(error: UsageError, document: Any, at: Path = ()) -> ProblemError:
+    """Return the problem of a document at a path in the body; a file has no fields of its own."""
+    error.at = (*at, *error.at) if "text" in document else at or ("file",)
+    return problem_of(error)

@@ -127,7 +127,10 @@ def problem_of(error: errors.LorebindError) -> ProblemError:
         ]
         return ProblemError(code, "the request is not valid; see errors", more)
     if isinstance(error, errors.UsageError):
-        more["errors"] = [{"pointer": pointer(error.at), "message": str(error), "hint": ""}]
+        more["errors"] = [
+            {"pointer": pointer(one.at), "message": str(one), "hint": ""}
+            for one in error.all or [error]
+        ]
     elif isinstance(error, errors.IndexMismatchError) and error.command:
         more["command"] = error.command
     elif isinstance(error, errors.RateLimitError):

@@ -35,8 +35,7 @@ def check_answer(answer: Any, question: Mapping[str, Any]) -> None:
             why += "; it is text, as is everything on the command line that is not JSON"
         raise UsageError(
             f"the answer to task {question['path']!r} does not match its schema: {why}; the thread "
-            "still waits, answer it again",
-            at=("answers", question["path"]),
+            "still waits, answer it again"
         )
 
 
@@ -67,18 +66,28 @@ def answers_by_path(
             or does not match its schema.
     """
     found: dict[str, Any] = {}
+    wrong: list[UsageError] = []
     for name, answer in answers.items():
-        questions = [one for one in waiting if name in (one["path"], one["task"])]
-        if not questions:
-            known = {one[key] for one in waiting for key in ("task", "path")}
-            message = f"no task {name!r} waits for an answer; {did_you_mean(name, known)}"
-            raise UsageError(message, at=("answers", name))
-        if len(questions) > 1 and all(one["path"] != name for one in questions):
-            several = ", ".join(one["path"] for one in questions)
-            message = f"several tasks {name!r} wait for an answer; name one: {several}"
-            raise UsageError(message, at=("answers", name))
-        question = next((one for one in questions if one["path"] == name), questions[0])
-        path = question["path"]
-        found[path] = checked(answer, f"the answer to task {path!r}")
-        check_answer(found[path], question)
+        try:
+            question = _question(waiting, name)
+            path = question["path"]
+            found[path] = checked(answer, f"the answer to task {path!r}")
+            check_answer(found[path], question)
+        except UsageError as error:
+            error.at = ("answers", name)
+            wrong.append(error)
+    if wrong:
+        raise UsageError.of(wrong)
     return found
+
+
+def _question(waiting: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    """Return the question of a task, by its id or path."""
+    questions = [one for one in waiting if name in (one["path"], one["task"])]
+    if not questions:
+        known = {one[key] for one in waiting for key in ("task", "path")}
+        raise UsageError(f"no task {name!r} waits for an answer; {did_you_mean(name, known)}")
+    if len(questions) > 1 and all(one["path"] != name for one in questions):
+        several = ", ".join(one["path"] for one in questions)
+        raise UsageError(f"several tasks {name!r} wait for an answer; name one: {several}")
+    return next((one for one in questions if one["path"] == name), questions[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ from lorebind_knowledge.configuration.dimensions import dimensions
 from lorebind_knowledge.configuration.existing import existing
 from lorebind_knowledge.configuration.named_code import code_problems
 from lorebind_knowledge.configuration.passage_templates import passage_templates
-from lorebind_knowledge.configuration.problems import problems
+from lorebind_knowledge.configuration.problems import findings
 from lorebind_knowledge.configuration.references import dangling, duplicates
 from lorebind_knowledge.configuration.template_checks import project_templates, unset_variables
 from lorebind_knowledge.configuration.yaml_source import YamlSource
@@ -46,12 +48,14 @@ def read_knowledge_base(
     source = YamlSource.from_data(data)
     source = _Pointed(source.shown_as, source.data)
     try:
-        declared = KnowledgeBaseDeclaration.model_validate(source.data)
+        declared = _validated(source)
     except ValidationError as error:
-        raise ConfigurationError(problems(error, source, KnowledgeBaseDeclaration)) from None
-    locate(declared, source)
-    if unwanted := list(refused(declared)):
-        raise ConfigurationError(unwanted)
+        invalid = findings(error, source, KnowledgeBaseDeclaration)
+        found = [problem for _, problem in invalid]
+        with suppress(ValidationError, LookupError, TypeError):
+            found += refused(_validated(source.without(path for path, _ in invalid)))
+        raise ConfigurationError(found) from None
+    unwanted = list(refused(declared))
     overlaid = with_knowledge_bases(loaded, [declared])
     # The project's files are valid already, so only the new knowledge base is checked.
     alone = overlaid.project.model_copy(
@@ -59,17 +63,25 @@ def read_knowledge_base(
     )
     everywhere = overlaid.project.model_copy(update={"agents": [], "workflows": []})
     found = [
+        *unwanted,
         *duplicates(everywhere, [], []),
         *dangling(alone, [], []),
         *dimensions(alone, []),
         *existing(alone, [], []),
         *project_templates(declared),
-        *unset_variables(declared, loaded.environment),
-        *passage_templates(declared, loaded.root),
-        *code_problems(declared, loaded.root),
     ]
+    if not unwanted:
+        found += unset_variables(declared, loaded.environment)
+        found += passage_templates(declared, loaded.root)
+        found += code_problems(declared, loaded.root)
     if found:
         raise ConfigurationError(found)
+    return declared
+
+
+def _validated(source: YamlSource) -> KnowledgeBaseDeclaration:
+    declared = KnowledgeBaseDeclaration.model_validate(source.data)
+    locate(declared, source)
     return declared
 
 
@@ -86,6 +98,17 @@ class _Pointed(YamlSource):
 
     def position(self, path: Path) -> Position:
         return Position(pointer(path), 0, 0)
+
+    def without(self, paths: Iterable[Path]) -> _Pointed:
+        """Return the data without these keys, so that what is wrong elsewhere can be found."""
+        data = deepcopy(self.data)
+        for path in paths:
+            place: Any = data
+            for step in path[:-1]:
+                place = place[step]
+            if path and isinstance(place, dict):
+                place.pop(path[-1], None)
+        return _Pointed(self.shown_as, data)
 
 
 def pointer(path: Path) -> str:

@@ -52,7 +52,8 @@ def read_document(given: Any, where: str) -> AddedDocument:
             raise UsageError(f"{where}: unknown key {key!r}; {did_you_mean(str(key), _KEYS)}")
     text, data = about.get("text"), about.get("data")
     if (isinstance(text, str) and text.strip() != "") == (isinstance(data, bytes) and data != b""):
-        raise UsageError(f"{where}: expected a text that is not blank, or data that is not empty")
+        message = f"{where}: expected a text that is not blank, or data that is not empty"
+        raise UsageError(message, at=("text",))
     content = text.encode("utf-8", "replace") if isinstance(text, str) else data
     assert isinstance(content, bytes)
     if len(content) > DEFAULT_MAX_BYTES:
@@ -80,7 +81,8 @@ def id_is_taken(document: AddedDocument, where: str) -> UsageError:
     name = document.uri.removeprefix(ADDED_SCHEME)
     return UsageError(
         f"{where}: another document of this call is different and has the same id, {name!r}; give "
-        "each document its own id"
+        "each document its own id",
+        at=("id",),
     )
 
 

@@ -113,7 +113,7 @@ async def ingest(
     """
     check_strategy(strategy)
     if only_failed and strategy != "upsert":
-        raise UsageError(f"only_failed needs the strategy 'upsert', not {strategy!r}")
+        raise UsageError("only_failed needs the strategy 'upsert'", at=("only_failed",))
     planned = plan.read if plan else None
     if planned and planned.namespace != corpus.kb.namespace:
         raise UsageError(f"the plan belongs to another knowledge base than {corpus.kb.id!r}")

@@ -87,7 +87,7 @@ async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryRes
 def check_question(question: str) -> None:
     """Raise `UsageError` for a blank question."""
     if not question.strip():
-        raise UsageError("the question is empty; write a question")
+        raise UsageError("the question is empty; write a question", at=("query",))
 
 
 def _emit_failed(kb: SearchableKnowledgeBase, strategy: str, reason: str, kind: str) -> None:

@@ -121,7 +121,8 @@ class _ExistingSearch(Search):
         if strategy not in ("similarity", "mmr", "rerank"):
             raise UsageError(
                 f"{self.name} is filled by others and has no word index for {strategy!r}; "
-                "known: similarity, mmr, rerank"
+                "known: similarity, mmr, rerank",
+                at=("strategy",),
             )
         if settings.neighbours:
             raise UsageError(

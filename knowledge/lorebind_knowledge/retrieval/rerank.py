@@ -51,7 +51,8 @@ def declared_reranker(search: Search, settings: RetrievalDeclaration) -> tuple[R
     if declared is None:
         raise UsageError(
             f"{search.name} is searched with the strategy 'rerank', which needs a reranker; "
-            "write: rerank: { class: 'package.module:Class' }"
+            "write: rerank: { class: 'package.module:Class' }",
+            at=("strategy",),
         )
     if make is None:
         raise UsageError(f"{search.name} was created without rerankers")

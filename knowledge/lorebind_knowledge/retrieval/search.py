@@ -94,7 +94,8 @@ async def search_several(
         names = sorted({str(kb.embedder.fingerprint) for kb in kbs})
         raise UsageError(
             f"knowledge bases with different embedders ({', '.join(names)}) have no comparable "
-            "scores; search them one by one"
+            "scores; search them one by one",
+            at=("knowledge_bases",),
         )
     if not kbs:
         raise UsageError("there is no knowledge base to search")

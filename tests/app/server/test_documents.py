@@ -52,11 +52,14 @@ def test_one_is_added_replaced_and_deleted(api: httpx.Client) -> None:
 
 def test_a_file(api: httpx.Client) -> None:
     page = b"<html><body><p>Gift cards never expire.</p></body></html>"
-    added = api.post(HERE, files={"file": ("cards.html", page, "text/html")})
-    assert added.status_code == 201
+    about = {"id": "gifts", "title": "Gifts", "metadata": '{"shop": "Bern", "year": 2026}'}
+    file = {"file": ("cards.html", page, "text/html")}
+    added = api.post(HERE, files=file, data=about)
+    assert (added.status_code, added.json()["uri"]) == (201, "added:gifts")
     where = added.headers["location"].removeprefix("/api/v0")
     (chunk,) = api.get(f"{where}/chunks").json()["items"]
     assert chunk["text"] == "Gift cards never expire."
+    assert chunk["metadata"].items() >= {"title": "Gifts", "shop": "Bern", "year": 2026}.items()
     api.delete(where)
 
 
@@ -72,7 +75,8 @@ def test_several_have_a_result_each(api: httpx.Client) -> None:
     assert answered.status_code == 200
     results = answered.json()["results"]
     assert [one["status"] for one in results] == [201, 422, 422, 201, 422]
-    assert results[1]["error"]["errors"][0]["pointer"] == "/text"
+    wrong = [one["error"]["errors"][0]["pointer"] for one in results if "error" in one]
+    assert wrong == ["/documents/1/text", "/documents/2/text", "/documents/4"]
     for one in (results[0], results[3]):
         assert api.delete(f"{HERE}/{one['document']['id']}").status_code == 204
     assert problem(api.post(HERE, json={"text": "B" * 5 * 2**20})) == (413, "too_large")
@@ -86,6 +90,7 @@ def test_two_with_one_id(api: httpx.Client) -> None:
     answered = api.post(HERE, json={"documents": documents}).json()
     assert [one["status"] for one in answered["results"]] == [201, 422, 201, 201]
     assert "the same id, 'q'" in answered["results"][1]["error"]["detail"]
+    assert answered["results"][1]["error"]["errors"][0]["pointer"] == "/documents/1/id"
     first, _, same, again = answered["results"]
     assert same == again
     for one in (first, same):
@@ -95,6 +100,7 @@ def test_two_with_one_id(api: httpx.Client) -> None:
     files = [("files", ("q", b"One.")), ("files", ("q", b"Two."))]
     answered = api.post(HERE, files=files).json()
     assert [one["status"] for one in answered["results"]] == [201, 422]
+    assert answered["results"][1]["error"]["errors"][0]["pointer"] == "/files/1"
     assert api.delete(f"{HERE}/{answered['results'][0]['document']['id']}").status_code == 204
 
 
@@ -154,6 +160,30 @@ def test_what_cannot_be_added(
     api: httpx.Client, options: dict[str, Any], answer: tuple[int, str]
 ) -> None:
     assert problem(api.post(HERE, **options)) == answer
+
+
+@pytest.mark.parametrize(
+    ("form", "pointers"),
+    [
+        ([("other", "x"), ("more", "y")], ["/file", "/more", "/other"]),
+        ([("file", "x"), ("metadata", "{")], ["/file", "/metadata"]),
+        (
+            [("file", ("a", b"x")), ("title", "x" * 2001), ("metadata", "[]")],
+            ["/metadata", "/title"],
+        ),
+        ([("file", ("a", b"x")), ("metadata", '{"a": "\\u0000"}')], ["/metadata/a"]),
+        ([("file", ("a", b"x")), ("file", ("b", b"y"))], ["/file"]),
+        ([("files", ("a", b"x")), ("files", "text"), ("title", "y")], ["/files/1", "/title"]),
+        ([("file", ("a", b""))], ["/file"]),
+    ],
+)
+def test_all_mistakes_of_a_form_are_told_at_once(
+    api: httpx.Client, form: list[tuple[str, Any]], pointers: list[str]
+) -> None:
+    parts = [(name, part if isinstance(part, tuple) else (None, part)) for name, part in form]
+    refused = api.post(HERE, files=parts)
+    assert problem(refused) == (422, "invalid_request")
+    assert sorted(error["pointer"] for error in refused.json()["errors"]) == pointers
 
 
 @pytest.mark.parametrize("what", ["documents", "a document", "a knowledge base"])

@@ -127,7 +127,7 @@ def reranker(**settings: Any) -> dict[str, Any]:
         ({**TOURS, "description": "{{ .env.HOME }}"}, "/description"),
         ({**TOURS, "nonsense": 1}, "/nonsense"),
         ({**TOURS, "embedder": "unknown"}, "/embedder"),
-        ({**TOURS, "description": "\0"}, ""),
+        ({**TOURS, "description": "\0"}, "/description"),
         (source(type="file_glob", path="*"), "/sources/0/type"),
         (source(type="langchain", **{"class": "pytest:main"}), "/sources/0/type"),
         (source(type="langchain", **{"class": "os:system"}), "/sources/0/class"),
@@ -195,6 +195,28 @@ def test_a_reranker_by_its_name_is_possible(api: httpx.Client) -> None:
     body = reranker(provider="fastembed", model="jinaai/jina-reranker-v1-tiny-en")
     body["retrieval"]["render"] = "xml"
     assert api.put("/knowledge-bases/judged", json=body).status_code == 201
+
+
+def test_all_mistakes_are_told_at_once(api: httpx.Client) -> None:
+    """Settings that are refused here are reported together with those that are not valid at all."""
+    body = source(type="file_glob", path="*") | {"nonsense": 1, "retrieval": {"top_k": 51}}
+    refused = api.put("/knowledge-bases/new", json=body).json()["errors"]
+    pointers = ["/nonsense", "/retrieval/top_k", "/sources/0/type"]
+    assert sorted(error["pointer"] for error in refused) == pointers
+    body = TOURS | {"description": "{{ .env.HOME }}", "embedder": "unknown"}
+    refused = api.put("/knowledge-bases/new", json=body).json()["errors"]
+    assert sorted(error["pointer"] for error in refused) == ["/description", "/embedder"]
+
+
+def test_a_whole_number_may_be_written_as_a_decimal(api: httpx.Client) -> None:
+    """JSON has one type of number, so serializers write 5 as 5.0."""
+    body = TOURS | {"retrieval": {"top_k": 5.0}}
+    made = api.put("/knowledge-bases/whole", json=body)
+    assert made.status_code == 201
+    assert made.json()["knowledge_base"]["retrieval"] == {"top_k": 5}
+    refused = api.put("/knowledge-bases/new", json=TOURS | {"retrieval": {"top_k": 5.5}})
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["/retrieval/top_k"]
+    api.delete("/knowledge-bases/whole")
 
 
 def test_pages_lead_both_ways(api: httpx.Client) -> None:

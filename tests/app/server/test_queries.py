@@ -61,15 +61,16 @@ def test_several_knowledge_bases(api: httpx.Client) -> None:
     [
         ({}, "/query"),
         ({"query": ""}, "/query"),
-        ({"query": " "}, ""),
+        ({"query": " "}, "/query"),
         ({"query": "x", "top_k": 51}, "/top_k"),
         ({"query": "x", "top_k": "5"}, "/top_k"),
         ({"query": "x", "min_score": 2}, "/min_score"),
-        ({"query": "x", "strategy": "psychic"}, ""),
-        ({"query": "x", "filters": {"$nonsense": 1}}, ""),
+        ({"query": "x", "strategy": "psychic"}, "/strategy"),
+        ({"query": "x", "filters": {"$nonsense": 1}}, "/filters"),
+        ({"query": "x", "strategy": "rerank"}, "/strategy"),
         ({"query": "x", "nonsense": 1}, "/nonsense"),
-        ({"query": "x\0"}, ""),
-        ({"query": "\ud800"}, ""),
+        ({"query": "x\0"}, "/query"),
+        ({"query": "\ud800"}, "/query"),
     ],
 )
 def test_a_wrong_question(api: httpx.Client, body: dict[str, Any], pointer: str) -> None:
@@ -80,6 +81,23 @@ def test_a_wrong_question(api: httpx.Client, body: dict[str, Any], pointer: str)
     )
     assert problem(refused) == (422, "invalid_request")
     assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]
+
+
+def test_all_mistakes_are_told_at_once(api: httpx.Client) -> None:
+    """A body that breaks several rules needs only one correction."""
+    body = {"query": " ", "top_k": 0, "strategy": "x", "filters": {"a": {"$x": 1}, "b": "\0"}}
+    refused = api.post("/knowledge-bases/handbook/query", json={**body, "more": 1})
+    pointers = ["/filters", "/filters/b", "/more", "/query", "/strategy", "/top_k"]
+    assert sorted(error["pointer"] for error in refused.json()["errors"]) == pointers
+
+
+def test_the_schema_states_the_limits(api: httpx.Client) -> None:
+    """The schema has the words of JSON Schema, and a whole number may be written as a decimal."""
+    document = api.get("/openapi.json").json()
+    top_k = document["components"]["schemas"]["Query"]["properties"]["top_k"]
+    assert top_k["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 50}
+    asked = {"query": "shipping", "top_k": 1.0}
+    assert len(api.post("/knowledge-bases/handbook/query", json=asked).json()["matches"]) == 1
 
 
 def test_an_index_of_another_embedder(tmp_path: Path) -> None:

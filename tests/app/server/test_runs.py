@@ -137,6 +137,7 @@ def test_one_key_is_one_run(api: httpx.Client) -> None:
         ({"strategy": "nonsense"}, "/strategy"),
         ({"only_failed": 1}, "/only_failed"),
         ({"nonsense": 1}, "/nonsense"),
+        ({"inputs": {"a": 1}}, "/inputs"),
     ],
 )
 def test_a_wrong_request(api: httpx.Client, body: dict[str, Any], pointer: str) -> None:
@@ -149,6 +150,7 @@ def test_what_cannot_go_together(api: httpx.Client) -> None:
     body = {"strategy": "replace", "only_failed": True}
     refused = api.post("/knowledge-bases/handbook/ingest", json=body, headers={"Prefer": "wait=20"})
     assert problem(refused) == (422, "invalid_request")
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["/only_failed"]
 
 
 def test_events_come_as_they_happen_and_again(slow: Slow) -> None:

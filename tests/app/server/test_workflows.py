@@ -82,7 +82,7 @@ def test_a_workflow_is_shown_with_its_graph(api: httpx.Client) -> None:
         ("answer", {"input": {}}, "/input/question"),
         ("answer", {"input": {"question": 1}}, "/input/question"),
         ("answer", {"input": {"question": "a", "a/b": 1}}, "/input/a~1b"),
-        ("answer", {"input": {"question": "\0"}}, ""),
+        ("answer", {"input": {"question": "\0"}}, "/input/question"),
         ("answer", {**QUESTION, "interrupt_before": ["say", "sya"]}, "/interrupt_before/1"),
         ("answer", {**QUESTION, "thread_id": " "}, "/thread_id"),
         ("answer", {**QUESTION, "inputs": {}}, "/inputs"),
@@ -97,6 +97,22 @@ def test_what_is_wrong_in_a_request_is_pointed_at(
     refused = api.post(f"/workflows/{workflow}/runs", json=body, headers=headers)
     assert problem(refused) == (422, "invalid_request")
     assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
+
+
+def test_all_mistakes_are_told_at_once(api: httpx.Client) -> None:
+    """Inputs, answers and tasks are checked together, so that one correction is enough."""
+    body = {"input": {"count": "x", "more": 1}, "interrupt_before": ["no"]}
+    refused = api.post("/workflows/answer/runs", json=body).json()["errors"]
+    inputs = ["/input/count", "/input/more", "/input/question"]
+    assert sorted(one["pointer"] for one in refused) == [*inputs, "/interrupt_before/0"]
+    body = {"input": body["input"]}
+    refused = api.post("/workflows/answer/runs", json=body).json()["errors"]
+    assert sorted(one["pointer"] for one in refused) == inputs
+    api.post("/workflows/triage/runs", json={**REFUND, "thread_id": "several"})
+    answers = {"approve": {"ok": 1}, "aprove": 1}
+    place = "/workflows/triage/threads/several/resume"
+    refused = api.post(place, json={"answers": answers}).json()["errors"]
+    assert [one["pointer"] for one in refused] == ["/answers/approve", "/answers/aprove"]
 
 
 def test_a_question_is_asked_and_answered(api: httpx.Client) -> None:
@@ -163,7 +179,7 @@ def test_a_run_is_paused_before_a_task_and_waits_after_it(api: httpx.Client) -> 
 def test_a_thread_is_replayed_as_another(api: httpx.Client) -> None:
     api.post("/workflows/triage/runs", json={**REFUND, "thread_id": "first"})
     place = "/workflows/triage/threads/first/replay"
-    again = api.post(place, json={"step": 1, "thread_id": "second"})
+    again = api.post(place, json={"step": 1.0, "thread_id": "second"})
     assert again.status_code == 202
     assert again.headers["location"] == "/api/v0/workflows/triage/threads/second"
     assert api.get("/workflows/triage/threads/second").json()["status"] == "waiting"

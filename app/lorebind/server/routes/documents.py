@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Query, Request
@@ -22,10 +22,11 @@ from lorebind.server.new_documents import (
     checked,
     given_as_files,
     given_as_json,
+    refused,
 )
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, Page, page_of
 from lorebind.server.patient_answers import PATIENT_DELETE, patient_answer
-from lorebind.server.problems import ProblemError, problem_of
+from lorebind.server.problems import ProblemError
 from lorebind.server.server import (
     Reader,
     SeenProject,
@@ -98,12 +99,12 @@ async def add_documents(
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         files = await given_as_files(request)
         if isinstance(files, list):
-            return await _add_several(server, project, kb_id, workflow, files, lambda one: one)
+            return await _add_several(server, project, kb_id, workflow, files, "files")
         return await _add_one(request, server, project, kb_id, workflow, files)
     data = await read_json(request)
     if isinstance(data, dict) and "documents" in data:
         several = validated(NewDocuments, data).documents
-        return await _add_several(server, project, kb_id, workflow, several, given_as_json)
+        return await _add_several(server, project, kb_id, workflow, several, "documents")
     given = given_as_json(data)
     return await _add_one(request, server, project, kb_id, workflow, given)
 
@@ -233,9 +234,9 @@ async def _add_several(
     kb_id: str,
     workflow: str | None,
     given: list[Any],
-    read: Callable[[Any], dict[str, Any]],
+    key: Literal["documents", "files"],
 ) -> Response:
-    """Add all valid documents, and return one result per document.
+    """Add all valid documents of the list `key` of a body, and return one result per document.
 
     The answer also has the id of the run that ingests them, and its report if it has ended.
     """
@@ -243,11 +244,12 @@ async def _add_several(
     good: dict[int, _Good] = {}
     by_uri: dict[str, AddedDocument] = {}
     for number, one in enumerate(given):
+        at = (key, number)
         try:
-            document = read(one)
-            added = checked(document)
+            document = given_as_json(one, at) if key == "documents" else one
+            added = checked(document, at)
             if by_uri.setdefault(added.uri, added) != added:
-                raise problem_of(id_is_taken(added, "document"))
+                raise refused(id_is_taken(added, "document"), document, at)
         except RequestValidationError as error:
             results.append(_failed(invalid_request(error)))
         except ProblemError as problem:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from lorebind.plain_data import as_data
 from lorebind.server.answers import Found
@@ -13,21 +13,37 @@ from lorebind.server.bodies import Body, Whole
 from lorebind.server.etags import conditional, json_response
 from lorebind.server.server import Reader, SeenProject
 from lorebind_bindings import bind, override
+from lorebind_knowledge.declarations.retrieval import Filters, Strategy
+from lorebind_knowledge.retrieval.base import check_question
 from lorebind_knowledge.statistics import KnowledgeStats
 
 router = APIRouter(tags=["search"])
 
 
+def _not_blank(question: str) -> str:
+    check_question(question)
+    return question
+
+
+Question = Annotated[
+    str,
+    Field(min_length=1, max_length=20_000, description="Any text that is not blank."),
+    AfterValidator(_not_blank),
+]
+
+
 class Query(Body):
     """A question, and settings that override those of the knowledge base."""
 
-    query: str = Field(min_length=1, max_length=20_000, description="Any text that is not blank.")
-    top_k: Whole | None = Field(None, ge=1, le=50, description="The maximum number of passages.")
+    query: Question
+    top_k: Annotated[int, Field(ge=1, le=50), Whole] | None = Field(
+        None, description="The maximum number of passages."
+    )
     min_score: float | None = Field(
         None, ge=0, le=1, description="Omit passages with a lower cosine."
     )
-    strategy: str | None = Field(None, description="The retrieval strategy.")
-    filters: dict[str, Any] | None = Field(None, description="Conditions on the metadata.")
+    strategy: Strategy | None = Field(None, description="The retrieval strategy.")
+    filters: Filters | None = Field(None, description="Conditions on the metadata.")
     workflow: str | None = Field(
         None, description="The workflow that declares the knowledge base, if a workflow does."
     )

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from lorebind.plain_data import as_data
-from lorebind.server.bodies import Body
+from lorebind.server.bodies import Body, Whole
 from lorebind.server.connected import StoppedError
 from lorebind.server.doors.door import LATE
 from lorebind.server.etags import conditional, json_response
@@ -27,12 +27,13 @@ from lorebind.server.paging import (
     slice_of,
 )
 from lorebind.server.patient_answers import patient_events
-from lorebind.server.problems import ProblemError
+from lorebind.server.problems import ProblemError, problem_of
 from lorebind.server.routes.run_responses import REPLAY, RUN
 from lorebind.server.server import PREFIX, Reader, Server, TheServer, Writer
 from lorebind_bindings import RunResult, ThreadInfo
+from lorebind_bindings.inputs import check_inputs
 from lorebind_bindings.workflow.how_to_resume import served_at
-from lorebind_knowledge.errors import did_you_mean
+from lorebind_knowledge.errors import UsageError, did_you_mean
 
 _PLACE = f"{PREFIX}/workflows"
 _GONE = 499
@@ -80,7 +81,7 @@ class ReplayRequest(Body):
     """The arguments of a replay."""
 
     step: Annotated[
-        int, Field(ge=0, description="Tasks that ended up to this step do not run again.")
+        int, Field(ge=0, description="Tasks that ended up to this step do not run again."), Whole
     ]
     thread_id: ThreadId = None
 
@@ -119,7 +120,7 @@ async def run_workflow(
     If you disconnect, the run is cancelled; it can be resumed.
     """
     body = body or RunRequest()
-    _check_tasks(server, workflow_id, body.interrupt_before)
+    _check_tasks(server, workflow_id, body.interrupt_before, body.input)
     thread_id = _new_id(body.thread_id)
     options: dict[str, Any] = {
         "thread_id": thread_id,
@@ -238,14 +239,17 @@ async def _answer(
     return json_response(as_data(result), 202, headers | {"Location": place})
 
 
-def _check_tasks(server: Server, workflow_id: str, names: list[str]) -> None:
+def _check_tasks(
+    server: Server, workflow_id: str, names: list[str], inputs: dict[str, Any] | None = None
+) -> None:
     """Check that a workflow has these tasks.
 
     Raises:
         NotFoundError: no such workflow.
-        ProblemError: the workflow has no such task.
+        ProblemError: the workflow has no such task; the problem includes those of the inputs.
     """
-    known = [task.id for task in server.project.config.workflow(workflow_id).every_task()]
+    workflow = server.project.config.workflow(workflow_id)
+    known = [task.id for task in workflow.every_task()]
     errors = [
         {
             "pointer": f"/interrupt_before/{number}",
@@ -256,6 +260,10 @@ def _check_tasks(server: Server, workflow_id: str, names: list[str]) -> None:
         if name not in known
     ]
     if errors:
+        try:
+            check_inputs(workflow, inputs or {}, need_all=inputs is not None)
+        except UsageError as error:
+            errors += problem_of(error).more["errors"]
         detail = "the request is not valid; see errors"
         raise ProblemError("invalid_request", detail, {"errors": errors})
 
