@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.configuration import fill, injected_variable, references
+from lorebind_knowledge.configuration import injected_variable, references
+from lorebind_knowledge.configuration.templates import as_text, look_up, parts
+from lorebind_prompts.rendering.imitations import without_imitations
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from lorebind_knowledge.configuration import Reference
 
@@ -28,6 +30,10 @@ class Prompt:
     template: str
     scopes: Mapping[str, Any] = field(default_factory=dict)
     """The values of the other names in the template."""
+    is_foreign: Callable[[Reference], bool] = lambda _: False
+    """Whether a value must not read like a block of passages, see `without_imitations`."""
+    renderers: Sequence[str] = ()
+    """The templates that write the passages of the prompt."""
 
     def places(self, inject_as: str | None) -> Reference:
         """Return the place of an `inject_as` in the template, or `()` if it has none."""
@@ -59,11 +65,15 @@ class Prompt:
         return before, self._filled(placed)
 
     def _filled(self, texts: Mapping[Reference, Sequence[str]]) -> str:
-        scopes = self.scopes
-        for place, parts in texts.items():
-            if place:
-                scopes = _with(scopes, place, "\n\n".join(parts))
-        return str(fill(self.template, scopes))
+        pieces = []
+        for part in parts(self.template):
+            if isinstance(part, str):
+                pieces.append((part, False))
+            elif part in texts:
+                pieces.append(("\n\n".join(texts[part]), False))
+            else:
+                pieces.append((as_text(look_up(part, self.scopes)), self.is_foreign(part)))
+        return without_imitations(pieces, self.renderers)
 
 
 def literal(text: str) -> Prompt:
@@ -76,10 +86,3 @@ def label_of(inject_as: str | None) -> str | None:
     """Return the label of a block: the label itself, or the last name of a variable."""
     variable: Collection[str] = injected_variable(inject_as) if inject_as else ()
     return list(variable)[-1] if variable else inject_as
-
-
-def _with(scopes: Mapping[str, Any], place: Reference, value: str) -> dict[str, Any]:
-    name, *rest = place
-    below = scopes.get(name) if rest else None
-    inner = below if isinstance(below, dict) else {}
-    return {**scopes, name: _with(inner, tuple(rest), value) if rest else value}

@@ -17,20 +17,22 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_LINE_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+LINE_BREAKS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+"""The characters that end a line, as in the brackets of an expression."""
+_LINE_BREAK = re.compile(f"\r\n|[{LINE_BREAKS}]")
 
 _JOINERS = "\u200c\u200d"
 _PRESENTATION = "\ufe0e\ufe0f"
-_INVISIBLE = re.compile(
-    "["
-    "\x00-\x08\x0e-\x1f\x7f-\x9f"  # control characters except line breaks and tabs
+INVISIBLE = (
+    "\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f"  # control characters except line breaks and tabs
     # Default_Ignorable_Code_Point of Unicode 17, DerivedCoreProperties.txt
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
     "\ufff9-\ufffb"  # annotations
-    "]+"
 )
+"""The characters that a reader does not see, as in the brackets of an expression."""
+_INVISIBLE = re.compile(f"[{INVISIBLE}]+")
 
 _BRACKETED = (  # tokens of Mistral, ChatGLM and BERT, matched in capitals only
     "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|CALL_ID|ARGS|THINK"
@@ -59,7 +61,7 @@ def clean_text(text: str) -> str:
     Blank lines at the start and end are removed; the indentation of the first line stays. Cleaning
     a cleaned text changes nothing.
     """
-    text = _without_tokens(_visible(_LINE_BREAKS.sub("\n", text)).rstrip())
+    text = _without_tokens(_visible(_LINE_BREAK.sub("\n", text)).rstrip())
     return re.sub(r"\A(?:[^\S\n]*\n)+", "", text)
 
 

@@ -1,4 +1,4 @@
-"""Random passages that try to leave their block, hide text, or imitate a model's own tokens."""
+"""Random passages that try to leave or imitate a block, hide text, or imitate a model's tokens."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lorebind_prompts import Assembler
 from tests.prompts.helpers import context
 from tests.prompts.hostile import CONTROL_TOKENS, HOSTILE, INVISIBLE, LINE_BREAKS
+from tests.prompts.test_imitations import imitates_no_block
 from tests.prompts.test_injection import (
     RENDERERS,
     SPECIAL,
@@ -53,6 +54,15 @@ def test_no_passage_leaves_its_block(trials: Trials) -> None:
         is_read_as_it_was_shown(hostile, renderer)
 
     trials.run("passages stay in their block", check, short=150, full=15_000)
+
+
+def test_no_answer_imitates_a_block(trials: Trials) -> None:
+    """A text that is inserted into a prompt reads like no block, whatever it quotes."""
+
+    def check(case: random.Random) -> None:
+        imitates_no_block(_passage(case), case.choice([*RENDERERS]))
+
+    trials.run("inserted texts imitate no block", check, short=150, full=15_000)
 
 
 def test_no_passage_speaks_in_tokens(trials: Trials) -> None:

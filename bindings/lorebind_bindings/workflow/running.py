@@ -222,6 +222,14 @@ class Context:
         own = {name: one for name, (_, one) in self.past.outputs.items()}
         return {**self.frame.outputs, **own}
 
+    def blocks(self) -> dict[str, str]:
+        """Return the blocks of passages of earlier and outer tasks, by variable."""
+        return {**self.frame.blocks, **self.past.blocks}
+
+    def is_foreign(self, reference: Sequence[str]) -> bool:
+        """Check whether a value in a prompt is something else than a block of passages."""
+        return reference[:2] != ("workflow", "vars") or ".".join(reference[2:]) not in self.blocks()
+
     def values(self) -> dict[str, Any]:
         """Return the values that conditions can use, which exclude environment variables."""
         frame = self.frame
@@ -246,7 +254,7 @@ class Context:
             del known["error"]
         frame = self.frame
         workflow = running_scope(self.run.environment, frame.workflow, frame.inputs)
-        workflow["vars"] = {**workflow["vars"], **frame.blocks, **self.past.blocks}
+        workflow["vars"] = {**workflow["vars"], **self.blocks()}
         return {**self.run.environment.scopes(), **known, "workflow": workflow}
 
     def fill(self, value: Any, **more: Any) -> Any:
@@ -263,7 +271,7 @@ class Context:
             self.frame,
             prefix=prefix,
             outputs=self.outputs(),
-            blocks={**self.frame.blocks, **self.past.blocks},
+            blocks=self.blocks(),
             state=self.state(),
             error=self.error or self.frame.error,
             failures_are_final=self.handles_failures(),

@@ -161,14 +161,15 @@ def _resolve_text(text: str, scopes: Mapping[str, Any]) -> Any:
     if len(pieces) == 1 and isinstance(pieces[0], tuple):
         return look_up(pieces[0], scopes)
     found = [one if isinstance(one, str) else look_up(one, scopes) for one in pieces]
-    filled = "".join(map(_written, map(confided.plain, found)))
+    filled = "".join(map(as_text, map(confided.plain, found)))
     values = confided.values_in(found)
     if not values:
         return filled
-    return Confided(filled, "".join(map(_written, map(confided.shown, found))), values)
+    return Confided(filled, "".join(map(as_text, map(confided.shown, found))), values)
 
 
-def _written(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Return a value as a template within a longer text inserts it, see `fill`."""
     if value is None:
         return ""
     if isinstance(value, Mapping | list | tuple):

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lorebind_prompts.citations import label as source_label
-from lorebind_prompts.cleaning import clean_line
+from lorebind_prompts.cleaning import INVISIBLE, LINE_BREAKS, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,6 +52,10 @@ class Passage:
 class Renderer(Protocol):
     """Writes passages as text. It must clean its input, none of which can be trusted."""
 
+    @property
+    def imitation(self) -> str:
+        """An expression for what reads like the start of an entry, up to its number."""
+
     def entry(self, passage: Passage) -> str:
         """Return one passage as text, without a line break at its end."""
 
@@ -59,6 +64,18 @@ class Renderer(Protocol):
 
         If `weak`, the block says that its passages match the question only weakly.
         """
+
+
+BLANK = rf"[ \t{INVISIBLE}]"
+SPACE = rf"[\s{INVISIBLE}]*+"
+NUMBER = rf"(?=\[{BLANK}*+\d[\d{INVISIBLE}]*+{BLANK}*+\])"
+LINE_START = rf"(?:\A|(?<=[{LINE_BREAKS}])){BLANK}*+"
+"""Parts of an `imitation`. Every repetition is possessive, so that any text takes linear time."""
+
+
+def spelled(word: str) -> str:
+    """Return an expression for a word in which invisible characters may stand."""
+    return f"[{INVISIBLE}]*+".join(map(re.escape, word))
 
 
 def delimited(

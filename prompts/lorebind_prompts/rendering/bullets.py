@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lorebind_prompts.cleaning import clean_line, clean_text
-from lorebind_prompts.rendering.base import Passage, delimited
+from lorebind_prompts.rendering.base import BLANK, LINE_START, NUMBER, Passage, delimited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,8 @@ _HEADER = re.compile(r"- (\[[^\]\s]+\])(?: (.*))?")
 
 class Bullets:
     """Writes a passage as a bullet with its number and source, and its text indented below."""
+
+    imitation = rf"{LINE_START}-{BLANK}++{NUMBER}"
 
     def entry(self, passage: Passage) -> str:
         header = f"- {passage.marker} {clean_line(passage.source)}".rstrip()

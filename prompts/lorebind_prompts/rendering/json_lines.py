@@ -15,7 +15,7 @@ import json
 from typing import TYPE_CHECKING
 
 from lorebind_prompts.cleaning import clean_line, clean_text
-from lorebind_prompts.rendering.base import Passage, delimited
+from lorebind_prompts.rendering.base import NUMBER, SPACE, Passage, delimited, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 class JsonLines:
     """Writes a passage as an object with `marker`, `source` and `text`."""
+
+    imitation = rf'"{SPACE}{spelled("marker")}{SPACE}"{SPACE}:{SPACE}"{SPACE}{NUMBER}'
 
     def entry(self, passage: Passage) -> str:
         written = {

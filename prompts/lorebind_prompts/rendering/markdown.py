@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lorebind_prompts.cleaning import clean_line, clean_text
-from lorebind_prompts.rendering.base import Passage, delimited
+from lorebind_prompts.cleaning import INVISIBLE, clean_line, clean_text
+from lorebind_prompts.rendering.base import BLANK, LINE_START, NUMBER, Passage, delimited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,8 @@ _HEADING = re.compile(r"### (\[[^\]\s]+\])(?: (.*))?")
 
 class Markdown:
     """Writes a passage as a heading with its number and source, and its text as a quotation."""
+
+    imitation = rf"{LINE_START}#[#{INVISIBLE}]*+{BLANK}++{NUMBER}"
 
     def entry(self, passage: Passage) -> str:
         heading = f"### {passage.marker} {clean_line(passage.source)}".rstrip()

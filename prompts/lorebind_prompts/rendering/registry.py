@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lorebind_prompts.rendering.base import Passage, Renderer
 
-_RENDERERS: dict[str, Renderer] = {
+BUILT_IN: dict[str, Renderer] = {
     "bullets": Bullets(),
     "json": JsonLines(),
     "xml": Xml(),
@@ -34,9 +34,9 @@ def renderer_for(name: str) -> Renderer:
         from lorebind_prompts.rendering.template import TemplateRenderer  # loads the declarations
 
         return TemplateRenderer(name)
-    if name not in _RENDERERS:
-        raise UsageError(f"no renderer {name!r}; {did_you_mean(name, _RENDERERS)}")
-    return _RENDERERS[name]
+    if name not in BUILT_IN:
+        raise UsageError(f"no renderer {name!r}; {did_you_mean(name, BUILT_IN)}")
+    return BUILT_IN[name]
 
 
 def render(

@@ -13,11 +13,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration import TemplateError, fill
+from lorebind_knowledge.configuration.templates import parts
 from lorebind_knowledge.declarations.base import RefusedError
 from lorebind_knowledge.declarations.rendering import check_passage_template
 from lorebind_knowledge.errors import UsageError
-from lorebind_prompts.cleaning import clean_line, clean_text
-from lorebind_prompts.rendering.base import Passage, delimited
+from lorebind_prompts.cleaning import LINE_BREAKS, clean_line, clean_text
+from lorebind_prompts.rendering.base import LINE_START, NUMBER, Passage, delimited, spelled
 from lorebind_prompts.rendering.bullets import indented
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _CONTENT = re.compile(r"[^\S\n]*\n?(\{\{\s*\.content\s*\}\})\n?")
 _MARKER = re.compile(r"\[([0-9]+)\]")
+_NUMBERS: dict[object, str] = {("marker",): NUMBER, ("index",): r"(?=\d)"}
 
 
 class TemplateRenderer:
@@ -45,6 +47,12 @@ class TemplateRenderer:
             raise UsageError(f"the template of the passages: {error}") from None
         self._template = _CONTENT.sub(r"\n\1\n", template).strip("\n")
 
+    @property
+    def imitation(self) -> str:
+        """The start of each line of the template that has a number, up to the number."""
+        lines = self._template.split("\n")
+        return "|".join(filter(None, map(_up_to_number, lines))) or r"(?!)"
+
     def entry(self, passage: Passage) -> str:
         """Fill the template with the text, number and metadata of a passage."""
         scopes = {
@@ -63,6 +71,19 @@ class TemplateRenderer:
     def block(self, entries: Sequence[str], label: str | None = None, *, weak: bool = False) -> str:
         """Join the entries in a delimited block with an optional label."""
         return delimited(entries, label=label, form="template", weak=weak)
+
+
+def _up_to_number(line: str) -> str:
+    """Return an expression for a line of a template up to its number; empty if it has none."""
+    pattern, gap = LINE_START, ""
+    for part in parts(line.lstrip()):
+        if number := _NUMBERS.get(part):
+            return f"{pattern}(?>{gap}{number})"
+        if isinstance(part, str):
+            pattern, gap = f"{pattern}(?>{gap}{spelled(part)})", ""
+        else:
+            gap = f"[^{LINE_BREAKS}]*?"
+    return ""
 
 
 def _lines(metadata: Mapping[str, Any]) -> dict[str, Any]:

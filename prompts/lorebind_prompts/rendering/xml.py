@@ -13,8 +13,8 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING
 
-from lorebind_prompts.cleaning import clean_line, clean_text
-from lorebind_prompts.rendering.base import Passage, delimited
+from lorebind_prompts.cleaning import INVISIBLE, clean_line, clean_text
+from lorebind_prompts.rendering.base import NUMBER, SPACE, Passage, delimited, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,11 @@ _REFERENCES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 class Xml:
     """Writes a passage as an element with its number and source as attributes."""
+
+    imitation = (
+        rf"<[{INVISIBLE}]*+{spelled('passage')}(?>[^<>]*?{spelled('marker')}{SPACE}={SPACE})"
+        rf"[\"']?+{SPACE}{NUMBER}"
+    )
 
     def entry(self, passage: Passage) -> str:
         source = _escaped(clean_line(passage.source)).replace('"', "&quot;")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.agent_tools import agent_request, searched_by_tools
 from lorebind_bindings.answering import Request, answer, stream
 from lorebind_bindings.prompt_template import Prompt
 from lorebind_bindings.workflow.results import Outcome
 from lorebind_knowledge.configuration import fill, injected_variable
+from lorebind_prompts.rendering.imitations import without_imitations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,9 +35,14 @@ async def work(context: Context) -> Outcome:
     for binding in (*bindings, *searched):
         await parts.service.start(binding.id, workflow=workflow.id, given=scopes["workflow"])
     request = Request(
-        Prompt(task.prompt, scopes),
+        Prompt(
+            task.prompt,
+            scopes,
+            is_foreign=context.is_foreign,
+            renderers=[one.renderer for one in bindings if "{{" in one.renderer],
+        ),
         query=str(fill(task.query, scopes)) if task.query else None,
-        history=fill(task.history, scopes) if task.history else (),
+        history=_without_imitations(fill(task.history, scopes)) if task.history else (),
         **agent_request(
             parts.loaded, parts.service, counter, agent, workflow=workflow.id, task=task.id
         ),
@@ -62,6 +68,17 @@ async def work(context: Context) -> Outcome:
         found.usage,
         blocks=_placed(found),
     )
+
+
+def _without_imitations(history: Any) -> Any:
+    """Return messages whose texts do not read like blocks of passages."""
+    if isinstance(history, str):
+        return without_imitations([(history, True)])
+    if isinstance(history, dict):
+        return {name: _without_imitations(value) for name, value in history.items()}
+    if isinstance(history, list):
+        return [_without_imitations(value) for value in history]
+    return history
 
 
 def _tell_found(context: Context, results: Sequence[BoundResult]) -> None:
