@@ -8,8 +8,7 @@ scripts, in notebooks, inside a running loop, from many threads, and after a for
 Clients with sync and async methods, such as those of LangChain, are never awaited on that loop:
 `call_client` calls the sync method for callers that block.
 
-Plain functions run in lanes, each with its own threads, so that neither short reads nor ingests
-wait for searches; see `lane`.
+Plain functions run in threads; see `lanes`.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ import functools
 import inspect
 import os
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, overload
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from lorebind_knowledge.cpu_count import usable_processors
 from lorebind_knowledge.errors import text_of
+from lorebind_knowledge.lanes import submit
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,31 +69,8 @@ class _LoopThread(threading.Thread):
 
 _CALLS, _STORES = "lorebind-loop", "lorebind-stores"
 
-Lane: TypeAlias = Literal["read", "search", "wait", "ingest", "embed"]
-
-_THREADS: dict[Lane, int] = {
-    # Short transactions. Several threads, because transactions in PostgreSQL wait for a server.
-    "read": 4,
-    # Python and NumPy on a local index, which hold the GIL most of the time. More threads hardly
-    # make searches faster, and each can delay an event loop by another 5 ms.
-    "search": min(usable_processors(), 4),
-    # Models and servers release the GIL. The same number of threads as asyncio uses by default.
-    "wait": min(usable_processors() + 4, 32),
-    # Each ingest runs one function that reads and chunks, and one that writes.
-    "ingest": min(usable_processors() + 4, 32),
-    # Embeds passages and caches the vectors. A chunker in an `ingest` thread waits for them.
-    "embed": min(usable_processors() + 4, 32),
-}
-"""Maximum number of functions per lane that run at the same time; others wait in a queue."""
-
-_lane: contextvars.ContextVar[tuple[Lane, int]] = contextvars.ContextVar(
-    "lane", default=("read", 0)
-)
-"""The current lane, and how many nested functions run by `call` surround this code."""
-
 _lock = threading.Lock()
 _loops: dict[str, _LoopThread] = {}
-_executors: dict[tuple[Lane, int], ThreadPoolExecutor] = {}
 
 
 def _loop_thread(name: str = _CALLS) -> _LoopThread:
@@ -104,39 +80,11 @@ def _loop_thread(name: str = _CALLS) -> _LoopThread:
         return _loops[name]
 
 
-@contextmanager
-def lane(name: Lane) -> Iterator[None]:
-    """Make `call` use the threads of a lane in this block, and in tasks created there.
-
-    Args:
-        name: `read`, the default, for short transactions; `search` for work on a local index;
-            `wait` for calls of models and servers; `ingest` for functions that write an index;
-            `embed` for embedding passages.
-    """
-    former = _lane.get()
-    _lane.set((name, former[1]))
-    try:
-        yield
-    finally:
-        _lane.set(former)
-
-
-def _executor(name: Lane, depth: int) -> ThreadPoolExecutor:
-    # A function that waits for another one needs a thread of the next depth, not of its own depth.
-    # Otherwise all threads could wait for each other.
-    with _lock:
-        if (name, depth) not in _executors:
-            threads = ThreadPoolExecutor(_THREADS[name], f"lorebind-{name}-{depth}")
-            _executors[name, depth] = threads
-        return _executors[name, depth]
-
-
 def _forget_after_fork() -> None:
-    """Forget loops and executors in a forked child, which has none of their threads."""
+    """Forget loops in a forked child, which has none of their threads."""
     global _lock
     _lock = threading.Lock()
     _loops.clear()
-    _executors.clear()
 
 
 def _stop_at_exit() -> None:
@@ -213,11 +161,7 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if inspect.iscoroutinefunction(function):
         result = function(*args, **kwargs)
     else:
-        name, depth = _lane.get()
-        context = contextvars.copy_context()
-        context.run(_lane.set, (name, depth + 1))
-        called = functools.partial(_called, function)
-        work = _executor(name, depth).submit(context.run, called, *args, **kwargs)
+        work = submit(functools.partial(_called, function), *args, **kwargs)
         thread = asyncio.wrap_future(work)
         try:
             result = await asyncio.shield(thread)

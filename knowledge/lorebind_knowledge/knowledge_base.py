@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.events import Events
     from lorebind_knowledge.index.index import Index
+    from lorebind_knowledge.lanes import Threads
     from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.stores.langchain.existing import ExistingStore
@@ -32,6 +33,11 @@ class SearchableKnowledgeBase:
     """Whether passages with the same text are returned only once."""
     reranker: Callable[[AnyReranker], Reranker] | None = None
     """Returns a declared reranker, which is created at its first use."""
+
+    @property
+    def threads(self) -> Threads:
+        """The threads of functions that use its database."""
+        raise NotImplementedError
 
     def emit(
         self,
@@ -53,6 +59,10 @@ class ExistingKnowledgeBase(SearchableKnowledgeBase):
     hit_score: float | None
     """The cosine of the best passage below which a match is weak; None if it is not known."""
 
+    @property
+    def threads(self) -> Threads:
+        return self.store.threads
+
 
 @dataclass(frozen=True, kw_only=True)
 class KnowledgeBase(SearchableKnowledgeBase):
@@ -65,6 +75,10 @@ class KnowledgeBase(SearchableKnowledgeBase):
     @property
     def catalog(self) -> Catalog:
         return self.index.catalog
+
+    @property
+    def threads(self) -> Threads:
+        return self.index.catalog.threads
 
     @property
     def ingest_command(self) -> str:

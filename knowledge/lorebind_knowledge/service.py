@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from lorebind_knowledge.bridge import call, finish, lane
+from lorebind_knowledge.bridge import call
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.run_values import run_references, run_values
+from lorebind_knowledge.documents import listing
 from lorebind_knowledge.documents.changing import add_documents, delete_all, delete_document
-from lorebind_knowledge.documents.listing import (
-    count_documents,
-    find_document,
-    list_chunks,
-    list_documents,
-)
 from lorebind_knowledge.documents.runs import find_run, list_runs
 from lorebind_knowledge.embedders.announcing import AnnouncingEmbedder
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
@@ -27,6 +22,7 @@ from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
+from lorebind_knowledge.lanes import Threads
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.namespace import COLLECTION_SCOPE, Namespace, tenant
 from lorebind_knowledge.parts import Parts
@@ -34,10 +30,8 @@ from lorebind_knowledge.sources.make import make_source
 from lorebind_knowledge.statistics import KnowledgeStats, knowledge_stats
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from lorebind_knowledge.catalog.catalog import Catalog
-    from lorebind_knowledge.catalog.embedding_cache import Embedded
     from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.configuration import LoadedProject
@@ -48,9 +42,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.purging import Made, Undeclared
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
-    from lorebind_knowledge.records import Matrix, QueryResult
+    from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
+
+R = TypeVar("R")
 
 
 class KnowledgeService:
@@ -172,7 +168,7 @@ class KnowledgeService:
             ],
             chunker=make_chunker(
                 declaration.chunking,
-                partial(_vectors, kb.catalog, kb.embedder) if embeds else None,
+                partial(kb.catalog.embeddings.vectors, kb.embedder) if embeds else None,
                 kb.embedder.fingerprint.key,
                 environment,
             ),
@@ -251,7 +247,7 @@ class KnowledgeService:
         corpus = self.corpus(kb_id, workflow, given, embeds=False)
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
         price = self._loaded.embedder(declaration.embedder).token_price
-        with lane("ingest"), tenant(corpus.kb.namespace.tenant):
+        with corpus.kb.threads.lane("ingest"), tenant(corpus.kb.namespace.tenant):
             return await plan(corpus, strategy=strategy, price=price)
 
     async def reindex(
@@ -265,7 +261,9 @@ class KnowledgeService:
         run_id: str | None = None,
     ) -> IngestReport:
         """Rebuild an index; see `ingest.reindexing.reindex`. `given` is as for `corpus`."""
-        return await reindex(self.corpus(kb_id, workflow, given), plan, run_id, wait=wait)
+        corpus = self.corpus(kb_id, workflow, given)
+        with corpus.kb.threads.lane("read"):
+            return await reindex(corpus, plan, run_id, wait=wait)
 
     async def start(
         self,
@@ -380,11 +378,13 @@ class KnowledgeService:
         Args:
             made: see `lorebind_knowledge.index.purging.Purge`.
         """
-        return await call(lambda: self._purge(made).find())
+        with Threads().lane("read"):  # of no database, because it reads all of them
+            return await call(lambda: self._purge(made).find())
 
     async def purge(self, made: Made = dict) -> list[Undeclared]:
         """Remove the data that `undeclared` returns; see `index.purging.Purge.remove`."""
-        return await call(lambda: self._purge(made).remove())
+        with Threads().lane("read"):
+            return await call(lambda: self._purge(made).remove())
 
     def _purge(self, made: Made) -> Purge:
         project = self._loaded.project
@@ -399,7 +399,7 @@ class KnowledgeService:
 
     async def stats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
         """Return statistics of a knowledge base's index, without changing anything."""
-        return await call(knowledge_stats, *self._catalog(kb_id, workflow))
+        return await self._read(kb_id, workflow, knowledge_stats)
 
     async def runs(
         self,
@@ -410,11 +410,11 @@ class KnowledgeService:
         before: str | None = None,
     ) -> Sequence[RunInfo]:
         """Return ingest runs; see `lorebind_knowledge.documents.runs.list_runs`."""
-        return await call(list_runs, *self._catalog(kb_id, workflow), limit, before)
+        return await self._read(kb_id, workflow, list_runs, limit, before)
 
     async def run(self, kb_id: str, run_id: str, *, workflow: str | None = None) -> RunInfo:
         """Return an ingest run; see `lorebind_knowledge.documents.runs.find_run`."""
-        return await call(find_run, *self._catalog(kb_id, workflow), run_id)
+        return await self._read(kb_id, workflow, find_run, run_id)
 
     async def documents(
         self,
@@ -427,18 +427,18 @@ class KnowledgeService:
         before: str | None = None,
     ) -> list[DocumentInfo]:
         """Return documents; see `lorebind_knowledge.documents.listing.list_documents`."""
-        at = self._catalog(kb_id, workflow)
-        return await call(list_documents, *at, state, limit=limit, after=after, before=before)
+        asked = {"limit": limit, "after": after, "before": before}
+        return await self._read(kb_id, workflow, listing.list_documents, state, **asked)
 
     async def document(
         self, kb_id: str, document: str, *, workflow: str | None = None
     ) -> DocumentInfo:
         """Return a document; see `lorebind_knowledge.documents.listing.find_document`."""
-        return await call(find_document, *self._catalog(kb_id, workflow), document)
+        return await self._read(kb_id, workflow, listing.find_document, document)
 
     async def count_documents(self, kb_id: str, *, workflow: str | None = None) -> dict[str, int]:
         """Count documents by state; see `lorebind_knowledge.documents.listing.count_documents`."""
-        return await call(count_documents, *self._catalog(kb_id, workflow))
+        return await self._read(kb_id, workflow, listing.count_documents)
 
     async def chunks(
         self,
@@ -451,8 +451,9 @@ class KnowledgeService:
     ) -> list[ChunkInfo]:
         """Return the chunks of a document; see `documents.listing.list_chunks`."""
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
-        at = self.namespace(kb_id, workflow), self.index(declaration.vector_db)
-        return await call(list_chunks, *at, document, limit=limit, after=after)
+        at = self.namespace(kb_id, workflow), (index := self.index(declaration.vector_db))
+        with index.catalog.threads.lane("read"):
+            return await call(listing.list_chunks, *at, document, limit=limit, after=after)
 
     async def add_documents(
         self,
@@ -485,14 +486,11 @@ class KnowledgeService:
         kind = self.existing if self._loaded.is_existing(declaration) else self.knowledge_base
         return kind(kb_id, workflow)
 
-    def _catalog(self, kb_id: str, workflow: str | None) -> tuple[Namespace, Catalog]:
-        """Return the namespace of a knowledge base and the catalog that contains it."""
+    async def _read(
+        self, kb_id: str, workflow: str | None, read: Callable[..., R], *args: Any, **options: Any
+    ) -> R:
+        """Read the catalog that contains a knowledge base."""
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
-        return self.namespace(kb_id, workflow), self.index(declaration.vector_db).catalog
-
-
-def _vectors(catalog: Catalog, embedder: Embedder, texts: Sequence[str]) -> Matrix:
-    """Embed texts for a chunker, which runs in a thread."""
-    embedding: Any = catalog.embeddings.embed(embedder, texts)
-    embedded: Embedded = finish(embedding)
-    return embedded.vectors
+        catalog = self.index(declaration.vector_db).catalog
+        with catalog.threads.lane("read"):
+            return await call(read, self.namespace(kb_id, workflow), catalog, *args, **options)

@@ -51,6 +51,8 @@ class Catalog:
         """
         self._path, self._postgres = path, postgres
         self._database: Database = postgres or EmbeddedDatabase(path, CATALOG)
+        self.threads = self._database.threads
+        """The threads of functions that use this catalog, or the vectors that belong to it."""
         self.ledger = Ledger(self._database)
         self.runs = Runs(self._database)
         self.added = AddedDocuments(self._database)

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.bridge import call, lane
+from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.catalog.eviction import Recency
 from lorebind_knowledge.embedders.base import embed_documents
 from lorebind_knowledge.errors import EmbedderError
@@ -70,9 +70,15 @@ class EmbeddingCache:
 
         keys = _keys(embedder, texts)
         # Chunkers may use all threads of another lane to wait for the vectors stored here.
-        with lane("embed"):
+        with self._database.threads.lane("embed"):
             vectors, count = await self._embedded(embedder, dict(zip(keys, texts, strict=True)))
         return Embedded(np.stack([vectors[key] for key in keys]), count, len(texts) - count)
+
+    def vectors(self, embedder: Embedder, texts: Sequence[str]) -> Matrix:
+        """Return the vectors of all texts to a chunker, which runs in a thread."""
+        embedding: Any = self.embed(embedder, texts)
+        embedded: Embedded = finish(embedding)
+        return embedded.vectors
 
     async def _embedded(
         self, embedder: Embedder, by_key: Mapping[str, str]

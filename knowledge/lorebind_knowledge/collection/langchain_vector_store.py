@@ -11,7 +11,7 @@ from langchain_core.vectorstores import VectorStore as LangChainVectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from lorebind_knowledge.bm25.languages import detect_language
-from lorebind_knowledge.bridge import call, lane, run
+from lorebind_knowledge.bridge import call, run
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.collection.writing import check_embedder, collection_turn
 from lorebind_knowledge.cosines import score_of
@@ -313,7 +313,8 @@ class LorebindVectorStore(LangChainVectorStore):
             return ask(view)
 
         try:
-            with lane("wait" if self._index.catalog.is_remote else "search"):
+            catalog = self._index.catalog
+            with catalog.threads.lane("wait" if catalog.is_remote else "search"):
                 return await call(self._index.read, self._namespace, asked)
         except NoIndexError:
             return self._without_index(nothing)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lorebind_knowledge.database.sql import Sql
+    from lorebind_knowledge.lanes import Threads
 
 
 class Database(Protocol):
@@ -15,6 +16,9 @@ class Database(Protocol):
 
     Safe to share among threads.
     """
+
+    threads: Threads
+    """The threads of functions that use it."""
 
     def writing(self) -> AbstractContextManager[Sql]:
         """Open a transaction that is committed at the end of the block, or rolled back.

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.database.sql import Sql
+from lorebind_knowledge.lanes import Threads
 from lorebind_knowledge.sqlite.database import SqliteDatabase
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class EmbeddedDatabase:
     def __init__(self, path: Path | None, tables: Tables) -> None:
         self._name = f"{tables.name} {'in memory' if path is None else path.absolute()}"
         self._tables = tables
+        self.threads = Threads()
         self._sqlite = SqliteDatabase(
             path,
             self._name,

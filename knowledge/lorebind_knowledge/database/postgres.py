@@ -10,6 +10,7 @@ from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.database.tables import script
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import digest
+from lorebind_knowledge.lanes import Threads
 from lorebind_knowledge.postgres.address import import_psycopg
 from lorebind_knowledge.postgres.connections import Connections
 
@@ -43,6 +44,7 @@ class PostgresDatabase:
         self._schema = own_schema
         self._ensure_schema = ensure_schema
         self._connections = Connections(address, self._name, own_schema=own_schema)
+        self.threads = Threads()
         self._has_tables = False
         self._nothing = EmbeddedDatabase(None, tables)
 

@@ -59,7 +59,8 @@ async def keep_documents(kb: KnowledgeBase, documents: Sequence[Any]) -> list[st
     added = read_documents(documents)
     if not added:
         raise UsageError("there are no documents to add")
-    await call(kb.catalog.added.put, kb.namespace, added)
+    with kb.threads.lane("read"):
+        await call(kb.catalog.added.put, kb.namespace, added)
     return [one.uri for one in added]
 
 
@@ -81,10 +82,11 @@ async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
         NotFoundError: no such document.
         UsageError: the document belongs to a source, so the next ingest would add it again.
     """
-    found = await call(find_document, kb.namespace, kb.catalog, document)
-    if found.origin != "added":
-        raise UsageError(of_source(found.uri, kb.id))
-    await call(kb.catalog.added.remove, kb.namespace, found.uri)
+    with kb.threads.lane("read"):
+        found = await call(find_document, kb.namespace, kb.catalog, document)
+        if found.origin != "added":
+            raise UsageError(of_source(found.uri, kb.id))
+        await call(kb.catalog.added.remove, kb.namespace, found.uri)
     async with turn(kb.catalog, kb.namespace, wait=True) as lease:
         if await call(kb.catalog.added.get, kb.namespace, found.uri):
             return found  # it was added again in the meantime

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from lorebind_knowledge.bridge import call, lane
+from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.tokens import TokenCount, estimated
 from lorebind_knowledge.errors import EmbedderError, LorebindError
 from lorebind_knowledge.identity import digest
+from lorebind_knowledge.lanes import lane
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence

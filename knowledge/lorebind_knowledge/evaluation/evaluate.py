@@ -64,7 +64,8 @@ async def evaluate(
         UsageError: none of the judged documents is in the knowledge base.
         LorebindError: see `search`.
     """
-    names = await call(_names_of_documents, kb, dataset)
+    with kb.threads.lane("read"):
+        names = await call(_names_of_documents, kb, dataset)
     first, *others = [await _one(kb, dataset, names, *way, progress) for way in ways.items()]
     compared = [
         replace(one, against_first=paired_difference(one.ndcg_of_each, first.ndcg_of_each))

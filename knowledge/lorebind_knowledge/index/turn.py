@@ -7,7 +7,7 @@ import random
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.bridge import call, lane
+from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import IngestRunningError
 from lorebind_knowledge.namespace import tenant
 
@@ -26,7 +26,7 @@ _GROWTH = 1.5
 async def turn(catalog: Catalog, namespace: Namespace, *, wait: bool) -> AsyncIterator[Lease]:
     """Hold the lease of a namespace until the end of the block; see `Catalog.lease`.
 
-    Calls in the block run in the lane of ingests, and as the namespace's tenant.
+    Calls in the block run in the catalog's lane of ingests, and as the namespace's tenant.
 
     Args:
         catalog: stores the lease.
@@ -38,7 +38,7 @@ async def turn(catalog: Catalog, namespace: Namespace, *, wait: bool) -> AsyncIt
         ReadOnlyError, StoreError: see `Catalog.lease`.
     """
     stack = ExitStack()
-    with lane("ingest"), tenant(namespace.tenant):
+    with catalog.threads.lane("ingest"), tenant(namespace.tenant):
         try:
             yield await _lease(stack, catalog, namespace, wait=wait)
         finally:

@@ -8,6 +8,7 @@ from lorebind_knowledge.bridge import only_errors
 from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.errors import PluginError, UsageError
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
+from lorebind_knowledge.lanes import threads_of
 from lorebind_knowledge.middleware.registry import make_wrapper
 from lorebind_knowledge.namespace import tenant
 from lorebind_knowledge.retrieval.existing import search_existing
@@ -56,7 +57,8 @@ class Middleware:
 
     async def retrieve(self, asked: Retrieval) -> QueryResult:
         """Run a search through all wrappers, as its tenant."""
-        with only_errors(), tenant(asked.tenant):
+        threads = threads_of(kb.threads for kb in asked.kbs)
+        with only_errors(), tenant(asked.tenant), threads.lane("read"):
             return await self._retrieve(asked)
 
     def embedder(self, inner: Embedder) -> Embedder:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from lorebind_knowledge.bridge import call, lane
+from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import LorebindError, RerankerError
+from lorebind_knowledge.lanes import lane
 from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lorebind_knowledge.bridge import call, lane
+from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.errors import (
     IndexMismatchError,
@@ -15,6 +15,7 @@ from lorebind_knowledge.errors import (
     nearest,
 )
 from lorebind_knowledge.filters import required_fields
+from lorebind_knowledge.lanes import threads_of
 from lorebind_knowledge.retrieval.base import Search, check_question, run_search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
 from lorebind_knowledge.retrieval.hybrid import hybrid
@@ -142,7 +143,8 @@ class _IndexSearch(Search):
         if self.vector is None:
             self.vector = await embed_query(self.kbs[0].embedder, self.question)
         remote = any(kb.catalog.is_remote for kb in self.kbs)
-        with lane("wait" if remote else "search"):
+        threads = threads_of(kb.threads for kb in self.kbs)
+        with threads.lane("wait" if remote else "search"):
             return await call(self._read, self.vector, settings, ask)
 
     def _read(self, vector: Vector, settings: RetrievalDeclaration, ask: Callable[[Query], T]) -> T:

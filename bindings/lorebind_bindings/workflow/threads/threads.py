@@ -16,6 +16,7 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import NotFoundError, ThreadRefusedError, UsageError
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.identity import digest
+from lorebind_knowledge.lanes import Threads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -316,7 +317,8 @@ async def open_threads(
         TemplateError: an environment variable is not set.
         StoreError: PostgreSQL cannot be reached. A file is opened only when it is needed.
     """
-    return ThreadStore(await call(_open, declaration, environment))
+    with Threads().lane("wait"):  # PostgreSQL may hang
+        return ThreadStore(await call(_open, declaration, environment))
 
 
 def _open(declaration: CheckpointerDeclaration, environment: Environment) -> Any:

@@ -18,6 +18,7 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from lorebind_knowledge.bridge import call, call_client
 from lorebind_knowledge.cosines import direction_of
 from lorebind_knowledge.errors import NotIngestedError, StoreError
+from lorebind_knowledge.lanes import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,6 +60,7 @@ class ExistingStore:
                 own.
         """
         self._recipe, self._embeddings = recipe, embeddings
+        self.threads = Threads()
         self._making = threading.Lock()
         self._store: VectorStore | None = None
         self._parts: dict[str, Any] = {}

@@ -8,15 +8,16 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lorebind_knowledge import KnowledgeService, bridge, build_project
-from lorebind_knowledge.bridge import call, finish, lane
+from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.events import Events
+from lorebind_knowledge.lanes import SIZES, Threads, lane, threads_of
 
 from .bench import CountingEmbedder, paragraph
 
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from lorebind_knowledge.bridge import Lane
+    from lorebind_knowledge.lanes import Lane
 
-LANES = tuple(bridge._THREADS)
+LANES = tuple(SIZES)
 
 
 class Blocking:
@@ -54,11 +55,13 @@ class Blocking:
 
 
 @asynccontextmanager
-async def blocked(name: Lane, more: int = 3) -> AsyncIterator[Blocking]:
+async def blocked(
+    name: Lane, threads: Threads | None = None, more: int = 3
+) -> AsyncIterator[Blocking]:
     """Block all threads of a lane in the block, and let more functions wait for one."""
-    size = bridge._THREADS[name]
+    size = SIZES[name]
     work = Blocking(size)
-    with lane(name):
+    with threads.lane(name) if threads else lane(name):
         calls = [asyncio.create_task(call(work)) for _ in range(size + more)]
     try:
         await work.all_begun()
@@ -86,9 +89,13 @@ async def service(tmp_path: Path) -> AsyncIterator[KnowledgeService]:
     await made.close()
 
 
+def threads_in(service: KnowledgeService) -> Threads:
+    return service.index("main").catalog.threads
+
+
 async def test_reads_and_ingests_do_not_wait_for_searches(service: KnowledgeService) -> None:
     """While all search threads are busy, searches wait, but reads and ingests do not."""
-    async with asyncio.timeout(60), blocked("search") as work:
+    async with asyncio.timeout(60), blocked("search", threads_in(service)) as work:
         search = asyncio.create_task(service.query("docs", "alpha"))
         assert (await service.stats("docs")).chunks == 1
         assert len(await service.documents("docs")) == 1
@@ -101,15 +108,41 @@ async def test_reads_and_ingests_do_not_wait_for_searches(service: KnowledgeServ
 
 async def test_searches_do_not_wait_for_reads_or_ingests(service: KnowledgeService) -> None:
     """While all threads for reads, ingests and embedding are busy, searches run."""
-    async with asyncio.timeout(60), blocked("read"), blocked("ingest"), blocked("embed"):
+    ours = threads_in(service)
+    async with asyncio.timeout(60), AsyncExitStack() as stack:
+        for name in ("read", "ingest", "embed"):
+            await stack.enter_async_context(blocked(name, ours))
         assert len(await service.query("docs", "alpha")) == 1
+
+
+async def test_each_database_has_its_own_threads(service: KnowledgeService) -> None:
+    """While all threads of other databases are busy, reads, searches and ingests run."""
+    together = threads_of([Threads(), threads_in(service)])
+    async with asyncio.timeout(60), AsyncExitStack() as stack:
+        for name in LANES:
+            for busy in (None, Threads(), together):
+                await stack.enter_async_context(blocked(name, busy))
+        assert len(await service.query("docs", "alpha")) == 1
+        assert len(await service.documents("docs")) == 1
+        assert (await service.ingest("docs")).documents["unchanged"] == 1
+        assert (await service.reindex("docs")).status == "completed"
+        await service.add_documents("docs", [{"id": "b.md", "text": "beta"}])
+        await service.delete_document("docs", "added:b.md")
+
+
+def test_databases_that_are_searched_together() -> None:
+    """One database is searched in its own threads, several together in threads that they share."""
+    one, other = Threads(), Threads()
+    assert threads_of([one, one]) is one
+    assert threads_of([one, other]) is threads_of([other, one, other])
+    assert threads_of([one, other]) not in (one, other)
 
 
 async def test_lanes_are_bounded() -> None:
     """A lane runs as many functions as it has threads, however many are submitted."""
     async with asyncio.timeout(60), blocked("search", more=200) as work:
         await asyncio.sleep(0.05)
-        assert work.calls == bridge._THREADS["search"]
+        assert work.calls == SIZES["search"]
 
 
 async def test_a_cancelled_call_whose_turn_has_not_come() -> None:
@@ -130,7 +163,7 @@ async def test_a_cancelled_call_whose_turn_has_not_come() -> None:
 @pytest.mark.parametrize("name", LANES)
 async def test_functions_that_wait_for_their_own_lane(name: Lane) -> None:
     """Functions in all threads of a lane can each wait for another function of the same lane."""
-    here = threading.Barrier(bridge._THREADS[name])
+    here = threading.Barrier(SIZES[name])
 
     def outer(number: int) -> int:
         here.wait(60)  # all threads of the lane have arrived here
@@ -149,7 +182,7 @@ async def test_functions_that_wait_for_their_own_lane(name: Lane) -> None:
 async def test_chunkers_that_wait_for_what_an_ingest_embeds() -> None:
     """Chunkers in all threads can wait for a vector that another ingest has yet to write."""
     embedder = CountingEmbedder()
-    chunkers = bridge._THREADS["ingest"]
+    chunkers = SIZES["ingest"]
     embedding, release, ready = (
         threading.Event(),
         threading.Event(),
@@ -212,7 +245,8 @@ def test_lanes_after_a_fork() -> None:
     printed = _output("""
 import asyncio, os, threading
 from lorebind_knowledge import bridge
-size = bridge._THREADS["read"]
+from lorebind_knowledge.lanes import SIZES
+size = SIZES["read"]
 here, release = threading.Barrier(size + 1), threading.Event()
 def block():
     here.wait()
@@ -239,7 +273,8 @@ def test_the_process_ends_after_a_call_that_was_left() -> None:
     """The interpreter waits for a running function, not for idle threads."""
     printed = _output("""
 import asyncio, threading
-from lorebind_knowledge.bridge import call, lane
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.lanes import lane
 begun = threading.Event()
 def work():
     begun.set()

@@ -1,0 +1,133 @@
+"""Lanes: the threads of plain functions, so that no function waits for unrelated ones.
+
+Each database has threads of its own: a database that hangs occupies no other's. They are divided
+into lanes, so that neither short reads nor ingests wait for searches.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from weakref import WeakSet
+
+from lorebind_knowledge.cpu_count import usable_processors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+R = TypeVar("R")
+
+Lane: TypeAlias = Literal["read", "search", "wait", "ingest", "embed"]
+
+SIZES: dict[Lane, int] = {
+    # Short transactions. Several threads, because transactions in PostgreSQL wait for a server.
+    "read": 4,
+    # Python and NumPy on a local index, which hold the GIL most of the time. More threads hardly
+    # make searches faster, and each can delay an event loop by another 5 ms.
+    "search": min(usable_processors(), 4),
+    # Models and servers release the GIL. The same number of threads as asyncio uses by default.
+    "wait": min(usable_processors() + 4, 32),
+    # Each ingest runs one function that reads and chunks, and one that writes.
+    "ingest": min(usable_processors() + 4, 32),
+    # Embeds passages and caches the vectors. A chunker in an `ingest` thread waits for them.
+    "embed": min(usable_processors() + 4, 32),
+}
+"""Maximum number of functions per lane that run at the same time; others wait in a queue."""
+
+
+class Threads:
+    """The threads of one database. They start when they are needed, and end with this object."""
+
+    def __init__(self) -> None:
+        self.forget()
+        _all.add(self)
+
+    @contextmanager
+    def lane(self, name: Lane) -> Iterator[None]:
+        """Make `call` use a lane of these threads in this block, and in tasks created there."""
+        with _at(_place.get()._replace(threads=self, lane=name)):
+            yield
+
+    def submit(self, lane: Lane, depth: int, function: Callable[[], R]) -> Future[R]:
+        # A function that waits for another one needs a thread of the next depth, not of its own
+        # depth. Otherwise all threads could wait for each other.
+        with self._lock:
+            if (lane, depth) not in self._executors:
+                threads = ThreadPoolExecutor(SIZES[lane], f"lorebind-{lane}-{depth}")
+                self._executors[lane, depth] = threads
+            return self._executors[lane, depth].submit(function)
+
+    def forget(self) -> None:
+        """Forget all threads, as in a forked child, which has none of them."""
+        self._lock = threading.Lock()
+        self._executors: dict[tuple[Lane, int], ThreadPoolExecutor] = {}
+
+
+class _Place(NamedTuple):
+    """Where `call` runs plain functions."""
+
+    threads: Threads
+    lane: Lane
+    depth: int
+    """The number of nested functions run by `call` that surround this code."""
+
+
+_all: WeakSet[Threads] = WeakSet()
+_NO_DATABASE = _Place(Threads(), "read", 0)
+_place = contextvars.ContextVar("place", default=_NO_DATABASE)
+
+
+@contextmanager
+def lane(name: Lane) -> Iterator[None]:
+    """Make `call` use a lane of the current threads in this block, and in tasks created there.
+
+    Args:
+        name: `read`, the default, for short transactions; `search` for work on a local index;
+            `wait` for calls of models and servers; `ingest` for functions that write an index;
+            `embed` for embedding passages.
+    """
+    with _place.get().threads.lane(name):
+        yield
+
+
+def threads_of(databases: Iterable[Threads]) -> Threads:
+    """Return the threads of functions that use one database, or several together."""
+    first, *others = dict.fromkeys(databases)
+    return _of_several(frozenset([first, *others])) if others else first
+
+
+@lru_cache(maxsize=16)
+def _of_several(databases: frozenset[Threads]) -> Threads:
+    return Threads()
+
+
+def submit(function: Callable[..., R], *args: Any, **kwargs: Any) -> Future[R]:
+    """Run a plain function in the current lane, with a copy of the current context."""
+    threads, name, depth = place = _place.get()
+    context = contextvars.copy_context()
+    context.run(_place.set, place._replace(depth=depth + 1))
+    return threads.submit(name, depth, lambda: context.run(function, *args, **kwargs))
+
+
+@contextmanager
+def _at(place: _Place) -> Iterator[None]:
+    former = _place.get()
+    _place.set(place)
+    try:
+        yield
+    finally:
+        _place.set(former)
+
+
+def _forget_after_fork() -> None:
+    for threads in list(_all):
+        threads.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)
