@@ -10,7 +10,7 @@ import pytest
 
 from tests.app.missing_packages import hide
 from tests.bindings.helpers import PARTS
-from tests.knowledge.documents import pptx_bytes, xlsx_bytes
+from tests.knowledge.documents import pdf_bytes, pptx_bytes, xlsx_bytes
 from tests.knowledge.folders import shut
 
 from .helpers import DOCUMENTS, PROJECT, run_forked
@@ -26,6 +26,12 @@ AS_TEXT = "to read them as plain text, list them in as_text of the source"
 NEEDS_YAML = (
     "note: the settings of a source belong in a lorebind.yaml; to create one, run: lorebind init"
 )
+ANY_FILE = f"""
+name: x
+{PARTS}
+knowledge_bases: [{{ id: d, sources: [{{ type: file_glob, path: "docs/*" }}] }}]
+knowledge: [{{ id: d }}]
+"""
 
 
 def test_a_folder_answers(empty_cli: Cli, forked: ForkedPython) -> None:
@@ -143,6 +149,23 @@ def test_documents_without_text_are_named(empty_cli: Cli) -> None:
     assert report["without_text"] == ["a.md", *(f"{name}.html" for name in "bcde")]
 
 
+def test_pages_without_text_are_counted(empty_cli: Cli, tmp_path: Path) -> None:
+    """Plan, ingest and `ask` tell in one line how many pages have no text, and the list of
+    documents has a column for them if there are any."""
+    empty_cli.write({"docs/keys.md": DOCUMENTS["docs/keys.md"], "lorebind.yaml": ANY_FILE})
+    assert "textless" not in empty_cli("ingest").out + empty_cli("knowledge", "documents", "d").out
+    (tmp_path / "docs/scan.pdf").write_bytes(pdf_bytes(["Doors are locked.", "", "", ""]))
+    note = "note: 3 pages of 1 document without text: docs/scan.pdf (3); "
+    for arguments in (["knowledge", "plan"], ["ingest"], ["ask", ".", QUESTION]):
+        assert empty_cli(*arguments).out.count(note) == 1
+    (tmp_path / "docs/more.pdf").write_bytes(pdf_bytes(["Windows are closed.", ""]))
+    note = "note: 4 pages of 2 documents without text: docs/more.pdf (1), docs/scan.pdf (3); "
+    assert empty_cli("ask", ".", QUESTION).out.count(note) == 1
+    listed = empty_cli("knowledge", "documents", "d").out
+    assert re.search(r"uri +title +state +chunks +textless pages +origin +id\n", listed)
+    assert re.search(r"docs/scan.pdf +scan +ready +1 +3 +source ", listed)
+
+
 def test_what_is_skipped_can_be_read(empty_cli: Cli) -> None:
     """Each line about skipped files says what reads them, and following that reads them."""
     names = ("a.conf5", "build/b.md", ".notes/c.md", "1.zzz", "2.zzz", "3.zzz", "4.zzz")
@@ -195,9 +218,7 @@ def test_a_missing_extra_is_printed_once(
 ) -> None:
     """The extra that a format needs is printed once, with its documents, wherever they are
     listed."""
-    source = "{ type: file_glob, path: 'docs/*' }"
-    project = f"name: x\n{PARTS}knowledge_bases: [{{ id: d, sources: [{source}] }}]\n"
-    empty_cli.write({"lorebind.yaml": project, "docs/keys.md": DOCUMENTS["docs/keys.md"]})
+    empty_cli.write({"lorebind.yaml": ANY_FILE, "docs/keys.md": DOCUMENTS["docs/keys.md"]})
     for name in "abcde":
         (tmp_path / f"docs/{name}.xlsx").write_bytes(xlsx_bytes({"Prices": [["key", 12]]}))
     (tmp_path / "docs/f.pptx").write_bytes(pptx_bytes(("Keys", "Rotate them.")))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NEW_TABLES = ("catalog_leases", "catalog_versions", "catalog_chunks", "catalog_vectors")
 UNDONE = {
+    9: ("ALTER TABLE catalog_documents DROP COLUMN textless_pages",),
     8: (
         *(f"DROP INDEX catalog_{name}" for name in ("documents_id", "documents_unready")),
         "DROP INDEX catalog_runs_started",

@@ -14,6 +14,7 @@ from lorebind_knowledge.errors import EmbedderError, UsageError
 from lorebind_knowledge.ingest.report import IngestReport
 
 from .bench import Bench, CountingEmbedder, counts, fill, paragraph
+from .documents import pdf_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,6 +190,25 @@ async def test_documents_without_text(bench: Bench) -> None:
     bench.write("empty.md", paragraph("x"))
     bench.write_bytes("front.md", b"\0\xff")
     assert (await bench.plan()).without_text == (await bench.ingest()).without_text == []
+
+
+async def test_pages_without_text(bench: Bench) -> None:
+    """Every plan and report counts the pages without text of each document that has any, also when
+    it is unchanged."""
+    fill(bench, 1)
+    bench.write_bytes("full.md", pdf_bytes(["Keys", "Doors"]))
+    bench.write_bytes("scan.md", pdf_bytes(["", "Keys", "", ""]))
+    counts = {"docs/scan.md": 3}
+    assert (await bench.plan()).textless_pages == counts
+    for strategy in ("upsert", "upsert", "replace"):
+        assert (await bench.ingest(strategy=strategy)).textless_pages == counts
+    assert (await bench.plan()).textless_pages == counts
+    bench.write_bytes("scan.md", pdf_bytes(["Keys", ""]))
+    assert (await bench.ingest()).textless_pages == {"docs/scan.md": 1}
+    bench.write_bytes("scan.md", b"%PDF-1.4")
+    assert (await bench.ingest()).textless_pages == {}
+    bench.write_bytes("scan.md", pdf_bytes(["Keys"]))
+    assert (await bench.ingest()).textless_pages == (await bench.plan()).textless_pages == {}
 
 
 async def test_the_plan_of_an_interrupted_rebuild(bench: Bench) -> None:

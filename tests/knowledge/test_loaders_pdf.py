@@ -27,6 +27,7 @@ def test_pages() -> None:
     document = load_document(pdf_bytes(["First page\nsecond line", "", "Third page"]), "a/b.pdf")
     assert document.text == "First page\nsecond line\n\n\n\nThird page"
     assert [place.start for place in document.places] == [0, 24, 26]
+    assert document.textless_pages == 1
     assert document.title == "b"
     pages = {word: document.span(document.text.index(word), 26).page for word in ("First", "line")}
     assert pages == {"First": 1, "line": 1}

@@ -35,10 +35,11 @@ def documents(
     if output is not Output.table:
         print_data({"documents": found}, output)
         return
-    print_table(
-        ("uri", "title", "state", "chunks", "origin", "id"),
-        ((one.uri, one.title, one.state, one.chunks, one.origin, one.id) for one in found),
-    )
+    columns = ["uri", "title", "state", "chunks", "textless_pages", "origin", "id"]
+    if not any(one.textless_pages for one in found):
+        columns.remove("textless_pages")
+    names = [column.replace("_", " ") for column in columns]
+    print_table(names, ([getattr(one, column) for column in columns] for one in found))
     print_failures([one for one in found if one.reason])
 
 

@@ -196,9 +196,15 @@ def print_failures(failures: Sequence[Failure | DocumentInfo], word: str = "fail
 
 
 def print_without_text(result: IngestPlan | IngestReport) -> None:
-    """Print how many documents have no text, and name some of them."""
+    """Print how many documents and pages have no text, and name some of the documents."""
     if result.without_text:
         print_line(f"note: {without_text(result)}")
+    if pages := result.textless_pages:
+        total, names = sum(pages.values()), [f"{uri} ({count})" for uri, count in pages.items()]
+        print_line(
+            f"note: {counted(total, 'page')} of {counted(len(pages), 'document')} without text: "
+            f"{_first_of(names)}; to make their content searchable, recognize the text (OCR)"
+        )
 
 
 def without_text(result: IngestPlan | IngestReport) -> str:

@@ -88,6 +88,8 @@ class DocumentEntry(NamedTuple):
     """A digest of the settings that made its chunks; a changed recipe needs another read."""
     refused: str = ""
     """For a document that exceeded a limit: the key that must change before another read."""
+    textless_pages: int = 0
+    """The number of pages without text in the generation that searches find."""
 
 
 STATES = ("building", "active", "retired")
@@ -375,8 +377,12 @@ def _number(beside: IndexKey | None) -> dict[str, int]:
 def _as_served(failed: DocumentEntry, served: DocumentEntry | None) -> DocumentEntry:
     """Return a failure in a successor, with what searches find of the document."""
     if served is None:
-        return failed._replace(chunk_count=0)
-    return failed._replace(title=served.title, chunk_count=served.chunk_count)
+        return failed._replace(chunk_count=0, textless_pages=0)
+    return failed._replace(
+        title=served.title,
+        chunk_count=served.chunk_count,
+        textless_pages=served.textless_pages,
+    )
 
 
 def remove_documents(sql: Sql, key: IndexKey, uris: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lorebind_knowledge.catalog.rows import OWNER
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 MIGRATIONS = {
     2: (
@@ -31,6 +31,7 @@ MIGRATIONS = {
     6: (),  # adds a table only
     7: ("ALTER TABLE catalog_indexes ADD COLUMN words INTEGER NOT NULL DEFAULT 0",),
     8: ("ALTER TABLE catalog_documents ADD COLUMN id VARCHAR NOT NULL DEFAULT ''",),
+    9: ("ALTER TABLE catalog_documents ADD COLUMN textless_pages INTEGER NOT NULL DEFAULT 0",),
 }
 """The statements that turn the tables of the previous version into this one, in every database."""
 
@@ -80,6 +81,7 @@ STATEMENTS = (
   recipe varchar not null default '', -- how it was made into chunks
   refused varchar not null default '', -- see the ledger
   id varchar not null default '', -- `document_id` of the uri
+  textless_pages integer not null default 0, -- of the live generation
   primary key (tenant, project, scope, kb, number, uri)
 )""",
     # With the id first, so that rows without an id, from an earlier version, are found too.

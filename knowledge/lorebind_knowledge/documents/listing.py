@@ -55,6 +55,8 @@ class DocumentInfo:
     """Number of its chunks that searches find."""
     origin: Literal["source", "added"]
     """Whether it comes from a source or was added by hand."""
+    textless_pages: int = 0
+    """Number of its pages without text, such as scanned ones, in which searches find nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,4 +233,5 @@ def _info(entry: DocumentEntry) -> DocumentInfo:
         entry.attempts,
         entry.chunk_count,
         "added" if entry.source == ADDED else "source",
+        entry.textless_pages,
     )

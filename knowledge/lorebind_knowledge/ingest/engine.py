@@ -33,8 +33,8 @@ from lorebind_knowledge.ingest.preparation import (
     prepare_documents,
     read_ahead,
 )
-from lorebind_knowledge.ingest.prepared import attempts_of, has_no_text
-from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, reported
+from lorebind_knowledge.ingest.prepared import attempts_of
+from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, count_document, reported
 from lorebind_knowledge.ingest.restoring import restore_lost
 from lorebind_knowledge.ingest.successors import (
     begin_index,
@@ -333,9 +333,7 @@ class _Run:
         generations = await call(self._kb.index.next_generations, index, changed)
         for document in documents:
             entry = known.get(document.uri) or DocumentEntry(document.uri, document.source)
-            report.documents[document.action] += 1
-            if has_no_text(document, entry):
-                report.without_text.append(document.uri)
+            count_document(report, document, entry)
             self._emit(
                 "ingest_chunked",
                 uri=document.uri,
@@ -351,12 +349,8 @@ class _Run:
                     attempts=attempts_of(document, entry),
                     refused=document.refused,
                 )
-                report.failures.append(Failure(failed.uri, failed.reason, failed.attempts))
-                report.chunks["total"] += entry.chunk_count
                 rows.append(failed)
             elif document.action == "unchanged":
-                report.chunks["unchanged"] += entry.chunk_count
-                report.chunks["total"] += entry.chunk_count
                 now = entry._replace(
                     source=document.source, version=document.version, recipe=document.recipe
                 )
@@ -443,6 +437,7 @@ class _Run:
                 chunk_count=len(pending.document.chunks),
                 version=pending.document.version,
                 recipe=pending.document.recipe,
+                textless_pages=pending.document.textless_pages,
             )
             for pending in complete
         ]

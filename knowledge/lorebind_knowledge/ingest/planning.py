@@ -10,8 +10,7 @@ from lorebind_knowledge.ingest.engine import check_strategy
 from lorebind_knowledge.ingest.enumeration import enumerate_corpus
 from lorebind_knowledge.ingest.planned import PlannedDocuments
 from lorebind_knowledge.ingest.preparation import prepare_documents
-from lorebind_knowledge.ingest.prepared import attempts_of, has_no_text
-from lorebind_knowledge.ingest.report import Failure, IngestPlan
+from lorebind_knowledge.ingest.report import IngestPlan, count_document
 from lorebind_knowledge.ingest.successors import indexes_to_write
 
 if TYPE_CHECKING:
@@ -76,18 +75,8 @@ def _account(
     to_embed: set[str],
 ) -> None:
     """Count a document in `result`; `to_embed` collects the keys of texts to embed."""
-    result.documents[document.action] += 1
-    if has_no_text(document, entry):
-        result.without_text.append(document.uri)
-    kept = entry.chunk_count if entry else 0
-    if document.action == "failed":
-        attempts = attempts_of(document, entry)
-        result.failures.append(Failure(document.uri, document.reason, attempts))
-        result.chunks["total"] += kept
-    elif document.action == "unchanged":
-        result.chunks["unchanged"] += kept
-        result.chunks["total"] += kept
-    else:
+    count_document(result, document, entry)
+    if document.action in ("added", "updated"):
         old = set(kb.index.chunk_ids(index, document.uri)) if index and entry else set()
         new = {chunk.id for chunk in document.chunks}
         result.chunks["added"] += len(new - old)

@@ -260,6 +260,7 @@ class _Preparer:
             chunks=chunks,
             version=begun.version,
             recipe=self._recipe(begun.uri),
+            textless_pages=document.textless_pages,
         )
         if self._keep_in and not corpus.chunker.estimates:
             self._keep_in.keep_cut(prepared)
@@ -298,6 +299,7 @@ def _unchanged(source: str, entry: DocumentEntry) -> PreparedDocument:
         signature=entry.signature,
         version=entry.version,
         recipe=entry.recipe,
+        textless_pages=entry.textless_pages,
     )
 
 

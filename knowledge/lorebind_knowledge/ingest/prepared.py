@@ -47,15 +47,10 @@ class PreparedDocument:
     """The source's name for the version that was read."""
     recipe: str = ""
     """A digest of everything except its content that determined its chunks."""
+    textless_pages: int = 0
+    """The number of its pages without text, as of its last successful read."""
     refused: str = ""
     """If it exceeded a limit: the key that must change before another read, see `Loading.key`."""
-
-
-def has_no_text(document: PreparedDocument, entry: DocumentEntry | None) -> bool:
-    """Return whether a document was read, perhaps in an earlier run, and has no text."""
-    if document.action == "unchanged":
-        return entry is not None and not entry.chunk_count
-    return document.action != "failed" and not document.chunks
 
 
 def attempts_of(document: PreparedDocument, entry: DocumentEntry | None) -> int:

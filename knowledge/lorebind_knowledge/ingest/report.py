@@ -6,10 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.ingest.prepared import attempts_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.ingest.planned import PlannedDocuments
+    from lorebind_knowledge.ingest.prepared import PreparedDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,8 @@ class IngestPlan:
     failures: list[Failure] = field(default_factory=list)
     without_text: list[str] = field(default_factory=list)
     """The uris of documents that were read and have no text, including unchanged ones."""
+    textless_pages: dict[str, int] = field(default_factory=dict)
+    """The number of pages without text, for each document with such pages, by its uri."""
     sources: list[SourceReport] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     """Messages about what cannot be planned."""
@@ -125,9 +131,34 @@ class IngestReport:
     failures: list[Failure] = field(default_factory=list)
     without_text: list[str] = field(default_factory=list)
     """The uris of documents that were read and have no text, including unchanged ones."""
+    textless_pages: dict[str, int] = field(default_factory=dict)
+    """The number of pages without text, for each document with such pages, by its uri."""
     sources: list[SourceReport] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     """Further messages for the operator."""
+
+
+def count_document(
+    result: IngestPlan | IngestReport, document: PreparedDocument, entry: DocumentEntry | None
+) -> None:
+    """Count a document; the chunks of one that changes are counted when they are compared.
+
+    An unchanged document without text is reported again.
+    """
+    result.documents[document.action] += 1
+    live = entry.chunk_count if entry else 0
+    if document.action == "failed":
+        attempts = attempts_of(document, entry)
+        result.failures.append(Failure(document.uri, document.reason, attempts))
+        result.chunks["total"] += live
+        return
+    if document.action == "unchanged":
+        result.chunks["unchanged"] += live
+        result.chunks["total"] += live
+    if not (live if document.action == "unchanged" else document.chunks):
+        result.without_text.append(document.uri)
+    if document.textless_pages:
+        result.textless_pages[document.uri] = document.textless_pages
 
 
 def reported(report: IngestReport) -> dict[str, Any]:

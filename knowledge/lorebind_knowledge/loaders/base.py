@@ -92,6 +92,12 @@ class LoadedDocument:
     cues: tuple[Cue, ...] = ()
     """Ordered by start; empty if the format has no times."""
 
+    @property
+    def textless_pages(self) -> int:
+        """The number of pages without text, which are blank or only images."""
+        starts = [place.start for place in self.places if place.kind == "page"]
+        return sum(not self.text[page].strip() for page in map(slice, starts, [*starts[1:], None]))
+
     @cached_property
     def _line_ends(self) -> list[int]:
         return [found.start() for found in _LINE_END.finditer(self.text)]

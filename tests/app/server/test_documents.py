@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind_knowledge.service import KnowledgeService
+from tests.knowledge.documents import pdf_bytes
 
 from .conftest import problem, serving, write_project
 from .in_process import served
@@ -61,6 +62,19 @@ def test_a_file(api: httpx.Client) -> None:
     assert chunk["text"] == "Gift cards never expire."
     assert chunk["metadata"].items() >= {"title": "Gifts", "shop": "Bern", "year": 2026}.items()
     api.delete(where)
+
+
+def test_pages_without_text_are_counted(api: httpx.Client) -> None:
+    """A document, the list and the report have the number of pages without text."""
+    scan = pdf_bytes(["Gift cards never expire.", "", "", ""])
+    added = api.post(HERE, files={"file": ("cards.pdf", scan, "application/pdf")})
+    assert added.json()["textless_pages"] == 3
+    listed = {one["uri"]: one["textless_pages"] for one in api.get(HERE).json()["items"]}
+    assert listed.pop("added:cards.pdf") == 3
+    assert set(listed.values()) == {0}
+    ingested = api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
+    assert ingested.json()["report"]["textless_pages"] == {"added:cards.pdf": 3}
+    api.delete(f"{HERE}/{added.json()['id']}")
 
 
 def test_several_have_a_result_each(api: httpx.Client) -> None:
