@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lorebind import Project
-from lorebind_knowledge.embedders.local import HIT_SCORE
+from lorebind_knowledge.embedders.local import WEAK_BELOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def compare(conversations: list[Conversation], search: Search) -> None:
 
     def no_hit(one: Conversation) -> bool:
         found = search(one.corpus, one.question)
-        return max(match.scores["dense"] for match in found) < HIT_SCORE
+        return max(match.scores["dense"] for match in found) < WEAK_BELOW
 
     always, thrice = below(sys.maxsize), "{question}\n" * 3 + "{last}"
     # The texts, and when they are searched for; otherwise it is the question alone.

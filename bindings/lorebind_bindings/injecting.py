@@ -35,7 +35,7 @@ class Injection:
     results: list[BoundResult]
     """The search result of each binding, whether its passages are offered or not."""
     assembled: list[AssembleResult]
-    """The passages that were offered and those that were dropped, per binding with passages."""
+    """The passages that were offered and those that were dropped, for each result `is_given`."""
 
     @property
     def offered(self) -> list[Citation]:
@@ -56,7 +56,9 @@ class Injection:
     def verdict(self) -> Verdict:
         if not self.results:
             return "hit" if self.offered else "none"
-        return verdict_of(self.results, offered=bool(self.offered))
+        given = [found.binding.id for found in self.results if found.is_given]
+        blocks = zip(given, self.assembled, strict=True)
+        return verdict_of(self.results, {name for name, block in blocks if block.citations})
 
 
 async def inject(

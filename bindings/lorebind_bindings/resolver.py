@@ -64,9 +64,8 @@ class ResolvedBinding:
     """The content of the file that `render` names, if it names one."""
     condenser: Callable[[], BaseChatModel] | None = field(default=None, repr=False)
     """Returns the chat model that `condense` names, see `ModelPool.condensing`."""
-    hit_score: float | None = None
-    """The cosine similarity of the best passage below which a match is weak, used if no `min_score`
-    is set. None if the embedder's declaration does not set it."""
+    weak_below: float | None = None
+    """The relevance of the best passage below which a match is weak; None: no match is weak."""
 
     @property
     def renderer(self) -> str:
@@ -237,9 +236,8 @@ def _resolved(
     }
     chosen = RetrievalDeclaration(**values)
     template = loaded.passage_template(chosen.render) if is_file(chosen.render) else ""
-    return ResolvedBinding(
-        kb_id, chosen, provenance, workflow, template, hit_score=loaded.hit_score(kb)
-    )
+    level = loaded.weak_below(kb)
+    return ResolvedBinding(kb_id, chosen, provenance, workflow, template, weak_below=level)
 
 
 def _setting(value: Any, scope: str, position: Position) -> Setting:

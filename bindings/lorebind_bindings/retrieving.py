@@ -20,7 +20,7 @@ from lorebind_knowledge.records import QueryResult
 from lorebind_knowledge.retrieval.base import check_question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
@@ -158,20 +158,19 @@ def _warn(notice: str) -> None:
     log.warning("%s", notice)
 
 
-def verdict_of(results: Sequence[BoundResult], *, offered: bool) -> Verdict:
+def verdict_of(results: Sequence[BoundResult], offered: Collection[str]) -> Verdict:
     """Return the verdict of several search results together.
 
     Args:
         results: the results of the bindings.
-        offered: whether at least one passage was put into the prompt.
+        offered: the ids of the bindings with passages in the prompt.
     """
     if not results:
         return "none"
-    verdicts = {result.verdict for result in results}
-    if not offered:
-        # Passages that did not fit the budget are treated like a miss.
-        verdicts = verdicts - {"hit", "weak"} or {"fallback"}
-    return best_of(verdicts)
+    # Passages that did not fit the budget are treated like a miss.
+    absent = {found.verdict for found in results if found.binding.id not in offered}
+    shown = {found.verdict for found in results if found.binding.id in offered}
+    return best_of(shown | (absent - {"hit", "weak"}) or {"fallback"})
 
 
 def best_of(verdicts: Iterable[str]) -> Verdict:

@@ -33,6 +33,8 @@ class SearchableKnowledgeBase:
     """Whether passages with the same text are returned only once."""
     reranker: Callable[[AnyReranker], Reranker] | None = None
     """Returns a declared reranker, which is created at its first use."""
+    weak_below: float | None = None
+    """The relevance of the best passage below which a match is weak; None: no match is weak."""
 
     @property
     def threads(self) -> Threads:
@@ -56,8 +58,6 @@ class ExistingKnowledgeBase(SearchableKnowledgeBase):
     """A knowledge base that another program fills, and that Lorebind only searches."""
 
     store: ExistingStore
-    hit_score: float | None
-    """The cosine of the best passage below which a match is weak; None if it is not known."""
 
     @property
     def threads(self) -> Threads:

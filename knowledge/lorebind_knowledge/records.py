@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 Grade: TypeAlias = Literal["hit", "weak", "miss"]
 """The quality of a search result. `hit`: the passages are likely to answer; `weak`: even the best
-passage is less similar to the question than answers usually are; `miss`: fewer passages than
-`min_results` were found."""
+candidate has a lower relevance than answers usually have; `miss`: fewer passages than `min_results`
+were found. It does not depend on `top_k`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,14 @@ class DocumentMatch:
 
     id: str
     score: float
-    """In [0, 1], higher is better, for every store and strategy. It is the cosine. If words count
-    too, the best passage has the cosine of the nearest passage, and the others have a proportional
-    score. After a reranker, it is the reranker's score."""
+    """In [0, 1], higher is better, for every store and strategy. It orders the passages. It is the
+    cosine. If words count too, the best passage has the cosine of the nearest passage, and the
+    others have a proportional score. After a reranker, it is the reranker's score."""
+    relevance: float
+    """In [0, 1]. `min_score` is compared with it, and `weak_below` with the highest one. It is the
+    cosine, or after a reranker the reranker's score, or the raw score that `min_score_on` names."""
     scores: Mapping[str, float]
-    """The raw scores behind `score`. `dense` is the cosine, to which `min_score` applies."""
+    """The raw scores behind `score` and `relevance`. `dense` is the cosine."""
     text: str
     metadata: Mapping[str, Any]
     """`kb_id`, `uri`, `title`, the span (`start`, `end`, `line_start`, `line_end`), and more."""

@@ -103,16 +103,16 @@ class KnowledgeService:
         """
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
         namespace = self.namespace(kb_id, workflow)
+        embedder = self.embedder(declaration.embedder)
         return KnowledgeBase(
             id=kb_id,
             namespace=namespace,
-            embedder=AnnouncingEmbedder(
-                self.embedder(declaration.embedder), self.events, namespace
-            ),
+            embedder=AnnouncingEmbedder(embedder, self.events, namespace),
             index=self.index(declaration.vector_db),
             retrieval=declaration.retrieval,
             dedupe=declaration.preprocess.dedupe,
             reranker=self.reranker,
+            weak_below=self._loaded.weak_below(declaration),
             events=self.events,
         )
 
@@ -133,9 +133,9 @@ class KnowledgeService:
             namespace=self.namespace(kb_id, workflow),
             retrieval=declaration.retrieval.model_copy(update={} if own else strategy),
             reranker=self.reranker,
+            weak_below=self._loaded.weak_below(declaration),
             events=self.events,
             store=self._parts.existing(self._loaded.vector_db(declaration.vector_db), embedder),
-            hit_score=self._loaded.hit_score(declaration),
         )
 
     def corpus(

@@ -23,7 +23,9 @@ class RetrievedContext:
     """The binding that retrieved it."""
     content: str
     score: float
-    """In [0, 1], higher is better."""
+    """In [0, 1], higher is better. It orders the passages."""
+    relevance: float
+    """In [0, 1]. It decided whether the passage was retrieved, see `DocumentMatch.relevance`."""
     metadata: Mapping[str, Any]
     """`kb_id`, `uri`, `title`, the span and, if known, `heading` and a location such as `page`."""
     id: str
@@ -38,12 +40,15 @@ class RetrievedContext:
         token_estimate: int | TokenCounter,
         metadata: Mapping[str, Any],
         id: str = "",  # noqa: A002 - the name of the field
+        relevance: float | None = None,
     ) -> None:
         """
         Args:
             token_estimate: the number of tokens of the content, or the counter to ask for it.
+            relevance: None means the score.
         """
-        given = (binding_id, content, score, metadata, id, token_estimate)
+        relevance = score if relevance is None else relevance
+        given = (binding_id, content, score, relevance, metadata, id, token_estimate)
         for name, value in zip(self.__slots__, given, strict=True):
             object.__setattr__(self, name, value)
 
@@ -58,22 +63,28 @@ class RetrievedContext:
         cls, binding_id: str, match: DocumentMatch, counter: TokenCounter
     ) -> RetrievedContext:
         """Create a context from a search result of a binding."""
-        return cls(binding_id, match.text, match.score, counter, match.metadata, match.id)
+        found = match.text, match.score, counter, match.metadata, match.id, match.relevance
+        return cls(binding_id, *found)
 
     @classmethod
     def from_document(cls, document: Document, counter: TokenCounter) -> RetrievedContext:
         """Create a context from a LangChain document of any retriever.
 
-        Without a `score` in its metadata, its score is 1.
+        Without a `score` in its metadata, its score is 1. Without a `relevance`, it has that score.
         """
         metadata = dict(document.metadata)
         metadata.setdefault("uri", metadata.get("source") or "")
-        score = metadata.get("score")
+        score, relevance = _number(metadata.get("score")), _number(metadata.get("relevance"))
         return cls(
             str(metadata.get("kb_id", "")),
             document.page_content,
-            float(score) if isinstance(score, int | float) and math.isfinite(score) else 1.0,
+            1.0 if score is None else score,
             counter,
             metadata,
             document.id or "",
+            relevance,
         )
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

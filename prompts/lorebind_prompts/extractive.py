@@ -33,6 +33,10 @@ WEAK_INTRODUCTION = (
     "The retrieved passages match this question only weakly and may not answer it. Quoted from the "
     "nearest (extractive, no language model):"
 )
+NO_WORDS_INTRODUCTION = (
+    "No sentence of the retrieved passages has enough words of this question. The best passage "
+    "begins (extractive, no language model):"
+)
 NO_PASSAGES = (
     "No passages were retrieved for this question, so there is nothing to quote "
     "(extractive, no language model)."
@@ -47,9 +51,9 @@ class ExtractiveChatModel(BaseChatModel):
 
     Passages are read from the blocks that `render` wrote, in system messages and in the current
     turn; those of earlier turns belong to other questions. The answer says that it is extractive.
-    If the passages match only weakly, it says so. If they have no word of the question, it also
-    says so and quotes the beginning of the best passage. The same prompt always gives the same
-    answer.
+    If the blocks say that all passages match only weakly, it says so too. If no sentence has the
+    words of the question, it quotes the beginning of the best passage. The same prompt always gives
+    the same answer.
     """
 
     max_quotes: int = 3
@@ -108,8 +112,9 @@ class ExtractiveChatModel(BaseChatModel):
         chosen = choose(question, passages, **limits)
         quotes = chosen or beginning(passages, **limits)
         if quotes:
-            weak = not chosen or all(passage.weak for passage in passages)
-            introduction = WEAK_INTRODUCTION if weak else INTRODUCTION
+            introduction = INTRODUCTION if chosen else NO_WORDS_INTRODUCTION
+            if all(passage.weak for passage in passages):
+                introduction = WEAK_INTRODUCTION
             text = "\n\n".join([introduction, *map(_written, quotes)])
         else:
             text = NO_ANSWER if passages else NO_PASSAGES

@@ -46,9 +46,9 @@ def all_passages(project: Project, kb_id: str, revision: str) -> Passages:
         numbers = nearest.numbers.tolist()
         whole = view.chunks(numbers)
         return [
-            DocumentMatch(one.id, score_of(cosine), {"dense": cosine}, one.text, one.metadata)
-            for one, cosine in zip(
-                map(whole.__getitem__, numbers), nearest.figures.tolist(), strict=True
+            DocumentMatch(one.id, score, score, {"dense": score}, one.text, one.metadata)
+            for one, score in zip(
+                map(whole.__getitem__, numbers), map(score_of, nearest.figures), strict=True
             )
         ]
 

@@ -291,10 +291,10 @@ def test_all_knowledge_bases_are_ingested_in_turn(cli: Cli) -> None:
 
 
 def test_the_matches_of_a_query(ready_cli: Cli) -> None:
-    """A match has id, score, scores, text and metadata with its location."""
+    """A match has id, score, relevance, scores, text and metadata with its location."""
     found = json.loads(ready_cli(*INVOCATIONS["query"], "-o", "json").out)
     best = found["matches"][0]
-    assert set(best) == {"id", "score", "scores", "text", "metadata"}
+    assert set(best) == {"id", "score", "relevance", "scores", "text", "metadata"}
     place = {"kb_id", "uri", "title", "start", "end", "line_start", "line_end"}
     assert best["metadata"].keys() >= place
     assert best["metadata"]["uri"] == "docs/keys.md"
@@ -345,7 +345,7 @@ def test_tables_for_people(ready_cli: Cli) -> None:
     listed = ready_cli("knowledge", "list").out
     assert re.search(r"(?m)^docs +2 +2 +completed +How we work$", listed)
     found = ready_cli(*INVOCATIONS["query"]).out
-    assert re.search(r"(?m)^ 1  (0\.\d{3})  cosine \1  docs/keys\.md:1-3  Keys$", found)
+    assert re.search(r"(?m)^ 1  (0\.\d{3})  relevance \1  docs/keys\.md:1-3  Keys$", found)
     assert "Rotate the keys" in found
     ran = ready_cli(*INVOCATIONS["run"]).out
     assert "[1] docs/keys.md, lines 1-3" in ran
@@ -519,11 +519,11 @@ def test_explain_names_every_setting(ready_cli: Cli) -> None:
     for name in RetrievalDeclaration.model_fields:
         assert re.search(rf"(?m)^{name} ", done.out)
     assert re.search(r"(?m)^top_k +7 +project +lorebind\.yaml:\d+$", done.out)
-    assert "A match is weak if its best passage has a cosine below 0.1." in done.out
+    assert "A match is weak if its best passage has a relevance below 0.1" in done.out
     (shown,) = json.loads(ready_cli("bindings", "explain", "-o", "json").out)["bindings"]
-    assert shown["hit_score"] == 0.1
+    assert shown["weak_below"] == 0.1
     ready_cli.write(
-        {"lorebind.yaml": PROJECT.replace("{ id: docs }]", "{ id: docs, min_score: 0 }]")}
+        {"lorebind.yaml": PROJECT.replace("- id: docs\n", "- id: docs\n    weak_below: null\n")}
     )
     assert "No match is weak" in ready_cli("bindings", "explain").out
     assert ready_cli("bindings", "explain", "--task", "x").code == 2

@@ -114,9 +114,9 @@ def test_every_way_to_ask(project: Project) -> None:
 
 
 def test_it_is_explained(project: Project) -> None:
-    """It is searched by similarity, and has no hit score, because the embedder is unknown."""
+    """It is searched by similarity, and no match is weak, because the embedder is unknown."""
     (binding,) = project.explain()
-    assert (binding.settings.strategy, binding.hit_score) == ("similarity", None)
+    assert (binding.settings.strategy, binding.weak_below) == ("similarity", None)
 
 
 def test_both_colours_and_many_threads(project: Project) -> None:
@@ -243,7 +243,7 @@ def test_files_name_it(shop: tuple[Cli, float | None]) -> None:
     assert done.code == 0, done
     assert '"similarity"' in done.out
     with Project.load(cli.root) as project:
-        assert [one.hit_score for one in project.explain()] == [level]
+        assert [one.weak_below for one in project.explain()] == [level]
     done = cli("doctor", "--output", "json")
     parts = {one["part"]: one for one in json.loads(done.out)["findings"]}
     theirs = parts["knowledge base old"]

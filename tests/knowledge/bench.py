@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 class CountingEmbedder(Embedder):
     """The hashing embedder, which records every batch it receives."""
 
-    hit_score = 0.1
-
     def __init__(self, *, batch_size: int = 4, revision: str = "1", dimension: int = 64) -> None:
         self.batch_size = batch_size
         self.batches: list[list[str]] = []
@@ -109,6 +107,7 @@ class Bench:
             index=self.index,
             retrieval=RetrievalDeclaration(top_k=5),
             events=self.events,
+            weak_below=0.1,
         )
         self.corpus = Corpus(
             kb=kb,
@@ -174,7 +173,7 @@ class Bench:
             return list(view.chunks(view.rows()[1].tolist()).values())
 
         found = await call(self.index.read, self.kb.namespace, read)
-        matches = [DocumentMatch(one.id, 0.0, {}, one.text, one.metadata) for one in found]
+        matches = [DocumentMatch(one.id, 0.0, 0.0, {}, one.text, one.metadata) for one in found]
         return sorted(matches, key=lambda match: match.id)
 
     async def texts(self) -> list[str]:

@@ -53,7 +53,6 @@ class Provider(Embedder):
     """Fails as often as requested, then answers with the lengths of the texts."""
 
     batch_size = 8
-    hit_score = 0.4
 
     def __init__(self, *failures: Exception, most_texts: int = 1000) -> None:
         self.failures = list(failures)
@@ -98,7 +97,7 @@ async def test_it_is_the_embedder_it_wraps() -> None:
     provider = Provider()
     wrapped = steady(provider)
     assert wrapped.fingerprint == provider.fingerprint
-    assert (wrapped.batch_size, wrapped.hit_score) == (8, 0.4)
+    assert wrapped.batch_size == 8
     assert wrapped.count_truncated(["a"]) == 5
 
 

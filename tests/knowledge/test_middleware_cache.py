@@ -80,7 +80,7 @@ class Searches:
         self.count += 1
         if self.fail:
             raise StoreError("down")
-        match = DocumentMatch("id", 1.0, {"dense": 1.0}, _decides(asked), {"tags": ["x"]})
+        match = DocumentMatch("id", 1.0, 1.0, {"dense": 1.0}, _decides(asked), {"tags": ["x"]})
         return QueryResult([match], "hybrid", [kb.id for kb in asked.kbs], [], 0.0)
 
 

@@ -17,13 +17,12 @@ from lorebind_knowledge.errors import (
     StoreError,
     UsageError,
 )
-from lorebind_knowledge.records import DocumentMatch, QueryResult
 from lorebind_knowledge.retrieval.judging import judge
 
 from .bench import Bench, CountingEmbedder, paragraph
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.records import Vector
+    from lorebind_knowledge.records import QueryResult, Vector
 
 
 async def filled(bench: Bench) -> Bench:
@@ -173,42 +172,36 @@ async def test_min_score(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cosines", "settings", "hit_score", "expected"),
+    ("count", "best", "settings", "weak_below", "expected"),
     [
-        ((), {}, 0.4, "miss"),
-        ((0.5,), {}, 0.4, "hit"),
-        ((0.4,), {}, 0.4, "hit"),
-        ((0.39, 0.3), {}, 0.4, "weak"),
-        ((0.1, 0.5), {}, 0.4, "hit"),
-        ((0.1,), {"min_score": 0.05}, 0.4, "hit"),
-        ((0.0,), {"min_score": 0}, 0.4, "hit"),
-        ((), {"min_score": 0}, 0.4, "miss"),
-        ((0.01,), {}, None, "hit"),
-        ((), {}, None, "miss"),
-        ((0.9,), {"min_results": 2}, 0.4, "miss"),
-        ((0.9, 0.1), {"min_results": 2}, 0.4, "hit"),
-        ((0.9,), {"min_results": 2, "min_score": 0.1}, 0.4, "miss"),
+        (0, 0.0, {}, 0.4, "miss"),
+        (1, 0.5, {}, 0.4, "hit"),
+        (1, 0.4, {}, 0.4, "hit"),
+        (2, 0.39, {}, 0.4, "weak"),
+        (1, 0.1, {"min_score": 0.05}, 0.4, "weak"),
+        (1, 0.0, {"min_score": 0}, 0, "hit"),
+        (0, 0.9, {"min_score": 1}, 0.4, "miss"),
+        (1, 0.01, {}, None, "hit"),
+        (0, 0.0, {}, None, "miss"),
+        (1, 0.9, {"min_results": 2}, 0.4, "miss"),
+        (2, 0.9, {"min_results": 2}, 0.4, "hit"),
     ],
 )
 def test_verdicts(
-    cosines: tuple[float, ...], settings: dict[str, Any], hit_score: float | None, expected: str
+    count: int, best: float, settings: dict[str, Any], weak_below: float | None, expected: str
 ) -> None:
-    """A hit has enough matches, and the best reaches the embedder's level unless one was set."""
-    matches = [
-        DocumentMatch(str(number), max(cosine, 0), {"dense": cosine}, "text", {})
-        for number, cosine in enumerate(cosines)
-    ]
-    judged = judge("'docs'", matches, RetrievalDeclaration(**settings), hit_score)
+    """A hit has enough matches, and its best candidate has the relevance that answers have."""
+    judged = judge("'docs'", count, best, RetrievalDeclaration(**settings), weak_below)
     assert (judged.verdict, judged.shortfall == "") == (expected, expected == "hit")
 
 
 async def test_a_weak_match_is_found(bench: Bench) -> None:
     """A result below the embedder's level has all its passages, and says that they are weak."""
     await filled(bench)
-    bench.embedder.hit_score = 0.99
+    bench.change(weak_below=0.99)
     found = await bench.ask("gamma and more", top_k=6)
     assert (len(found), found.verdict) == (6, "weak")
-    assert "'docs' has a cosine of" in found.shortfall
+    assert "'docs' has the relevance" in found.shortfall
     assert bench.diary.data("retrieval_completed")[-1]["verdict"] == "weak"
     assert (await bench.ask("unheard", min_score=0.99)).verdict == "miss"
 

@@ -23,7 +23,7 @@ texts = st.lists(words, max_size=8).map(" ".join)
 
 
 def match(text: str, uri: str) -> DocumentMatch:
-    return DocumentMatch(uri, 0.5, {"dense": 0.5}, text, {"uri": uri, "title": "T"})
+    return DocumentMatch(uri, 0.5, 0.5, {"dense": 0.5}, text, {"uri": uri, "title": "T"})
 
 
 def kept(*passages: str) -> list[str]:

@@ -83,14 +83,14 @@ async def test_none_finds_enough(bench: Bench) -> None:
     assert (result.verdict, result.shortfall[:10]) == ("miss", "2 passages")
 
 
-@pytest.mark.parametrize(("hit_score", "stage"), [(0.1, 0), (0.99, 1), (None, 0)])
+@pytest.mark.parametrize(("weak_below", "stage"), [(0.1, 0), (0.99, 1), (None, 0)])
 async def test_what_is_not_likely_to_answer(
-    bench: Bench, hit_score: float | None, stage: int
+    bench: Bench, weak_below: float | None, stage: int
 ) -> None:
-    """Enough passages of which none is near do not suffice, unless the stage has a threshold."""
+    """Enough passages of which none is near do not suffice."""
     await filled(bench)
-    bench.embedder.hit_score = hit_score
-    settings = RetrievalDeclaration.model_validate({"stages": [{"min_score": 0.05}]})
+    bench.change(weak_below=weak_below)
+    settings = RetrievalDeclaration.model_validate({"stages": [{"min_score_on": "fused"}]})
     result = await bench.ask("alpha and words", stages=settings.stages)
     assert result.stage == stage
     assert (result.verdict, result.shortfall) == ("hit", "")

@@ -231,11 +231,13 @@ async def test_min_score_on_another_figure(bench: Bench) -> None:
     await filled(bench)
     every = (await ask(bench, QUESTION, "hybrid", top_k=50)).matches
     fused = await ask(bench, QUESTION, "hybrid", top_k=50, min_score=0.5, min_score_on="fused")
-    assert fused.matches == [match for match in every if match.scores["fused"] >= 0.5]
+    assert names(fused.matches) == names([m for m in every if m.scores["fused"] >= 0.5])
+    assert all(match.relevance == match.scores["fused"] for match in fused)
     assert 0 < len(fused) < len(every)
     settings: dict[str, Any] = {"min_score": 1, "min_score_on": "lexical"}
     words = await ask(bench, QUESTION, "hybrid", top_k=50, **settings)
-    assert words.matches == [m for m in every if round(m.scores["lexical"], 6) >= 1]
+    assert names(words.matches) == names([m for m in every if round(m.scores["lexical"], 6) >= 1])
+    assert {match.relevance for match in words} == {1.0}
 
 
 async def test_zero_is_a_threshold(bench: Bench) -> None:

@@ -15,7 +15,7 @@ from lorebind_prompts import (
     put_before_question,
 )
 from lorebind_prompts.cleaning import clean_line, clean_text
-from lorebind_prompts.extractive import WEAK_INTRODUCTION
+from lorebind_prompts.extractive import NO_WORDS_INTRODUCTION
 from lorebind_prompts.rendering.reading import without_blocks
 
 from .helpers import context
@@ -123,8 +123,8 @@ def is_cited_as_itself(hostile: str) -> None:
     )
     said = str(ExtractiveChatModel().invoke(messages).text)
     answer = check(said, result.citations)
-    if said.startswith(WEAK_INTRODUCTION):  # no word of the question was found
-        assert said == f"{WEAK_INTRODUCTION}\n\n> About snow in the alps. [1]"
+    if said.startswith(NO_WORDS_INTRODUCTION):  # no word of the question was found
+        assert said == f"{NO_WORDS_INTRODUCTION}\n\n> About snow in the alps. [1]"
     else:
         assert {one.marker for one in answer.citations} <= {own}
     assert answer.unknown == []

@@ -70,12 +70,11 @@ def print_binding(binding: ResolvedBinding) -> None:
 
 
 def _level(binding: ResolvedBinding) -> str:
-    """Describe the lowest cosine at which a match is not weak."""
-    if binding.settings.min_score is not None:
-        return "No match is weak: min_score alone decides which passages are returned."
-    if binding.hit_score is None:
-        return "No match is weak, unless the embedder itself has a hit_score."
-    return f"A match is weak if its best passage has a cosine below {binding.hit_score:g}."
+    """Describe the lowest relevance at which a match is not weak."""
+    if binding.weak_below is None:
+        return "No match is weak: neither the knowledge base nor its embedder has a weak_below."
+    level = f"{binding.weak_below:g} (weak_below)"
+    return f"A match is weak if its best passage has a relevance below {level}."
 
 
 def _shown(value: Any) -> str:

@@ -386,7 +386,7 @@ def query(
     ] = None,
     min_score: Annotated[
         float | None,
-        typer.Option("--min-score", help="Omit passages with a lower cosine, 0 to 1."),
+        typer.Option("--min-score", help="Omit passages with a lower relevance, 0 to 1."),
     ] = None,
     strategy: Annotated[
         str | None, typer.Option("--strategy", help="The retrieval strategy.")

@@ -251,7 +251,7 @@ def print_skipped(sources: Iterable[SourceReport]) -> None:
 
 
 def print_matches(result: QueryResult, question: str, *, explain: bool = False) -> None:
-    """Print ranked passages: score, file and lines, and a snippet with the query words marked.
+    """Print ranked passages: score, relevance, file and lines, and a snippet with marked words.
 
     With `explain`, also print the figures behind each score.
     """
@@ -261,9 +261,7 @@ def print_matches(result: QueryResult, question: str, *, explain: bool = False) 
     words = _words_to_mark(question)
     for rank, match in enumerate(result.matches, start=1):
         header = Text(f"{rank:>2}  {match.score:.3f}  ", style="bold")
-        # The cosine decides min_score and the verdict; passages added by a wrapper may have none.
-        if result.strategy != "similarity" and "dense" in match.scores:
-            header.append(f"cosine {match.scores['dense']:.3f}  ", style="dim")
+        header.append(f"relevance {match.relevance:.3f}  ", style="dim")
         header.append(one_line(location(match)), style="cyan")
         if heading := match.metadata.get("heading"):
             header.append(one_line(f"  {heading}"), style="dim")

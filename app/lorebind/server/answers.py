@@ -67,6 +67,7 @@ class Match(BaseModel):
 
     id: str
     score: float
+    relevance: float
     scores: dict[str, float]
     text: str
     metadata: dict[str, Any]

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 class LorebindRetriever(BaseRetriever):
     """Searches the bound knowledge bases and returns the passages of all of them, best first.
 
-    Each document has its id, and in its metadata `score`, `scores`, `kb_id`, `uri`, `title`, the
-    span (`start`, `end`, `line_start`, `line_end`), and `verdict`, which is `weak` if even the best
-    passage probably does not answer the question. Passages that a model would not be given, such as
-    fewer than `min_results`, are not returned either.
+    Each document has its id, and in its metadata `score`, `relevance`, `scores`, `kb_id`, `uri`,
+    `title`, the span (`start`, `end`, `line_start`, `line_end`), and `verdict`, which is `weak` if
+    even the best passage probably does not answer the question. Passages that a model would not be
+    given, such as fewer than `min_results`, are not returned either.
     """
 
     service: SkipValidation[Any] = Field(exclude=True, repr=False)
@@ -90,6 +90,7 @@ def document_of(match: DocumentMatch, result: QueryResult) -> Document:
     metadata = {
         **match.metadata,
         "score": match.score,
+        "relevance": match.relevance,
         "scores": dict(match.scores),
         "verdict": result.verdict,
     }

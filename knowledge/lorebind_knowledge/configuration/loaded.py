@@ -121,19 +121,21 @@ class LoadedProject:
         default: str = type(kb.retrieval).model_fields["strategy"].default
         return "similarity" if self.is_existing(kb) else default
 
-    def hit_score(self, kb: KnowledgeBaseDeclaration) -> float | None:
-        """Return the cosine of the best passage below which a match counts as weak.
+    def weak_below(self, kb: KnowledgeBaseDeclaration) -> float | None:
+        """Return the relevance of the best passage below which a match is weak.
 
-        None if the embedder does not state it, or is unknown. The embedder of an existing vector
-        store is unknown if the store was passed as an object. If a factory creates the store, its
-        embedder is known only if the knowledge base names one.
+        It is that of the knowledge base, or else of its embedder. None if neither states it. The
+        embedder of an existing vector store is unknown if the store was passed as an object. If a
+        factory creates the store, its embedder is known only if the knowledge base names one.
         """
+        if "weak_below" in kb.model_fields_set:
+            return kb.weak_below
         maker = getattr(self.vector_db(kb.vector_db), "class_path", None)
         if self.is_existing(kb) and (
             isinstance(maker, LiveObject) or (maker is None and kb.embedder is None)
         ):
             return None
-        return self.embedder(kb.embedder).known_hit_score
+        return self.embedder(kb.embedder).weak_below
 
     def every_knowledge_base(self) -> list[tuple[KnowledgeBaseDeclaration, str | None]]:
         """Return all knowledge bases with the workflow that declares each; None for the project."""

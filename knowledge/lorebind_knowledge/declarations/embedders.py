@@ -9,6 +9,17 @@ from pydantic import Field, model_validator
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
 from lorebind_knowledge.declarations.places import Place
 
+WeakBelow: TypeAlias = Annotated[
+    float | None,
+    Field(
+        ge=0,
+        le=1,
+        description="The relevance (the cosine, unless a reranker ran) that the best passage "
+        "usually reaches if it answers the question. Below it, a match is weak. null: no match is "
+        "weak.",
+    ),
+]
+
 
 class EmbedderBase(Declaration):
     """The base of all embedder declarations, including those of plugins."""
@@ -17,15 +28,11 @@ class EmbedderBase(Declaration):
     kind_key: ClassVar[str] = "provider"
 
     id: Id = Field(description="The id by which knowledge bases refer to the embedder.")
+    weak_below: WeakBelow = None
 
     @property
     def known_dimension(self) -> int | None:
         """The length of the vectors; None if only a call of the embedder can tell."""
-        return None
-
-    @property
-    def known_hit_score(self) -> float | None:
-        """The embedder's `hit_score`; None if only the embedder itself can tell."""
         return None
 
     languages: ClassVar[str] = ""

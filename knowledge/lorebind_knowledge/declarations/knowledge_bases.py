@@ -83,6 +83,13 @@ class KnowledgeBaseDeclaration(Declaration):
         default_factory=RetrievalDeclaration,
         description="Settings for searches and prompts. A binding can override each field.",
     )
+    weak_below: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="The relevance of the best passage below which a match is weak. By default the "
+        "`weak_below` of the embedder. null: no match is weak.",
+    )
     metadata: MetadataMap = Field(
         default_factory=dict,
         description="Values added to the metadata of every passage, for example to filter by.",

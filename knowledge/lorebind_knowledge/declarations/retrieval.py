@@ -62,7 +62,7 @@ Strategy: TypeAlias = Literal["similarity", "lexical", "mmr", "hybrid", "rerank"
 """A method of ranking passages."""
 _WORDS = ("turns", "none")
 ScoredOn: TypeAlias = Literal["dense", "lexical", "fused", "rerank"]
-"""A score of a passage that `min_score` can be compared with."""
+"""A score of a passage that can be its relevance."""
 
 
 class SmoothingDeclaration(Declaration):
@@ -177,7 +177,7 @@ class StageDeclaration(Declaration):
         None, ge=0, le=1, description="The `min_score` of this search; null means none."
     )
     min_score_on: ScoredOn | None = Field(
-        None, description="The score that `min_score` is compared with."
+        None, description="The score that is the relevance of a passage."
     )
     filters: Filters = Field(
         default_factory=dict, description="The filters of this search; {} means none."
@@ -258,14 +258,13 @@ class RetrievalDeclaration(Declaration):
         None,
         ge=0,
         le=1,
-        description="Minimum cosine of a passage, or of another score named by `min_score_on`. "
-        "Passages below it are not returned. Raise it if searches return passages that do not "
-        "match.",
+        description="Minimum relevance of a passage. Passages below it are not returned. Raise it "
+        "if searches return passages that do not match.",
     )
     min_score_on: ScoredOn | None = Field(
         None,
-        description="The score that `min_score` is compared with. By default the cosine (`dense`), "
-        "and for the strategy `rerank` the reranker's score.",
+        description="The score that is the relevance of a passage. By default the cosine "
+        "(`dense`), and for the strategy `rerank` the reranker's score.",
     )
     max_tokens: int | None = Field(
         None,
@@ -326,11 +325,10 @@ class RetrievalDeclaration(Declaration):
     )
     on_weak: Literal["give", "fallback"] = Field(
         "give",
-        description="The response to a weak match: the best passage is less similar to the "
-        "question than answers usually are with this embedder. `give`: the prompt contains the "
+        description="The response to a weak match: the relevance of the best passage is below the "
+        "`weak_below` of the knowledge base or its embedder. `give`: the prompt contains the "
         "passages and a note that they match weakly; `fallback`: the text of `fallback` is used "
-        "instead. Weak matches are detected only without `min_score`, and only for embedders whose "
-        "usual scores of answers are known, such as `local`.",
+        "instead.",
     )
     fallback: str = Field(
         NOTHING_FOUND,

@@ -80,9 +80,6 @@ class Embedder(Protocol):
     max_concurrent: int = 1
     """Maximum number of concurrent calls that an ingest should make."""
 
-    hit_score: float | None = None
-    """Cosine from which the best passage usually answers the question; None if unknown."""
-
     @property
     def fingerprint(self) -> Fingerprint:
         """The identity of the embedder; an index is only searched with vectors of the same one."""

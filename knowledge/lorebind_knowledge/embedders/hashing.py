@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from lorebind_knowledge.declarations.base import Settings
-from lorebind_knowledge.declarations.embedders import EmbedderBase
+from lorebind_knowledge.declarations.embedders import EmbedderBase, WeakBelow
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.configuration.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Vector
 
-HIT_SCORE = 0.1
 _WORD = re.compile(r"\w+")
 
 
@@ -38,6 +37,7 @@ class HashingEmbedderDeclaration(EmbedderBase):
     """A deterministic bag of words, for tests: lexical, not semantic."""
 
     provider: Literal["hashing"] = Field(description="Counts words; needs no model.")
+    weak_below: WeakBelow = 0.1
     config: HashingEmbedderConfig = Field(
         default_factory=HashingEmbedderConfig, description="The shape of the vectors."
     )
@@ -45,10 +45,6 @@ class HashingEmbedderDeclaration(EmbedderBase):
     @property
     def known_dimension(self) -> int:
         return self.config.dimension
-
-    @property
-    def known_hit_score(self) -> float:
-        return HIT_SCORE
 
 
 Declaration = HashingEmbedderDeclaration
@@ -61,8 +57,6 @@ def make(declaration: HashingEmbedderDeclaration, environment: PartEnvironment) 
 
 class HashingEmbedder(Embedder):
     """Texts that share words get similar vectors; other texts get nearly orthogonal ones."""
-
-    hit_score = HIT_SCORE
 
     def __init__(self, *, dimension: int = 256, batch_size: int = 1024) -> None:
         self._dimension = dimension

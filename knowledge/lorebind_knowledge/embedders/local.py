@@ -17,7 +17,7 @@ from pydantic import Field
 
 from lorebind_knowledge.cpu_count import usable_processors
 from lorebind_knowledge.declarations.base import Settings
-from lorebind_knowledge.declarations.embedders import EmbedderBase
+from lorebind_knowledge.declarations.embedders import EmbedderBase, WeakBelow
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.onnx_session import PerProcess, cpu_session
@@ -34,7 +34,7 @@ DIMENSION = 384
 MAX_TOKENS = 256
 """The model reads 254 word pieces and two markers; the rest of a text is ignored."""
 
-HIT_SCORE = 0.35
+WEAK_BELOW = 0.35
 """None of 262 unrelated questions scored this high on the quickstart's documents."""
 
 ROWS_PER_RUN = 8
@@ -70,6 +70,7 @@ class LocalEmbedderDeclaration(EmbedderBase):
     model: Literal["all-MiniLM-L6-v2"] = Field(
         "all-MiniLM-L6-v2", description="The sentence embedding model."
     )
+    weak_below: WeakBelow = WEAK_BELOW
     config: LocalEmbedderConfig = Field(
         default_factory=LocalEmbedderConfig, description="How the model is run."
     )
@@ -77,10 +78,6 @@ class LocalEmbedderDeclaration(EmbedderBase):
     @property
     def known_dimension(self) -> int:
         return DIMENSION
-
-    @property
-    def known_hit_score(self) -> float:
-        return HIT_SCORE
 
 
 Declaration = LocalEmbedderDeclaration
@@ -101,8 +98,6 @@ class LocalEmbedder(Embedder):
 
     Thread-safe. The model is loaded at the first call, which takes 0.2 to 0.5 s.
     """
-
-    hit_score = HIT_SCORE
 
     def __init__(
         self, *, batch_size: int = 64, threads: int | None = None, model_path: Path | None = None

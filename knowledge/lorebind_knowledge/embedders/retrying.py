@@ -64,7 +64,6 @@ class SteadyEmbedder(base.Embedder):
         """
         self.inner = inner
         self.batch_size = inner.batch_size
-        self.hit_score = inner.hit_score
         self._retry = retry or RetryConfig()
         self.max_concurrent = max_concurrent
         self._slots = Slots(max_concurrent)

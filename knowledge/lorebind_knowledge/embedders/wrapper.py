@@ -55,10 +55,6 @@ class EmbedderWrapper(Embedder):
     def max_concurrent(self) -> int:  # type: ignore[override]
         return self.inner.max_concurrent
 
-    @property
-    def hit_score(self) -> float | None:  # type: ignore[override]
-        return self.inner.hit_score
-
     def count_truncated(self, texts: Sequence[str]) -> int:
         return self.inner.count_truncated(texts)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
     from lorebind_knowledge.records import DocumentMatch
+    from lorebind_knowledge.retrieval.judging import Judgement
 
 
 class Search(ABC):
@@ -30,14 +31,10 @@ class Search(ABC):
     notices: Mapping[str, str]
     """Notices for the caller about the settings and the indexes, each under its own name."""
 
-    @property
     @abstractmethod
-    def hit_score(self) -> float | None:
-        """The cosine of the best passage below which a match is weak; None if unknown."""
-
-    @abstractmethod
-    async def ranked(self, settings: RetrievalDeclaration) -> list[DocumentMatch]:
-        """Return at most `top_k` passages, without those that score too low."""
+    async def ranked(self, settings: RetrievalDeclaration) -> tuple[list[DocumentMatch], float]:
+        """Return at most `top_k` passages that reach `min_score`, and the highest relevance of all
+        candidates, which does not depend on `top_k`."""
 
     @property
     def name(self) -> str:
@@ -64,18 +61,17 @@ async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryRes
             texts=lambda: {"question": search.question},
         )
     try:
-        matches, name, stage = await _staged(search, settings)
+        matches, judgement, name, stage = await _staged(search, settings)
     except LorebindError as error:
         kind = kind_of(error)
         for kb in search.kbs:
             _emit_failed(kb, strategy, str(error), kind)
         raise
-    judged = judge(search.name, matches, stages_of(settings)[stage], search.hit_score)
     seconds = time.perf_counter() - started
     searched = [kb for kb in search.kbs if kb.id not in search.missing]
     ids = [kb.id for kb in searched]
     missing, notices = list(search.missing), list(search.notices.values())
-    result = QueryResult(matches, name, ids, missing, seconds, stage, *judged, notices)
+    result = QueryResult(matches, name, ids, missing, seconds, stage, *judgement, notices)
     for kb in search.kbs:
         if kb.id in search.missing:
             _emit_failed(kb, strategy, search.missing[kb.id], NotIngestedError.__name__)
@@ -113,24 +109,23 @@ def emit_completed(
 
 async def _staged(
     search: Search, settings: RetrievalDeclaration
-) -> tuple[list[DocumentMatch], str, int]:
-    """Return the matches of the first stage that finds enough, its strategy and its number.
+) -> tuple[list[DocumentMatch], Judgement, str, int]:
+    """Return the matches of the first stage that is a hit, their verdict, its strategy and number.
 
-    If no stage does, the stage with the most matches counts, the first of equals. See `stages`.
+    If no stage is, the stage with the most matches counts, the first of equals. See `stages`.
     """
-    if not settings.stages:
-        return await search.ranked(settings), settings.strategy, 0
     stages = stages_of(settings)
     check_stages(search.name, stages)
     # Judged by the same passages for every top_k: a smaller one returns a prefix of a larger one.
     limit = max(settings.top_k, settings.min_results)
-    best: tuple[list[DocumentMatch], str, int] = ([], settings.strategy, 0)
+    best: tuple[list[DocumentMatch], Judgement, str, int] | None = None
     for number, one in enumerate(stages):
-        matches = await search.ranked(one.model_copy(update={"top_k": limit}))
-        enough = judge(search.name, matches, one, search.hit_score).verdict == "hit"
-        if enough or number == 0 or len(matches) > len(best[0]):
-            best = (matches, one.strategy, number)
-        if enough:
+        matches, relevance = await search.ranked(one.model_copy(update={"top_k": limit}))
+        weak_below = search.kbs[0].weak_below
+        judgement = judge(search.name, len(matches), relevance, one, weak_below)
+        if best is None or judgement.verdict == "hit" or len(matches) > len(best[0]):
+            best = matches[: settings.top_k], judgement, one.strategy, number
+        if judgement.verdict == "hit":
             break
-    matches, name, number = best
-    return matches[: settings.top_k], name, number
+    assert best is not None  # the settings themselves are a stage
+    return best

@@ -15,8 +15,8 @@ from lorebind_knowledge.namespace import DEFAULT_TENANT
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.base import Search, run_search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
-from lorebind_knowledge.retrieval.judging import passing
-from lorebind_knowledge.retrieval.rerank import declared_reranker, rerank
+from lorebind_knowledge.retrieval.judging import passing, relevance
+from lorebind_knowledge.retrieval.rerank import before_reranking, declared_reranker, rerank
 from lorebind_knowledge.retrieval.spread import LOOKED_THROUGH, spread_matches
 from lorebind_knowledge.retrieval.stages import stages_of
 
@@ -62,11 +62,7 @@ class _ExistingSearch(Search):
     missing: dict[str, str] = field(default_factory=dict)
     notices: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def hit_score(self) -> float | None:
-        return self.kbs[0].hit_score
-
-    async def ranked(self, settings: RetrievalDeclaration) -> list[DocumentMatch]:
+    async def ranked(self, settings: RetrievalDeclaration) -> tuple[list[DocumentMatch], float]:
         strategy, wanted = settings.strategy, settings.top_k
         if strategy == "similarity":
             return await self._found(settings, wanted)
@@ -74,15 +70,18 @@ class _ExistingSearch(Search):
             f"{self.name} is filled by others and has no word index: {strategy!r} ranks by vectors "
             "only, without the scores lexical, document, smoothed and fused"
         )
-        apart = {"strategy": "similarity", "min_score": None, "max_per_document": None}
-        nearest = settings.model_copy(update=apart)
+        apart = {"strategy": "similarity", "max_per_document": None}
+        nearest = before_reranking(settings).model_copy(update=apart)
         if strategy == "rerank":
             reranker, most = declared_reranker(self, settings)
-            ranked = await rerank(reranker, self.question, await self._found(nearest, most))
+            found, _ = await self._found(nearest, most)
+            ranked = await rerank(reranker, self.question, found, settings)
         else:
-            ranked = await self._diverse(settings, await self._found(nearest, _CHOSEN_FROM))
-        passed = list(passing(ranked, settings, strategy))
-        return spread_matches(passed, settings.max_per_document)[:wanted]
+            found, _ = await self._found(nearest, _CHOSEN_FROM)
+            ranked = await self._diverse(settings, found)
+        best = max((relevance(match.scores, settings) for match in ranked), default=0.0)
+        passed = list(passing(ranked, settings))
+        return spread_matches(passed, settings.max_per_document)[:wanted], best
 
     async def _diverse(
         self, settings: RetrievalDeclaration, found: Sequence[DocumentMatch]
@@ -93,7 +92,9 @@ class _ExistingSearch(Search):
         store, weight = self.kbs[0].store, settings.mmr_lambda
         return [found[at] for at in await store.chosen(self.question, texts, len(texts), weight)]
 
-    async def _found(self, settings: RetrievalDeclaration, k: int) -> list[DocumentMatch]:
+    async def _found(
+        self, settings: RetrievalDeclaration, k: int
+    ) -> tuple[list[DocumentMatch], float]:
         kb, allows = self.kbs[0], compile_filter(settings.filters)
         most = settings.max_per_document
         sifts = settings.filters or settings.min_score is not None or most is not None
@@ -101,14 +102,15 @@ class _ExistingSearch(Search):
         while True:
             found = [_match(kb.id, *one) for one in await kb.store.nearest(self.question, limit)]
             allowed = [match for match in found if allows(match.metadata)]
-            passed = list(passing(allowed, settings, "similarity"))
+            best = max((relevance(match.scores, settings) for match in allowed), default=0.0)
+            passed = list(passing(allowed, settings))
             first = {one.id for one in found[:LOOKED_THROUGH]}
             movable = sum(one.id in first for one in passed)
             ranked = [*spread_matches(passed[:movable], most), *passed[movable:]]
             kept = without_repeats(ranked) if kb.dedupe else ranked
             # If some documents score too low, all documents further away do too.
             if len(kept) >= k or len(found) < limit or len(passed) < len(allowed):
-                return kept[:k]
+                return kept[:k], best
             if limit == _MOST:
                 raise StoreError(
                     f"{self.name}: fewer than {k} of the {limit} nearest documents pass the "
@@ -140,10 +142,11 @@ def _match(kb_id: str, document: Document, cosine: float) -> DocumentMatch:
     metadata = to_jsonable_python(document.metadata, fallback=str)
     uri = next((str(metadata[key]) for key in ("uri", "source") if metadata.get(key)), "")
     named = {"kb_id": kb_id, "uri": uri, "title": str(metadata.get("title") or "")}
-    text = document.page_content
+    text, score = document.page_content, score_of(cosine)
     return DocumentMatch(
         str(document.id or metadata.get("_id") or digest(uri, text)),  # `_id` is Qdrant's
-        score_of(cosine),
+        score,
+        score,
         {"dense": cosine},
         text,
         {**metadata, **named},

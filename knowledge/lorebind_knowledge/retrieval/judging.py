@@ -1,18 +1,20 @@
-"""Decide which passages count, and whether they are likely to answer the question."""
+"""Relevance: the one figure that decides which passages are returned, and the verdict on them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.records import DocumentMatch, Grade
     from lorebind_knowledge.retrieval.query import Candidate
 
+_Figure = TypeVar("_Figure")
 _Scored = TypeVar("_Scored", "Candidate", "DocumentMatch")
 
 
@@ -26,62 +28,67 @@ class Judgement(NamedTuple):
 
 def judge(
     name: str,
-    matches: Sequence[DocumentMatch],
+    count: int,
+    best: float,
     settings: RetrievalDeclaration,
-    hit_score: float | None,
+    weak_below: float | None,
 ) -> Judgement:
-    """Judge the matches of a search.
+    """Judge the passages of a search.
 
-    Fewer passages than `min_results` are a `miss`. If `min_score` is set, the matches have passed
-    it and are a `hit`. Otherwise they are a `hit` if the best cosine reaches `hit_score`, and
-    `weak` if not.
+    Fewer passages than `min_results` are a `miss`. Otherwise they are a `hit` if the best relevance
+    reaches `weak_below`, and `weak` if not.
 
     Args:
         name: the name of the searched knowledge bases, for messages.
-        matches: the matches to judge.
+        count: the number of passages that reach `min_score`.
+        best: the highest relevance of a candidate.
         settings: the settings of the search.
-        hit_score: the cosine that passages with an answer usually reach; None if unknown, then no
-            match is weak.
+        weak_below: the relevance that passages with an answer usually reach; None if unknown, then
+            no match is weak.
     """
-    found = len(matches)
-    if found < settings.min_results:
+    if count < settings.min_results:
         passing = (
-            " matched" if settings.min_score is None else f" scored {settings.min_score:g} or more"
+            " matched"
+            if settings.min_score is None
+            else f" reached the relevance {settings.min_score:g} (min_score)"
         )
         return Judgement(
             "miss",
-            f"{found or 'no'} passage{'' if found == 1 else 's'} of {name}{passing}; "
+            f"{count or 'no'} passage{'' if count == 1 else 's'} of {name}{passing}; "
             f"expected at least {settings.min_results}",
         )
-    if settings.min_score is not None or hit_score is None:
-        return Judgement("hit")
-    best = max(match.scores["dense"] for match in matches)
-    if best >= hit_score:
+    if weak_below is None or best >= weak_below:
         return Judgement("hit")
     return Judgement(
         "weak",
-        f"the match is weak: the best passage of {name} has a cosine of {best:.2f}; with this "
-        f"embedder, passages that answer a question usually reach {hit_score:.2f}",
+        f"the match is weak: the best passage of {name} has the relevance {best:.3f}; passages "
+        f"that answer a question usually reach {weak_below:g} (weak_below)",
     )
 
 
-def passing(
-    ranked: Iterable[_Scored], settings: RetrievalDeclaration, strategy: str
-) -> Iterator[_Scored]:
-    """Yield the passages that reach `min_score`.
+def deciding(scores: Mapping[str, _Figure], settings: RetrievalDeclaration) -> _Figure:
+    """Return the raw score that decides: that of `min_score_on`, or else the reranker's or the
+    cosine.
 
     Raises:
         UsageError: the strategy does not compute the score that `min_score_on` names.
     """
-    if settings.min_score is None:
-        yield from ranked
-        return
-    stage = settings.min_score_on or ("rerank" if strategy == "rerank" else "dense")
+    stage = settings.min_score_on or ("rerank" if settings.strategy == "rerank" else "dense")
+    if stage not in scores:
+        raise UsageError(
+            f"the strategy {settings.strategy!r} has no score {stage!r} for min_score_on; "
+            f"known: {', '.join(sorted(scores))}"
+        )
+    return scores[stage]
+
+
+def relevance(scores: Mapping[str, float], settings: RetrievalDeclaration) -> float:
+    """Return the relevance of a passage with these raw scores, from 0 to 1; see `deciding`."""
+    return score_of(deciding(scores, settings))
+
+
+def passing(ranked: Iterable[_Scored], settings: RetrievalDeclaration) -> Iterator[_Scored]:
+    """Yield the passages whose relevance reaches `min_score`."""
     for one in ranked:
-        if stage not in one.scores:
-            raise UsageError(
-                f"the strategy {strategy!r} has no score {stage!r} for min_score; "
-                f"known: {', '.join(sorted(one.scores))}"
-            )
-        if round(one.scores[stage], 6) >= settings.min_score or settings.min_score == 0:
+        if settings.min_score is None or relevance(one.scores, settings) >= settings.min_score:
             yield one

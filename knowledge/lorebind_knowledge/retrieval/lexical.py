@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.retrieval.query import Query, Ranking
+    from lorebind_knowledge.retrieval.query import Candidates, Query
 
 
-def lexical(query: Query, limit: int) -> Ranking:
+def lexical(query: Query, limit: int) -> Candidates:
     """Rank by BM25. `score` is that of `Query.worded`; `scores` holds BM25 and the cosine."""
     return query.worded(limit)

@@ -13,15 +13,13 @@ import numpy as np
 
 from lorebind_knowledge.cosines import dots
 from lorebind_knowledge.retrieval.fusion import scaled
-from lorebind_knowledge.retrieval.hybrid import hybrid
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.retrieval.query import Candidate, Query, Ranking
+    from lorebind_knowledge.retrieval.query import Candidate, Candidates, Query, Ranking
 
 
-def mmr(query: Query, limit: int) -> Ranking:
-    """Rank in the order of choice by `scores["mmr"]`; `score` is that of `hybrid`."""
-    ranked = hybrid(query, limit)
+def mmr(query: Query, ranked: Candidates, limit: int) -> Ranking:
+    """Return `limit` candidates of `hybrid` in the order of choice, by `scores["mmr"]`."""
     if not ranked:
         return []
     vectors = query.vectors(ranked.passages)

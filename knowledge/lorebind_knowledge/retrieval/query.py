@@ -12,6 +12,7 @@ import numpy as np
 from lorebind_knowledge.cosines import best_first, score_of, scores_of
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.records import DocumentMatch
+from lorebind_knowledge.retrieval.judging import deciding, relevance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -86,7 +87,7 @@ class Candidates(Sequence[Candidate]):
 
 Ranking: TypeAlias = "Sequence[Candidate]"
 """Passages in the order of a strategy; a shorter ranking is always a prefix of a longer one."""
-Strategy: TypeAlias = "Callable[[Query, int], Ranking]"
+Strategy: TypeAlias = "Callable[[Query, int], Candidates]"
 """Ranks the given number of passages, fewer if there are not enough, or all that it can rank."""
 
 
@@ -101,13 +102,13 @@ class Query:
     views: Mapping[str, View]
     """The views by the id of their knowledge base."""
 
-    def nearest(self, k: int) -> Ranking:
+    def nearest(self, k: int) -> Candidates:
         """Return the nearest passages by cosine, best first, ties by id."""
         found = _joined([self._nearest(kb_id, k) for kb_id in self.views])
         scores = scores_of(found.figures["dense"])
         return replace(found, scores=scores).at(found.order(scores)[:k])
 
-    def worded(self, k: int) -> Ranking:
+    def worded(self, k: int) -> Candidates:
         """Return the passages with the best BM25, each with its cosine too.
 
         `score` is relative to the best passage's BM25, see `weighed`.
@@ -151,6 +152,11 @@ class Query:
         """Return the key of each passage's document; passages of one document have the same."""
         numbers = self._of_each(passages, lambda view, numbers: view.documents(numbers))
         return [(one[0], number) for one, number in zip(passages, numbers, strict=True)]
+
+    def best_relevance(self, candidates: Candidates) -> float:
+        """Return the highest relevance of the candidates; 0 if there are none."""
+        figures = deciding(candidates.figures, self.settings)
+        return score_of(figures.max(initial=0.0))
 
     def passages(self, candidates: Sequence[Candidate]) -> list[DocumentMatch]:
         """Return the candidates with their texts and metadata."""
@@ -210,7 +216,8 @@ class Query:
                 f"the metadata of passage {one.id} of knowledge base {one.kb_id!r} are damaged; "
                 f"rebuild its index with: lorebind knowledge reindex {one.kb_id}"
             )
-        return DocumentMatch(one.id, one.score, one.scores, chunk.text, about)
+        decisive = relevance(one.scores, self.settings)
+        return DocumentMatch(one.id, one.score, decisive, one.scores, chunk.text, about)
 
 
 def weighed(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.rerankers.base import rerank_texts
+from lorebind_knowledge.retrieval.judging import relevance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,10 @@ _DECIMALS = 6
 
 
 async def rerank(
-    reranker: Reranker, question: str, candidates: Sequence[DocumentMatch]
+    reranker: Reranker,
+    question: str,
+    candidates: Sequence[DocumentMatch],
+    settings: RetrievalDeclaration,
 ) -> list[DocumentMatch]:
     """Order candidates by the reranker's score, which becomes `score`; the raw scores stay.
 
@@ -33,12 +37,21 @@ async def rerank(
     if not candidates:
         return []
     figures = await rerank_texts(reranker, question, [match.text for match in candidates])
-    judged = [
-        replace(match, score=round(figure, _DECIMALS), scores={**match.scores, "rerank": figure})
-        for match, figure in zip(candidates, figures, strict=True)
-        if figure is not None
-    ]
+    judged = []
+    for match, figure in zip(candidates, figures, strict=True):
+        if figure is not None:
+            scores = {**match.scores, "rerank": figure}
+            decisive = relevance(scores, settings)
+            score = round(figure, _DECIMALS)
+            judged.append(replace(match, score=score, relevance=decisive, scores=scores))
     return sorted(judged, key=lambda match: (-match.score, match.id))
+
+
+def before_reranking(settings: RetrievalDeclaration) -> RetrievalDeclaration:
+    """Return the settings of the search for candidates, which have no reranker's score yet."""
+    return settings.model_copy(
+        update={"strategy": "hybrid", "min_score": None, "min_score_on": None}
+    )
 
 
 def declared_reranker(search: Search, settings: RetrievalDeclaration) -> tuple[Reranker, int]:

@@ -24,7 +24,7 @@ from lorebind_knowledge.retrieval.lexical import lexical
 from lorebind_knowledge.retrieval.mmr import mmr
 from lorebind_knowledge.retrieval.neighbours import with_neighbours
 from lorebind_knowledge.retrieval.query import Query
-from lorebind_knowledge.retrieval.rerank import declared_reranker, rerank
+from lorebind_knowledge.retrieval.rerank import before_reranking, declared_reranker, rerank
 from lorebind_knowledge.retrieval.similarity import similarity
 from lorebind_knowledge.retrieval.spread import LOOKED_THROUGH, spread, spread_matches
 
@@ -44,10 +44,10 @@ STRATEGIES: dict[str, Strategy] = {
     "similarity": similarity,
     "lexical": lexical,
     "hybrid": hybrid,
-    "mmr": mmr,
+    "mmr": hybrid,
     "rerank": hybrid,
 }
-"""The functions that rank passages; for `rerank`, the one that ranks the reranker's candidates."""
+"""The functions that rank passages; `mmr` and rerankers reorder the candidates of `hybrid`."""
 
 _MOST = 1000
 """Maximum number of passages to inspect to fill `top_k` if many repeat each other."""
@@ -113,23 +113,23 @@ class _IndexSearch(Search):
     missing: dict[str, str] = field(default_factory=dict)
     notices: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def hit_score(self) -> float | None:
-        return self.kbs[0].embedder.hit_score
-
-    async def ranked(self, settings: RetrievalDeclaration) -> list[DocumentMatch]:
+    async def ranked(self, settings: RetrievalDeclaration) -> tuple[list[DocumentMatch], float]:
         dedupe = any(kb.dedupe for kb in self.kbs)
         if settings.strategy != "rerank":
             return await self.read(settings, lambda query: _found(query, dedupe=dedupe))
         reranker, most = declared_reranker(self, settings)
-        candidates = await self.read(settings, _candidates)
-        judged = await rerank(reranker, self.question, candidates[:most])
-        passed = list(passing(judged, settings, "rerank"))
+        candidates = await self.read(before_reranking(settings), _candidates)
+        judged = await rerank(reranker, self.question, candidates[:most], settings)
+        best = max((match.relevance for match in judged), default=0.0)
+        passed = list(passing(judged, settings))
         passed = spread_matches(passed, settings.max_per_document)
         kept = without_repeats(passed) if dedupe else passed
         if not settings.neighbours:
-            return kept[: settings.top_k]
-        return await self.read(settings, lambda query: with_neighbours(query, kept, settings.top_k))
+            return kept[: settings.top_k], best
+        grown = await self.read(
+            settings, lambda query: with_neighbours(query, kept, settings.top_k)
+        )
+        return grown, best
 
     async def read(self, settings: RetrievalDeclaration, ask: Callable[[Query], T]) -> T:
         """Return the result of `ask`, called with views of all indexes at one moment.
@@ -244,21 +244,33 @@ async def rank(
     For evaluation: thresholds and `top_k` are not applied, and duplicates are not removed.
     """
     search = _IndexSearch((kb,), question)
-    strategy = STRATEGIES[settings.strategy]
-    ranked = await search.read(settings, lambda query: query.passages(strategy(query, limit)))
+    settings = settings.model_copy(update={"min_score_on": None})
     if settings.strategy == "rerank":
         reranker, most = declared_reranker(search, settings)
-        return await rerank(reranker, question, ranked[:most])
-    return ranked
+        candidates = await search.read(before_reranking(settings), _candidates)
+        return await rerank(reranker, question, candidates[:most], settings)
+    return await search.read(settings, lambda query: query.passages(_ranked(query, limit)[0]))
 
 
-def _found(query: Query, *, dedupe: bool) -> list[DocumentMatch]:
+def _ranked(query: Query, limit: int) -> tuple[Ranking, float]:
+    """Return `limit` passages or all that there are, and the highest relevance of a candidate."""
+    settings = query.settings
+    candidates = STRATEGIES[settings.strategy](query, limit)
+    if settings.strategy == "lexical":
+        return candidates, query.best_relevance(candidates[: settings.fusion.depth])
+    best = query.best_relevance(candidates)
+    return (mmr(query, candidates, limit) if settings.strategy == "mmr" else candidates), best
+
+
+def _found(query: Query, *, dedupe: bool) -> tuple[list[DocumentMatch], float]:
     settings = query.settings
     limit = top_k = settings.top_k
     if settings.max_per_document is not None:
         limit = max(limit, LOOKED_THROUGH)
+    if settings.strategy == "lexical":  # judged by the same candidates for every top_k
+        limit = max(limit, settings.fusion.depth)
     while True:
-        ranked = STRATEGIES[settings.strategy](query, limit)
+        ranked, best = _ranked(query, limit)
         complete = len(ranked) != limit  # a strategy that returns more returns all it has
         passed = _passed(query, ranked)
         if dedupe:
@@ -270,7 +282,9 @@ def _found(query: Query, *, dedupe: bool) -> list[DocumentMatch]:
         if len(kept) >= top_k or complete or limit > _MOST:
             break
         limit *= 4
-    return with_neighbours(query, kept, top_k) if settings.neighbours else kept[:top_k]
+    # With min_score, the first passage can come after the candidates that a lexical search judges.
+    best = max([best, *(match.relevance for match in kept[:1])])
+    return (with_neighbours(query, kept, top_k) if settings.neighbours else kept[:top_k]), best
 
 
 def _passed(query: Query, ranked: Ranking) -> Ranking:
@@ -279,8 +293,7 @@ def _passed(query: Query, ranked: Ranking) -> Ranking:
     if settings.min_score is None and settings.max_per_document is None:
         return ranked
     first, others = (
-        list(passing(some, settings, settings.strategy))
-        for some in (ranked[:LOOKED_THROUGH], ranked[LOOKED_THROUGH:])
+        list(passing(some, settings)) for some in (ranked[:LOOKED_THROUGH], ranked[LOOKED_THROUGH:])
     )
     if settings.max_per_document is not None:
         documents = query.documents([one[:3] for one in first])

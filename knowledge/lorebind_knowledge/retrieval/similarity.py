@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.retrieval.query import Query, Ranking
+    from lorebind_knowledge.retrieval.query import Candidates, Query
 
 
-def similarity(query: Query, limit: int) -> Ranking:
+def similarity(query: Query, limit: int) -> Candidates:
     """Rank by cosine; `score` is the cosine, clipped to 0 to 1."""
     return query.nearest(limit)

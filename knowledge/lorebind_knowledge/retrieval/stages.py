@@ -49,6 +49,6 @@ def check_stages(name: str, stages: Sequence[RetrievalDeclaration]) -> None:
         if one.strategy == "rerank" and one.rerank is None:
             raise UsageError(f"{where}, which needs a reranker; write 'rerank' next to 'stages'")
         wanted = one.min_score_on
-        if one.min_score is not None and wanted and wanted not in _FIGURES[one.strategy]:
+        if wanted and wanted not in _FIGURES[one.strategy]:
             known = ", ".join(_FIGURES[one.strategy])
             raise UsageError(f"{where}, which has no score {wanted!r}; known: {known}")

@@ -40,7 +40,7 @@ class Query(Body):
         None, description="The maximum number of passages."
     )
     min_score: float | None = Field(
-        None, ge=0, le=1, description="Omit passages with a lower cosine."
+        None, ge=0, le=1, description="Omit passages with a lower relevance."
     )
     strategy: Strategy | None = Field(None, description="The retrieval strategy.")
     filters: Filters | None = Field(None, description="Conditions on the metadata.")

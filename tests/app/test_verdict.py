@@ -1,0 +1,175 @@
+"""One figure decides: a question has the same verdict for every `top_k`, and on every face."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind import Project
+from lorebind_prompts.extractive import WEAK_INTRODUCTION
+from lorebind_prompts.rendering.base import WEAK
+from tests.bindings.helpers import write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+PAGES = {
+    "returns": "Items may be sent back within thirty days. The amount is refunded to your card.",
+    "shipping": "Standard delivery takes three to five days, and express delivery one day.",
+    "opening": "The shop is open from nine to six, and closed on Sundays and on public holidays.",
+    "keys": "Signing keys are rotated every ninety days. The old key stays valid for one day.",
+    "backups": "Every night the key store is copied to another region. Copies are kept a year.",
+    "lunch": "Lunch is served from noon to two. Tell the kitchen about allergies one day ahead.",
+    "parking": "Visitors park behind the building. Bicycles stand in the cellar.",
+    "leave": "Staff have twenty-eight days of leave a year. Ask your manager a week ahead.",
+    "expenses": "Send receipts to accounting within a month. Travel by train is second class.",
+    "dogs": "Dogs are welcome on Fridays. They stay on a leash in the kitchen and in the lobby.",
+}
+QUESTIONS = (
+    *("When will I have my cash again?", "Can I bring the stuff back?", "Who keeps the copies?"),
+    *("How many days off do I get?", "When does my parcel show up?", "Where do I leave my bike?"),
+    *("How often are keys rotated?", "Which day of the week may I take my dog to the office?"),
+    *("Is there food for people with allergies?", "What is open on Sundays?", "A day in a year"),
+    *("How long is the old key valid?", "Who pays for the train?", "Which key is this song in?"),
+    *("What is the capital of France?", "How do I bake bread?", "Who won the match last night?"),
+)
+KS = range(1, 9)
+WORKFLOW = {
+    "id": "reply",
+    "input": {"question": {"type": "string"}},
+    "tasks": [{"id": "answer", "prompt": "{{ .workflow.input.question }}"}],
+}
+
+
+def built(root: Path, kb: Mapping[str, Any], embedder: Mapping[str, Any] | None = None) -> Project:
+    write(root, {f"{name}.md": f"# {name}\n\n{text}\n" for name, text in PAGES.items()})
+    bases = [{"id": "help", "sources": [{"type": "markdown_glob", "path": "*.md"}], **kb}]
+    declared = {"name": "shop", "knowledge_bases": bases, "knowledge": [{"id": "help"}]}
+    if embedder:
+        declared["embedders"] = [{"id": "words", **embedder}]
+    project = Project.build({**declared, "workflows": [WORKFLOW]}, root=root)
+    project.ingest("help")
+    return project
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    with built(tmp_path_factory.mktemp("shop"), {}) as project:
+        yield project
+
+
+@pytest.mark.parametrize("strategy", ["hybrid", "similarity", "lexical", "mmr"])
+def test_the_verdict_does_not_depend_on_the_number_of_passages(
+    project: Project, strategy: str
+) -> None:
+    """The best candidate decides, also if `top_k` or diversity leave it out."""
+    for question in QUESTIONS:
+        found = [project.query("help", question, top_k=k, strategy=strategy) for k in KS]
+        assert len({(one.verdict, one.shortfall) for one in found}) == 1, question
+        spread = project.query_many(["help"], question, strategy=strategy, max_per_document=1)
+        assert spread.verdict == found[0].verdict
+        if strategy != "lexical":  # its candidates are the passages with words of the question
+            nearest = project.query("help", question, top_k=1, strategy="similarity").matches[0]
+            assert (found[0].verdict == "hit") is (nearest.relevance >= 0.35)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_face_has_the_same_verdict(project: Project, question: str) -> None:
+    """Search, retriever, prompt, tool, answers and workflows agree, and their texts with them."""
+    verdict = project.query("help", question).verdict
+    earlier = [("user", "How often are keys rotated?"), ("assistant", "Every ninety days. [1]")]
+    for k in (1, 8):
+        documents = project.retriever(top_k=k).invoke(question)
+        assert {one.metadata["verdict"] for one in documents} == {verdict}
+        tool = project.tool("help", top_k=k)
+        call = {"type": "tool_call", "id": "1", "name": tool.name, "args": {"query": question}}
+        message = tool.invoke(call)
+        assert message.artifact["verdict"] == verdict
+        texts = [str(message.text), project.prompt(top_k=k).invoke(question).to_string()]
+        assert [WEAK in text for text in texts] == [verdict == "weak"] * 2
+        for answer in (
+            project.generate(question, top_k=k),
+            project.ask(question, top_k=k),
+            project.generate(question, top_k=k, history=earlier),
+            project.generate(question, top_k=k, history=earlier, condense="none"),
+        ):
+            assert answer.text.startswith(WEAK_INTRODUCTION) is (answer.verdict == "weak")
+            assert answer.results[0].result.verdict == answer.verdict
+        assert answer.verdict == verdict
+    result = project.run("reply", {"question": question})
+    assert result.tasks["answer"].verdict == verdict
+    assert str(result.output).startswith(WEAK_INTRODUCTION) is (verdict == "weak")
+
+
+@pytest.mark.parametrize("strategy", ["hybrid", "similarity", "lexical", "mmr"])
+def test_min_score_goes_by_the_relevance_that_is_shown(project: Project, strategy: str) -> None:
+    """Exactly the passages whose `relevance` reaches `min_score` are returned, as every face shows
+    it."""
+    for question in QUESTIONS:
+        every = project.query("help", question, top_k=50, strategy=strategy).matches
+        for low in (0.2, 0.35):
+            settings: dict[str, Any] = {"top_k": 50, "strategy": strategy, "min_score": low}
+            found = project.query("help", question, **settings)
+            assert {one.id for one in found} == {one.id for one in every if one.relevance >= low}
+            assert (found.verdict == "miss") is (not found.matches)
+            documents = project.retriever(**settings).invoke(question)
+            assert {one.id: one.metadata["relevance"] for one in documents} == {
+                one.id: one.relevance for one in found
+            }
+
+
+def test_fewer_passages_than_count_as_found(project: Project) -> None:
+    """`min_results` is about what the search can find, not about what `top_k` leaves of it."""
+    found = project.query_many(["help"], QUESTIONS[6], top_k=1, min_results=3)
+    assert (len(found), found.verdict) == (1, "hit")
+
+
+@pytest.mark.parametrize(
+    ("embedder", "kb", "level"),
+    [
+        ({}, {}, 0.1),
+        ({"weak_below": 0.9}, {}, 0.9),
+        ({"weak_below": None}, {}, None),
+        ({"weak_below": 0.9}, {"weak_below": 0}, 0),
+        ({}, {"weak_below": 0.9}, 0.9),
+        ({"weak_below": 0.9}, {"weak_below": None}, None),
+    ],
+)
+def test_the_level_can_be_set(
+    tmp_path: Path, embedder: dict[str, Any], kb: dict[str, Any], level: float | None
+) -> None:
+    """`weak_below` of the knowledge base precedes that of its embedder; null means never weak."""
+    with built(tmp_path, kb, {"provider": "hashing", **embedder}) as project:
+        (binding,) = project.explain()
+        assert binding.weak_below == level
+        for question in ("How often are keys rotated?", "zygotes"):
+            best = project.query("help", question, top_k=50, strategy="similarity").matches[0]
+            found = project.query("help", question)
+            weak = level is not None and best.relevance < level
+            assert (found.verdict == "weak") is weak
+            assert bool(found.shortfall) is weak
+
+
+class Reversed:
+    """A reranker that prefers the last candidates, and is never sure."""
+
+    def rerank(self, question: str, texts: list[str]) -> list[float]:
+        return [number / 100 for number in range(len(texts))]
+
+
+@pytest.mark.parametrize(("level", "verdict"), [(0.05, "hit"), (0.5, "weak")])
+def test_a_reranker_decides(tmp_path: Path, level: float, verdict: str) -> None:
+    """After a reranker its score is the relevance, unless `min_score_on` names another score."""
+    rerank = {"class": f"{__name__}:Reversed"}
+    retrieval = {"strategy": "rerank", "rerank": rerank}
+    with built(tmp_path, {"weak_below": level, "retrieval": retrieval}) as project:
+        for k in KS:
+            found = project.query("help", QUESTIONS[6], top_k=k)
+            assert found.verdict == verdict
+            assert [one.relevance for one in found] == [one.scores["rerank"] for one in found]
+        dense = project.query_many(["help"], QUESTIONS[6], min_score_on="dense")
+        assert [one.relevance for one in dense] == pytest.approx(
+            [max(one.scores["dense"], 0) for one in dense], abs=1e-6
+        )
