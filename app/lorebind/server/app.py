@@ -19,6 +19,7 @@ from lorebind.server.routes import (
     documents,
     health,
     knowledge_bases,
+    overview,
     queries,
     resources,
     runs,
@@ -97,6 +98,7 @@ def make_app(
         api.include_router(one.router)
     app.include_router(api)
     app.include_router(health.router)
+    app.include_router(overview.router)
     limit = declared.rate_limit
     return Door(
         app,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .conftest import Process
 
-OPEN = {"/healthz", "/readyz"}
+OPEN = {"/", "/docs", "/healthz", "/readyz"}
 TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}
 
 
@@ -70,7 +70,7 @@ async def test_without_tokens_a_local_caller_may_do_everything(here: Served) -> 
         assert problem(await caller.get("/knowledge-bases")) == (401, "unauthenticated")
 
 
-async def test_every_route_but_two_wants_a_token(here: Served) -> None:
+async def test_every_route_but_the_open_ones_wants_a_token(here: Served) -> None:
     here.token("one")
     client = here.client()
     for method, path in [*operations(here), ("GET", "/nothing"), ("OPTIONS", "/api/v0/nothing")]:
@@ -80,6 +80,21 @@ async def test_every_route_but_two_wants_a_token(here: Served) -> None:
         else:
             assert problem(answer) == (401, "unauthenticated"), (method, path)
             assert answer.headers["www-authenticate"] == 'Bearer realm="lorebind"'
+
+
+async def test_a_page_says_how_to_log_in(here: Served) -> None:
+    """It needs no token, holds nothing of the project, and loads nothing from any host."""
+    here.token("one")
+    for path in ("/", "/docs"):
+        page = await here.client().get(f"http://localhost{path}")
+        assert page.status_code == 200
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert page.headers["content-security-policy"].startswith("default-src 'none'; style-src ")
+        for _, route in operations(here):
+            assert f"<code>{route}</code>" in page.text
+        assert "Authorization: Bearer" in page.text
+        assert "docs</code>, page <code>how-to/server.md" in page.text
+        assert not re.search(r"src=|@import|://|shop|handbook", page.text)
 
 
 async def test_a_token_must_be_the_one(here: Served) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8 * 1024 * 1024
 REQUEST_SECONDS = 30.0
-OPEN = frozenset({"/healthz", "/readyz"})
+OPEN = frozenset({"/", "/docs", "/healthz", "/readyz"})
 """The paths that need no token."""
 LATE = "late"
 """The key in a request's state where a route stores the problem to send if the answer does not

@@ -1,0 +1,65 @@
+"""`/` and `/docs`: a page with the routes, how to log in, and where the documentation is."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from html import escape
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse
+
+from lorebind.server.server import PREFIX
+
+router = APIRouter(tags=["overview"])
+
+_STYLE = """
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse }
+td { border-top: 1px solid #8884; padding: .2rem .8rem .2rem 0; vertical-align: top }
+:root { color-scheme: light dark }
+"""
+_PAGE = f"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Lorebind REST API</title>
+<style>{_STYLE}</style>
+<h1>Lorebind REST API</h1>
+<p>To log in, send a token with each request: <code>Authorization: Bearer TOKEN</code>. The operator
+of the server creates one with <code>lorebind token create NAME --rights read</code>. A server
+without tokens serves only its own machine, and needs none.</p>
+<p><a href="{PREFIX}/openapi.json">{PREFIX}/openapi.json</a> describes parameters and answers, for
+those who have logged in. The documentation is at
+<code>github.com/lorebind/lorebind/tree/main/docs</code>, page <code>how-to/server.md</code>.</p>
+<table>
+ROUTES
+</table>
+</html>
+"""
+_HASH = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_HEADERS = {
+    "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+}
+
+
+@router.get("/", response_class=HTMLResponse)
+@router.get("/docs", response_class=HTMLResponse)
+async def overview(request: Request) -> Any:
+    """Show the routes, how to log in and where the documentation is, without a token.
+
+    The page contains no data of the project, and loads nothing.
+    """
+    rows = [
+        f"<tr><td>{method.upper()}<td><code>{path}</code><td>{escape(_what(one))}"
+        for path, methods in request.app.openapi()["paths"].items()
+        for method, one in methods.items()
+    ]
+    return HTMLResponse(_PAGE.replace("ROUTES", "\n".join(rows)), headers=_HEADERS)
+
+
+def _what(operation: dict[str, Any]) -> str:
+    """Return the first paragraph of a description."""
+    return str(operation["description"]).partition("\n\n")[0]
