@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+_COMMAND = re.compile(r"((?:.*\\\n)*.*)\n((?s:.*))")
+"""A command, whose lines end with a backslash except the last, and its output."""
 _RUN_IN = re.compile(r"^<!-- run in (an empty folder|\S+?)(?:, after (\S+))? -->$", re.MULTILINE)
 _WITH_POSTGRES = re.compile(r"^<!-- with PostgreSQL: (\w+) -->$", re.MULTILINE)
 _NOT_RUN = (
@@ -106,7 +108,7 @@ def commands(block: Block) -> list[Command]:
     """Return the `$ …` lines of a console block, each with the lines below it."""
     parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
     assert not parts[0].strip(), f"output before the first command: {parts[0]!r}"
-    return [Command(*part.partition("\n")[::2]) for part in parts[1:]]
+    return [Command(*_COMMAND.fullmatch(part).groups()) for part in parts[1:]]
 
 
 def run(line: str, folder: Path, *found_first: Path) -> str:
