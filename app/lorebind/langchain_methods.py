@@ -151,10 +151,24 @@ class LangChainMethods:
             asked_in_runs=self._asked_in_runs,
         )
 
+    def model(self, model_id: str | None = None) -> BaseChatModel:
+        """Return a chat model, such as for `create_agent(project.model("default"))`.
+
+        Args:
+            model_id: a declared id, or a provider's model such as `openai:gpt-4o-mini`; None means
+                the project's default model.
+
+        Raises:
+            NotFoundError: no such model.
+            ModelError, MissingDependencyError: the model cannot be created.
+        """
+        return self._models.get(model_id)[0]
+
     def citations(self) -> CitationParser:
         """Return a Runnable to end a chain: `project.prompt("docs") | model | project.citations()`.
 
-        It turns the model's message into an `Answer`, as returned by `generate`.
+        It turns the model's message into an `Answer`, as returned by `generate`. It also takes the
+        state or the messages of an agent: `project.citations().invoke(agent.invoke(…))`.
         """
         from lorebind_bindings import CitationParser
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.escalating import MOST_SEARCHES
-from lorebind_bindings.retrieving import best_of
 from lorebind_bindings.structured_output import ANSWER_TOOL
 from lorebind_knowledge.bridge import call_client, only_errors
 from lorebind_knowledge.errors import LorebindError, ModelError, UsageError, did_you_mean
@@ -126,8 +125,9 @@ class ToolLoop:
     @property
     def verdict(self) -> Verdict:
         """The best verdict of the searches; `none` if there were none."""
-        artifacts = (getattr(message, "artifact", None) for message in self.found)
-        return best_of(str(one.get("verdict")) for one in artifacts if isinstance(one, dict))
+        from lorebind_bindings.langchain.markers import searched_verdict
+
+        return searched_verdict(self.found) if self.found else "none"
 
     def _offered(self) -> list[BaseTool]:
         names = {tool.name for tool in self.tools}

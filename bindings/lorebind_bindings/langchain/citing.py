@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -10,8 +11,10 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
 from lorebind_bindings.answering import Answer, Asked, finished
-from lorebind_bindings.langchain.markers import METADATA_KEY, citations_in
+from lorebind_bindings.langchain.markers import METADATA_KEY, passages_in, searched_verdict
+from lorebind_bindings.structured_output import texts_in
 from lorebind_knowledge.errors import UsageError
+from lorebind_prompts import check, last_question, messages_of
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -30,9 +33,10 @@ class CitationParser(Runnable[Any, Answer]):
 
     The passages are those that the prompt of the same chain offered. So neither the prompt nor the
     parser may have a chain or wrapper of its own, such as `prompt.with_retry()`. Wrap the whole
-    chain instead. A message that an agent's middleware has checked needs no prompt: it lists the
-    passages that it cites, and only those are in the answer. When streaming, the answer is yielded
-    once, at the end.
+    chain instead. When streaming, the answer is yielded once, at the end.
+
+    An agent needs no prompt: give the parser its state, or its messages. The passages are then
+    those that its tools returned, and those that a message lists that middleware has checked.
     """
 
     def __init__(self, asked_in_runs: AskedInRuns) -> None:
@@ -55,9 +59,14 @@ class CitationParser(Runnable[Any, Answer]):
     ) -> Answer:
         """Return the answer that a message contains.
 
+        Args:
+            input: a message of a model, its text, or the state or the messages of an agent.
+            config: as for any Runnable.
+            kwargs: not used.
+
         Raises:
-            UsageError: the input is not a message of a model, or it is unknown which passages the
-                model was given.
+            UsageError: the input contains no answer of a model, or it is unknown which passages
+                the model was given.
         """
         return self._call_with_config(self._answer, input, config, run_type="parser")
 
@@ -79,31 +88,57 @@ class CitationParser(Runnable[Any, Answer]):
         given: Any,
         run_manager: CallbackManagerForChainRun | AsyncCallbackManagerForChainRun,
     ) -> Answer:
+        if isinstance(given, Mapping) and "messages" in given:
+            return _of_conversation(given["messages"], given.get("structured_response"))
+        if isinstance(given, list):
+            return _of_conversation(given)
         message = AIMessage(given) if isinstance(given, str) else given
         if not isinstance(message, AIMessage):
             raise UsageError(
-                f"citations are read from a model's message, not from a {type(given).__name__}; "
-                "put project.citations() directly after the model"
+                "citations are read from a model's message, or from the state or the messages of "
+                f"an agent, not from a {type(given).__name__}; put project.citations() directly "
+                "after the model or the agent"
             )
         run_id = run_manager.parent_run_id
         asked = None if run_id is None else self._asked_in_runs.get(run_id)
         if asked is not None:
             return finished(asked, message)
-        said = message.response_metadata.get(METADATA_KEY)
-        if said is None:
+        if METADATA_KEY not in message.response_metadata:
             raise UsageError(
                 "no prompt of this project is in the same chain; write it as one chain, "
                 "project.prompt('docs') | model | project.citations(), and put wrappers such as "
                 "with_retry() around the whole chain"
             )
-        cited = list(citations_in([message]))
-        return Answer(
-            text=str(message.text),
-            verdict=said["verdict"],
-            citations=cited,
-            unknown_markers=said["unknown_markers"],
-            offered=cited,
-            dropped=0,
-            results=[],
-            output=str(message.text),
-        )
+        return _of_conversation([message])
+
+
+def _of_conversation(given: Any, structured: Any = None) -> Answer:
+    """Return the last answer of a conversation, with the passages that its messages contain.
+
+    Args:
+        given: the messages. Tools have returned their passages in artifacts.
+        structured: the answer if it is not text.
+
+    Raises:
+        UsageError: the user's last message is not answered.
+    """
+    messages = messages_of(given, "messages")
+    question = last_question(messages)
+    turn = messages[0 if question is None else question :]
+    message = next((one for one in reversed(turn) if isinstance(one, AIMessage)), None)
+    if message is None:
+        raise UsageError("the messages have no answer of a model; give those after the agent's run")
+    verdict = message.response_metadata.get(METADATA_KEY, {}).get("verdict", "none")
+    offered = passages_in(messages)
+    output = str(message.text) if structured is None else structured
+    checked = check("\n\n".join(texts_in(output)), offered)
+    return Answer(
+        text=str(message.text),
+        verdict=searched_verdict(messages) if verdict == "none" else verdict,
+        citations=checked.citations,
+        unknown_markers=checked.unknown,
+        offered=offered,
+        dropped=0,
+        results=[],
+        output=output,
+    )

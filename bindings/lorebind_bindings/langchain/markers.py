@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from langchain_core.messages import AIMessage, ToolMessage
 
-from lorebind_prompts import Citation
+from lorebind_bindings.retrieving import best_of
+from lorebind_prompts import Citation, last_question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
     from langchain_core.tools import BaseTool
+
+    from lorebind_bindings.retrieving import Verdict
 
 STATE_KEY: Final = "lorebind_numbers"
 """Key in the state of an agent: the numbers that each middleware has used, by its name."""
@@ -46,6 +49,24 @@ def citations_in(messages: Sequence[BaseMessage]) -> Iterator[Citation]:
         citations = said.get("citations") if isinstance(said, dict) else None
         if isinstance(citations, list):
             yield from (Citation.from_data(one) for one in citations if _is_ours(one))
+
+
+def passages_in(messages: Sequence[BaseMessage]) -> list[Citation]:
+    """Return the passages of a conversation, each once; see `citations_in`."""
+    passages: dict[str, Citation] = {}
+    for citation in citations_in(messages):  # an answer repeats the citations of its tools
+        passages.setdefault(citation.marker, citation)
+    return list(passages.values())
+
+
+def searched_verdict(messages: Sequence[BaseMessage]) -> Verdict:
+    """Return the best verdict of the searches that tools made since the user's last message.
+
+    It is `none` if there were none.
+    """
+    turn = messages[last_question(messages) or 0 :]
+    artifacts = (message.artifact for message in turn if isinstance(message, ToolMessage))
+    return best_of(str(one.get("verdict")) for one in artifacts if isinstance(one, dict))
 
 
 def next_marker(messages: Sequence[BaseMessage], numbers: Mapping[str, Numbers] = {}) -> int:

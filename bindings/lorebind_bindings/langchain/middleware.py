@@ -21,8 +21,15 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from lorebind_bindings.escalating import is_forced, searchable
 from lorebind_bindings.injecting import inject
 from lorebind_bindings.langchain.checking import checked
-from lorebind_bindings.langchain.markers import STATE_KEY, Numbers, citations_in, next_marker
+from lorebind_bindings.langchain.markers import (
+    STATE_KEY,
+    Numbers,
+    citations_in,
+    next_marker,
+    searched_verdict,
+)
 from lorebind_bindings.langchain.remembering import Found, Remembered
+from lorebind_bindings.langchain.streaming import model_call, stream_citations
 from lorebind_bindings.langchain.tool import knowledge_tool
 from lorebind_knowledge.bridge import run
 from lorebind_prompts import last_question, put_before_question, with_instructions
@@ -49,8 +56,8 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
     The knowledge is searched once per user message. By default, a miss does not change the agent's
     tools. If a binding sets `tool_fallback`, a miss adds a tool that searches the knowledge. The
     model may use it (`auto`) or has to use it before it answers (`escalate`). The `lorebind` entry
-    of the answer's `response_metadata` lists the cited passages. An agent can have several of
-    these.
+    of the answer's `response_metadata` lists the cited passages. With `stream_mode="messages"`, the
+    last chunk of the answer has it. An agent can have several of these.
     """
 
     state_schema = KnowledgeState
@@ -116,7 +123,9 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
     ) -> ModelResponse[Any]:
         """Add the passages to the model's messages, and check the citations of its answer."""
         found = run(self._found(request.state))
-        return self._checked(request, handler(self._injected(request, found)), found)
+        with model_call() as is_outermost:
+            response = handler(self._injected(request, found))
+        return self._checked(request, response, found, streams=is_outermost)
 
     async def awrap_model_call(
         self,
@@ -125,7 +134,9 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
     ) -> ModelResponse[Any]:
         """Add the passages to the model's messages, and check the citations of its answer."""
         found = await self._found(request.state)
-        return self._checked(request, await handler(self._injected(request, found)), found)
+        with model_call() as is_outermost:
+            response = await handler(self._injected(request, found))
+        return self._checked(request, response, found, streams=is_outermost)
 
     async def _found(self, state: Mapping[str, Any]) -> Found | None:
         """Return what was found for the question; search again if it was forgotten or edited.
@@ -182,20 +193,27 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         return request.override(**changes)
 
     def _checked(
-        self, request: ModelRequest[Any], response: ModelResponse[Any], found: Found | None
+        self,
+        request: ModelRequest[Any],
+        response: ModelResponse[Any],
+        found: Found | None,
+        *,
+        streams: bool,
     ) -> ModelResponse[Any]:
-        offered = [
-            *citations_in(request.state["messages"]),
-            *(found.injection.offered if found else []),
-        ]
+        messages = request.state["messages"]
+        offered = [*citations_in(messages), *(found.injection.offered if found else [])]
         verdict = found.injection.verdict if found else "none"
+        if verdict == "none":
+            verdict = searched_verdict(messages)
         structured = response.structured_response
-        result = [
-            checked(message, offered, verdict, structured)
-            if isinstance(message, AIMessage) and (structured is not None or not message.tool_calls)
-            else message
-            for message in response.result
-        ]
+        result = list(response.result)
+        for at, message in enumerate(result):
+            if isinstance(message, AIMessage) and (
+                structured is not None or not message.tool_calls
+            ):
+                result[at] = answer = checked(message, offered, verdict, structured)
+                if streams:
+                    stream_citations(answer)
         return replace(response, result=result)
 
 

@@ -12,7 +12,7 @@ from langchain_core.runnables import Runnable
 from lorebind_bindings.answering import Asked
 from lorebind_bindings.injecting import inject, inject_given
 from lorebind_bindings.langchain.citing import AskedInRuns
-from lorebind_bindings.langchain.markers import citations_in, next_marker
+from lorebind_bindings.langchain.markers import next_marker, passages_in
 from lorebind_bindings.prompt_template import Prompt, literal
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.configuration import references
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.injecting import Injection
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_knowledge.service import KnowledgeService
-    from lorebind_prompts import Citation, TokenCounter
+    from lorebind_prompts import TokenCounter
 
 QUESTION = "question"
 HISTORY = "history"
@@ -165,10 +165,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         return self._asked([*before, *put_before_question(messages, texts)], injection)
 
     def _asked(self, messages: list[BaseMessage], injection: Injection) -> Asked:
-        earlier: dict[str, Citation] = {}
-        for citation in citations_in(messages):  # an answer repeats the citations of its tools
-            earlier.setdefault(citation.marker, citation)
-        return Asked(messages, injection, self._counter, earlier=list(earlier.values()))
+        return Asked(messages, injection, self._counter, earlier=passages_in(messages))
 
     async def _found(
         self,
