@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings import ModelPool, Place, Request, agent_request, answer, stream
 from lorebind_knowledge.bridge import sync
+from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.extras import import_extra
 
@@ -104,7 +105,7 @@ class LangChainMethods:
         """
         from lorebind_bindings import LorebindRetriever  # importing LangChain takes half a second
 
-        known = LorebindRetriever.model_fields.keys() - {"service", "bindings"}
+        known = LorebindRetriever.model_fields.keys() - RetrievalDeclaration.model_fields.keys()
         fields = {name: value for name, value in settings.items() if name in known}
         differing = {name: value for name, value in settings.items() if name not in known}
         place = Place(self.config, kb_ids, workflow, task, agent)

@@ -263,10 +263,7 @@ class Project(
         question: str,
         *,
         workflow: str | None = None,
-        top_k: int | None = None,
-        min_score: float | None = None,
-        strategy: str | None = None,
-        filters: Mapping[str, Any] | None = None,
+        **settings: Unpack[RetrievalSettings],
     ) -> QueryResult:
         """Return the best passages of a knowledge base for a question, best first.
 
@@ -274,31 +271,26 @@ class Project(
             kb_id: the id of the knowledge base.
             question: any text that is not blank.
             workflow: the workflow that declares the knowledge base, if a workflow does.
-            top_k: the maximum number of passages; None uses the declared `retrieval`.
-            min_score: the lowest score of a passage; None uses the declared `retrieval`.
-            strategy: the retrieval strategy; None uses the declared `retrieval`.
-            filters: conditions on metadata; None uses the declared `retrieval`.
+            settings: fields of `retrieval` to override, such as `top_k`. Those that are about
+                prompts, such as `max_tokens`, do not change the result.
 
         Raises:
             NotFoundError: no such knowledge base.
             NotIngestedError: nothing has been ingested yet.
-            UsageError: the question is blank, or a setting is out of range.
+            UsageError: the question is blank, or a setting is unknown or invalid.
             IndexMismatchError: the index was built by another embedder.
             EmbedderError, StoreError: an outage, which never results in an empty answer.
         """
-        found, _ = await self.aquery_explained(
-            kb_id,
-            question,
-            workflow=workflow,
-            top_k=top_k,
-            min_score=min_score,
-            strategy=strategy,
-            filters=filters,
-        )
+        found, _ = await self.aquery_explained(kb_id, question, workflow=workflow, **settings)
         return found
 
     async def aquery_explained(
-        self, kb_id: str, question: str, *, workflow: str | None = None, **settings: Any
+        self,
+        kb_id: str,
+        question: str,
+        *,
+        workflow: str | None = None,
+        **settings: Unpack[RetrievalSettings],
     ) -> tuple[QueryResult, ResolvedBinding]:
         """Query as `aquery` does, and also return every setting with the location that set it.
 

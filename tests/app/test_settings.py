@@ -15,7 +15,10 @@ from lorebind_knowledge.declarations import RetrievalDeclaration, retrieval
 from .shop import KEYS, QUESTION, shop
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from lorebind import Project
 
 REQUEST = {field.name for field in fields(Request)} - {"prompt"}
 RETRIEVER = LorebindRetriever.model_fields.keys() - {"service", "bindings"}
@@ -60,3 +63,74 @@ def test_any_mapping_is_a_setting(tmp_path: Path) -> None:
         assert KEYS in tool.invoke({"query": QUESTION})
         with pytest.raises(UsageError, match="unknown key 'dept'; did you mean 'depth'"):
             project.tool("guide", fusion=MappingProxyType({"dept": 60}))
+
+
+FACES: dict[str, Callable[..., Any]] = {
+    "query": lambda project, **given: project.query("guide", QUESTION, **given),
+    "query_explained": lambda project, **given: project.query_explained("guide", QUESTION, **given),
+    "query_many": lambda project, **given: project.query_many(["guide"], QUESTION, **given),
+    "retriever": lambda project, **given: project.retriever("guide", **given),
+    "prompt": lambda project, **given: project.prompt("guide", **given),
+    "tool": lambda project, **given: project.tool("guide", **given),
+    "middleware": lambda project, **given: project.middleware("guide", **given),
+    "generate": lambda project, **given: project.generate(QUESTION, "guide", **given),
+    "stream": lambda project, **given: project.stream(QUESTION, "guide", **given),
+}
+VALUES: dict[str, tuple[Any, Any]] = {
+    "strategy": ("mmr", "bm25"),
+    "top_k": (2, 0),
+    "min_score": (0.1, 2),
+    "min_score_on": ("dense", "cosine"),
+    "filters": ({"uri": "guide/keys.md"}, {"uri": {"$in": 3}}),
+    "fusion": ({"depth": 60}, {"dept": 60}),
+    "mmr_lambda": (0.5, 2),
+    "rerank": ({"class": "rerankers:Mine", "candidates": 9}, {"class": "rerankers:Mine", "x": 1}),
+    "condense": ("none", "never"),
+    "max_per_document": (1, 0),
+    "neighbours": (1, 9),
+    "inject_as": ("passages", "{{ .x }}"),
+    "render": ("json", "{{"),
+    "on_weak": ("fallback", "never"),
+    "fallback": ("None.", 3),
+    "min_results": (2, 0),
+    "stages": ([{"strategy": "lexical"}], [{"top_k": 3}]),
+    "on_error": ("skip", "retry"),
+    "tool_fallback": ("auto", "always"),
+    "max_tokens": (100, "many"),
+}
+"""For each field of `retrieval` a valid and an invalid value."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    with shop(tmp_path_factory.mktemp("shop")) as project:
+        yield project
+
+
+@pytest.mark.parametrize("name", RetrievalDeclaration.model_fields)
+def test_every_face_accepts_every_setting(project: Project, name: str) -> None:
+    """All faces accept the same fields of `retrieval`, and refuse a wrong value by one message."""
+    valid, wrong = VALUES[name]
+    messages = set()
+    for face in FACES.values():
+        face(project, **{name: valid})
+        if name != "max_tokens":  # for a prompt it is the budget of all passages together
+            with pytest.raises(UsageError) as refused:
+                face(project, **{name: wrong})
+            messages.add(str(refused.value))
+    assert len(messages) <= 1
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_no_face_accepts_anything_else(project: Project, face: str) -> None:
+    """An unknown setting is refused, with the nearest one."""
+    with pytest.raises(UsageError, match="unknown key 'topk'; did you mean 'top_k'"):
+        FACES[face](project, topk=3)
+
+
+def test_every_face_searches_with_the_settings(project: Project) -> None:
+    """The settings of a query and of a retriever have the same effect."""
+    for settings in ({"fusion": {"dense_weight": 0}}, {"neighbours": 1}, {"max_per_document": 1}):
+        found = project.query("guide", QUESTION, **settings)
+        documents = project.retriever("guide", **settings).invoke(QUESTION)
+        assert [one.text for one in found] == [one.page_content for one in documents]

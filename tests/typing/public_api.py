@@ -36,6 +36,7 @@ def faces(project: Project, model: BaseChatModel) -> None:
     assert_type(project.middleware(agent="clerk", on_weak="fallback"), KnowledgeMiddleware)
     assert_type(project.generate("Who?", "docs", history=[("user", "Hi")], top_k=1), Answer)
     assert_type(project.stream("Who?", attachments=[], model="openai:gpt"), AnswerStream)
+    assert_type(project.query("docs", "Who?", neighbours=1, fusion={"depth": 50}), QueryResult)
     assert_type(project.query_many(["docs"], "Who?", min_results=2), QueryResult)
 
     chain = project.prompt("docs") | model | project.citations()
@@ -48,6 +49,8 @@ def faces(project: Project, model: BaseChatModel) -> None:
     project.generate("Who?", topk=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     project.generate("Who?", top_k="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     project.stream("Who?", k=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    project.query("docs", "Who?", topk=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    project.query("docs", "Who?", strategy="bm25")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     project.query_many(["docs"], "Who?", topk=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
@@ -72,6 +75,7 @@ def at_a_place(project: Project, model: BaseChatModel) -> None:
 async def awaited(project: Project) -> None:
     """Use the async versions with the same arguments."""
     assert_type(await project.agenerate("Who?", top_k=1), Answer)
+    assert_type(await project.aquery("docs", "Who?", max_per_document=2), QueryResult)
     assert_type(await project.aquery_many(["docs"], "Who?", render="json"), QueryResult)
     assert_type(await project.at("docs").agenerate("Who?", top_k=1), Answer)
     assert_type(project.for_tenant("acme"), Project)
