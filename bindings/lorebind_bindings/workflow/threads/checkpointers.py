@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from uuid import UUID
 
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, get_checkpoint_id
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
 from lorebind_bindings.workflow.threads.claims import MemoryClaims
+from lorebind_bindings.workflow.threads.journal import CHANNEL
 from lorebind_bindings.workflow.threads.serializing import JsonSerializer
 from lorebind_knowledge.bridge import call_daemon
+from lorebind_knowledge.errors import LorebindError, StoreError
+from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
@@ -52,8 +57,9 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
         self.inner = inner
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        found = self.inner.get_tuple(config)
-        return None if found is None else _without_past_errors(found)
+        with self._naming(config):
+            found = self.inner.get_tuple(config)
+            return None if found is None else _checked(found)
 
     def list(
         self,
@@ -63,10 +69,10 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        found = self.inner.list(config, filter=filter, before=before, limit=limit)
-        return iter(
-            [_without_past_errors(one) for one in found]
-        )  # some savers hold a lock during the iteration
+        with self._naming(config):
+            found = self.inner.list(config, filter=filter, before=before, limit=limit)
+            # Read to the end, since some savers hold a lock during the iteration.
+            return iter([_checked(one) for one in found])
 
     def put(
         self,
@@ -134,14 +140,51 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self.inner.get_next_version(current, channel)
 
+    @contextmanager
+    def _naming(self, config: RunnableConfig | None) -> Iterator[None]:
+        """Name the location and the thread in errors about damaged data."""
+        try:
+            yield
+        except LorebindError:
+            raise
+        except Exception as error:  # damaged rows can make LangGraph's savers raise anything
+            thread = (config or {}).get("configurable", {}).get("thread_id", "").rpartition(".")[2]
+            raise StoreError(
+                f"{self.inner.name}: thread {thread!r} is damaged: {said_by(error)}; start "
+                "another thread, restore a backup, or move its database away with all its threads"
+            ) from error
+
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> ThreadedSaver:
         """Return self: the serializer never loads classes, so none need to be allowed."""
         return self
 
 
-def _without_past_errors(found: CheckpointTuple) -> CheckpointTuple:
-    writes = found.pending_writes or []
-    return found._replace(pending_writes=[one for one in writes if one[1:] != (ERROR, None)])
+def _checked(found: CheckpointTuple) -> CheckpointTuple:
+    """Return a checkpoint without past errors.
+
+    Raises:
+        ValueError, TypeError, KeyError: its row, its metadata or its writes are damaged. Checksums
+            cover only their values, see `JsonSerializer`.
+    """
+    metadata: dict[str, Any] = {**found.metadata}
+    graph = metadata["graph"] or {}
+    if not (
+        get_checkpoint_id(found.config) == found.checkpoint["id"]
+        and isinstance(metadata["step"], int)
+        and all(isinstance(one, str) for one in (metadata["thread"], *graph, *graph.values()))
+    ):
+        raise ValueError("its metadata differs from what was written")
+    writes = [one for one in found.pending_writes or [] if one[1:] != (ERROR, None)]
+    for task_id, channel, value in writes:
+        # The time of a record is part of its id.
+        is_whole = isinstance(value, _KINDS.get(channel, object))
+        if not is_whole or (channel == CHANNEL and not UUID(task_id)):
+            raise ValueError(f"a write to {channel} differs from what was written")
+    return found._replace(pending_writes=writes)
+
+
+_KINDS: dict[str, type] = {CHANNEL: dict, INTERRUPT: tuple, ERROR: str}
+"""The types of the values that threads are read for."""
 
 
 class MemoryThreads(InMemorySaver):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations import CheckpointerDeclaration
 
 _LONGEST_ID = 200
-_READABLE = 24
+_READABLE = 40
 
 
 class Thread(NamedTuple):
