@@ -81,7 +81,7 @@ class WorkflowMethods:
     ) -> RunResult:
         """Resume a thread that waits, is paused, failed or was interrupted.
 
-        Finished tasks do not run again.
+        Finished tasks do not run again. A thread that has completed gives its result.
 
         Args:
             workflow: the id of the workflow.
@@ -94,7 +94,8 @@ class WorkflowMethods:
         Raises:
             NotFoundError: no such workflow or thread.
             UsageError: no task waits for an answer, or the answer does not match the schema.
-            ThreadRefusedError: it has completed, runs now, or the workflow's graph has changed.
+            ThreadRefusedError: it runs now, it has completed with other answers, or the workflow's
+                graph has changed.
             TaskError: a task failed.
         """
         start = self._resumption(workflow, thread_id, answers, interrupt_before, sinks)

@@ -155,11 +155,10 @@ def test_what_is_wrong_says_what_to_write(cli: Cli, name: str) -> None:
     assert cli(*PAY).code == 0
 
 
-def test_a_thread_that_completed_is_not_resumed(cli: Cli) -> None:
-    """A completed thread takes new inputs instead, as another turn."""
-    assert cli("run", "triage", "-t", "t1", "-i", "ticket=x").code == 0
-    done = cli("run", "triage", "-t", "t1", "--resume")
-    assert (done.code, "give it new inputs instead" in done.err) == (1, True)
+def test_a_thread_that_completed_is_resumed_and_continued(cli: Cli) -> None:
+    """A resume of a completed thread prints its result; new inputs start another turn."""
+    first = cli("run", "triage", "-t", "t1", "-i", "ticket=x")
+    assert (first.code, cli("run", "triage", "-t", "t1", "--resume")) == (0, first)
     assert cli("run", "triage", "-t", "t1", "-i", "ticket=y").code == 0
     steps = json.loads(cli("workflow", "history", "triage", "-t", "t1", "-o", "json").out)
     assert {one["turn"] for one in steps["history"]} == {1, 2}

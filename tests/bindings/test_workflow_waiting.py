@@ -225,11 +225,35 @@ async def test_a_waiting_thread_takes_no_input() -> None:
     assert result.output == {"a": 1, "b": 2}
 
 
+async def test_a_completed_thread_gives_its_result() -> None:
+    """A resume that is repeated, because the process was killed just after it, gives the result. An
+    answer that the thread did not receive is refused."""
+    skips = python("skips", says(1), condition="false")
+    inner = parallel("p", wait("b"), python("c", says("c")), update={"extra": {"x": 1}})
+    flows, _ = await begun(skips, wait("a"), inner, python("end", says("ended")))
+    await flows.resume("w", "t", {"a": 1})
+    result = await flows.resume("w", "t", {"p.b": 2})
+    assert result.output == "ended"
+    for answers in (None, {"b": 2}, {"p.b": 2}, {"a": 1}):
+        assert await flows.resume("w", "t", answers) == result
+    for answers in ({"b": 3}, {"c": 2}):
+        with pytest.raises(ThreadRefusedError, match="'t' of workflow 'w' has completed"):
+            await flows.resume("w", "t", answers)
+    assert (await info(flows)).status == "completed"
+
+
+async def test_a_task_on_another_route_is_shown_again() -> None:
+    """The result of a completed thread shows the tasks that did not run."""
+    route = {"id": "r", "type": "router", "condition": "'x'", "routes": {"x": "b"}, "default": "c"}
+    end = {"final": True}
+    flows, result = await begun(route, python("b", says(1), **end), python("c", says(2), **end))
+    assert await flows.resume("w", "t") == result
+    assert result.tasks["c"].status == "skipped"
+
+
 async def test_threads_that_cannot_be_resumed() -> None:
-    """A completed thread and an unknown thread cannot be resumed."""
+    """An unknown thread cannot be resumed."""
     flows, _ = await begun(python("a", says(1)))
-    with pytest.raises(ThreadRefusedError, match="'t' of workflow 'w' has completed"):
-        await flows.resume("w", "t")
     with pytest.raises(NotFoundError, match="workflow 'w' has no thread 'u'"):
         await flows.resume("w", "u")
     with pytest.raises(NotFoundError, match="workflow 'w' has no thread 'u'"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.json_values import checked
@@ -50,6 +51,16 @@ def answer_to(
     if record is None or question["schema"] is None:
         return record
     return None if mismatch(record["answer"], question["schema"]) else record
+
+
+def was_answered(name: str, answer: Any, records: Mapping[str, dict[str, Any]]) -> bool:
+    """Return whether a task, named by its id or path, has received this answer."""
+    return any(
+        name in (path, re.split(r"[#\[]", path.rpartition(".")[2])[0])
+        and record["answer"] == answer
+        for path, record in ((key.removesuffix("|answer"), one) for key, one in records.items())
+        if "answer" in record
+    )
 
 
 def answers_by_path(

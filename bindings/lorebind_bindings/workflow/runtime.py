@@ -5,14 +5,20 @@ from __future__ import annotations
 import time
 import uuid
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.inputs import check_inputs
-from lorebind_bindings.workflow.answers import answered, answers_by_path, passed_key
+from lorebind_bindings.workflow.answers import (
+    answered,
+    answers_by_path,
+    passed_key,
+    was_answered,
+)
 from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.how_to_resume import how_to_resume
 from lorebind_bindings.workflow.json_values import checked
-from lorebind_bindings.workflow.results import Done, RunResult, TaskResult
+from lorebind_bindings.workflow.results import Done, RunResult, TaskResult, skipped
 from lorebind_bindings.workflow.running import Parts, TaskFailed
 from lorebind_bindings.workflow.signature import differences, signature
 from lorebind_bindings.workflow.threads.threads import Thread, not_found, open_threads
@@ -131,7 +137,7 @@ class Workflows:
     ) -> RunResult:
         """Resume a thread that waits, is paused, failed or was interrupted.
 
-        Finished tasks do not run again.
+        Finished tasks do not run again. A thread that has completed gives its result.
 
         Args:
             workflow: the id of the workflow.
@@ -145,8 +151,8 @@ class Workflows:
             NotFoundError: there is no such workflow or thread, or no such task in
                 `interrupt_before`.
             UsageError: no task waits for an answer, or an answer does not match its schema.
-            ThreadRefusedError: the thread has completed or is running, or its workflow's graph has
-                changed.
+            ThreadRefusedError: the thread is running or has completed with other answers, or its
+                workflow's graph has changed.
             TaskError: a task failed.
         """
         declared = self._loaded.workflow(workflow)
@@ -156,18 +162,15 @@ class Workflows:
         async with store.claimed(thread) as info:
             if info is None:
                 raise not_found(thread)
-            if info.status == "completed":
-                raise ThreadRefusedError(
-                    f"thread {thread_id!r} of workflow {workflow!r} has completed, there is "
-                    "nothing to resume; give it new inputs instead"
-                )
+            bus = bus or EventBus(thread.id)
+            if info.status == "completed":  # perhaps just before its process was killed
+                return await self._completed(store, thread, declared, answers or {}, bus)
             self._refuse_changed(info)
             by_path = answers_by_path(info.waiting, answers or {})
             if info.status == "failed":
                 await store.begin_again(thread)
             told = [answered(path, answer) for path, answer in by_path.items()]
             told += [{"key": passed_key(path)} for path in info.paused]
-            bus = bus or EventBus(thread.id)
             turn = Turn(self._parts, store, thread, declared, bus, interrupt_before, told)
             return await self._play(turn, None, {}, resumed=True)
 
@@ -343,31 +346,41 @@ class Workflows:
             bus.emit("run_end", status=status, seconds=round(time.monotonic() - began, 4), **told)
 
     async def _result(self, turn: Turn, values: Mapping[str, Any]) -> RunResult:
-        thread_id = turn.thread.id
         if interrupts := values.get("__interrupt__"):
             asked = interrupts[0].value
             turn.bus.emit("waiting", waiting=asked["waiting"], paused=asked["paused"])
             journal = await turn.store.journal(turn.thread)
-            ended = {
-                done.key.partition("#")[0]: done  # the last round of a loop
-                for done in map(Done.from_json, _steps(journal.records.values()))
-                if not {*done.key} & set(".[")
-            }
-            tasks = {name: done.result() for name, done in _with_parts(ended)}
+            result = _run_result(turn.thread, None, _ended(journal.records.values()))
             status = "waiting" if asked["waiting"] else "paused"
-            return RunResult(
-                None,
-                tasks,
-                _cited(tasks.values()),
-                thread_id,
-                {name: done.outcome.usage for name, done in ended.items()},
-                status,
-                asked["waiting"],
-                asked["paused"],
+            waiting, paused = asked["waiting"], asked["paused"]
+            return replace(result, status=status, waiting=waiting, paused=paused)
+        return _run_result(turn.thread, values["output"], turn.tasks)
+
+    async def _completed(
+        self,
+        store: ThreadStore,
+        thread: Thread,
+        declared: WorkflowDeclaration,
+        answers: Mapping[str, Any],
+        bus: EventBus,
+    ) -> RunResult:
+        """Return the result of the last turn of a completed thread.
+
+        Raises:
+            ThreadRefusedError: there are answers that the turn did not receive.
+        """
+        records = (await store.turns(thread))[-1].records
+        if not all(was_answered(name, answer, records) for name, answer in answers.items()):
+            raise ThreadRefusedError(
+                f"thread {thread.id!r} of workflow {thread.workflow!r} has completed, and no task "
+                "waits for an answer; give it new inputs instead"
             )
-        tasks = {name: done.result() for name, done in _with_parts(turn.tasks)}
-        usage = {name: done.outcome.usage for name, done in turn.tasks.items()}
-        return RunResult(values["output"], tasks, _cited(tasks.values()), thread_id, usage)
+        bus.emit("run_start", workflow=thread.workflow, resumed=True, inputs=[])
+        state = await store.state(thread)
+        tasks = {task.id: skipped(task.id) for task in declared.tasks}
+        result = _run_result(thread, state["output"], tasks | _ended(records.values()))
+        bus.emit("run_end", status=result.status, seconds=0.0)
+        return result
 
     def _thread(self, workflow: str, thread_id: str) -> Thread:
         return Thread(self._loaded.tenant, self._loaded.project.name, workflow, thread_id)
@@ -426,6 +439,18 @@ def _steps(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the records of ended tasks, in the order in which they ended."""
     ended = (record for record in records if "outcome" in record)
     return sorted(ended, key=lambda record: (record["step"], record["at"]))
+
+
+def _ended(records: Iterable[Mapping[str, Any]]) -> dict[str, Done]:
+    """Return the outer tasks that have ended by id; of a loop, the last round."""
+    ended = map(Done.from_json, _steps(records))
+    return {done.key.partition("#")[0]: done for done in ended if not {*done.key} & set(".[")}
+
+
+def _run_result(thread: Thread, output: Any, done: Mapping[str, Done]) -> RunResult:
+    tasks = {name: one.result() for name, one in _with_parts(done)}
+    usage = {name: one.outcome.usage for name, one in done.items()}
+    return RunResult(output, tasks, _cited(tasks.values()), thread.id, usage)
 
 
 def _with_parts(tasks: Mapping[str, Done]) -> Iterator[tuple[str, Done]]:

@@ -143,7 +143,9 @@ def test_a_question_is_asked_and_answered(api: httpx.Client) -> None:
     answered = api.post(f"{place}/resume", json={"answers": {"approve": {"ok": True}}})
     assert answered.status_code == 200
     assert answered.json()["output"] == {"answers": None, "paid": {"ok": True}}
-    assert problem(api.post(f"{place}/resume")) == (409, "thread_refused")
+    assert api.post(f"{place}/resume").json() == answered.json()
+    other = api.post(f"{place}/resume", json={"answers": {"approve": {"ok": False}}})
+    assert problem(other) == (409, "thread_refused")
 
 
 @pytest.mark.parametrize("thread", ["customer/42", "/a//b/", "c/resume", "a/threads/b", "50%2F"])

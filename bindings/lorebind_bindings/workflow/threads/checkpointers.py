@@ -52,9 +52,15 @@ async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs)
 class ThreadedSaver(BaseCheckpointSaver[Any]):
     """A sync saver with async methods that can be awaited in any event loop."""
 
-    def __init__(self, inner: BaseCheckpointSaver[Any]) -> None:
+    def __init__(self, inner: BaseCheckpointSaver[Any], name: str) -> None:
+        """
+        Args:
+            inner: the saver.
+            name: its location, for messages.
+        """
         super().__init__(serde=inner.serde)
         self.inner = inner
+        self._name = name
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self._naming(config):
@@ -150,7 +156,7 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
         except Exception as error:  # damaged rows can make LangGraph's savers raise anything
             thread = (config or {}).get("configurable", {}).get("thread_id", "").rpartition(".")[2]
             raise StoreError(
-                f"{self.inner.name}: thread {thread!r} is damaged: {said_by(error)}; start "
+                f"{self._name}: thread {thread!r} is damaged: {said_by(error)}; start "
                 "another thread, restore a backup, or move its database away with all its threads"
             ) from error
 

@@ -122,7 +122,7 @@ class ThreadStore:
         """
         from lorebind_bindings.workflow.threads.checkpointers import ThreadedSaver, in_thread
 
-        self.saver = ThreadedSaver(kept)
+        self.saver = ThreadedSaver(kept, kept.name)
         """The checkpointer to compile graphs with."""
         self._kept: KeptThreads = kept
         self._in_thread = in_thread
@@ -288,6 +288,9 @@ class Claims(Protocol):
 
 class KeptThreads(Protocol):
     """The methods that a LangGraph saver needs in addition: a list of its threads, and locks."""
+
+    name: str
+    """The location, for messages."""
 
     @property
     def claims(self) -> Claims: ...
