@@ -1,4 +1,4 @@
-"""The projects that this user trusts, stored outside of the projects so that none can trust itself.
+"""The granted demands of projects, stored outside of them so that none can trust itself.
 
 Each project has its own file, named after the real path of its folder, so concurrent commands do
 not overwrite each other's entries. A damaged or unreadable file trusts nothing.
@@ -18,39 +18,53 @@ from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration import Demands
+    from lorebind_knowledge.configuration import Demand, Demands
 
 HOME = "LOREBIND_HOME"
 """The environment variable that names the folder for the user's own Lorebind files."""
 
+_MOST = 1000
+"""The number of demands that are remembered for a project."""
 _LONGEST = 100_000
 
 
 def is_trusted(demands: Demands) -> bool:
-    """Check whether a project needs no trust, or its user has trusted its current demands.
+    """Check whether the user has granted everything that a project demands."""
+    return not not_granted(demands)
 
-    A project made by `lorebind init` is trusted as a whole. For other projects, trust covers the
-    YAML files and the modules they name as they were at that time; a change requires trust again.
+
+def not_granted(demands: Demands) -> tuple[Demand, ...]:
+    """Return the demands that the user has not granted yet.
+
+    In a project made by `lorebind init`, variables that are only filled into texts are granted.
     """
     if not demands.all:
-        return True
+        return ()
     known = _known(demands.root)
-    return known.get("own") is True or known.get("digest") == demands.digest
+    granted, is_own = _granted(known), known.get("own") is True
+    return tuple(
+        demand
+        for demand in demands.all
+        if demand.digest not in granted and not (is_own and demand.stays)
+    )
 
 
 def trust(demands: Demands, *, own: bool = False) -> None:
-    """Trust a project from now on.
+    """Grant a project what it demands, in addition to what it was granted before.
 
     Args:
         demands: the permissions that the project needs.
-        own: this user created the project, so it stays trusted whatever it demands later.
+        own: this user created the project.
 
     Raises:
         UsageError: the folder for the user's own files is not writable.
     """
     file = _file(demands.root)
-    own = own or _known(demands.root).get("own") is True
-    written = {"folder": str(demands.root), "digest": demands.digest, "own": own}
+    known = _known(demands.root)
+    own = own or known.get("own") is True
+    new = dict.fromkeys(demand.digest for demand in demands.all)
+    granted = [*(one for one in _granted(known) if one not in new), *new][-_MOST:]
+    written = {"folder": str(demands.root), "granted": granted, "own": own}
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Written to a temporary file that only its owner can read, and then moved into place.
@@ -105,6 +119,12 @@ def _known(root: Path) -> dict[str, Any]:
     """Return the stored entry of a project; empty if it names another folder."""
     known = _read(_file(root))
     return known if known.get("folder") == str(root) else {}
+
+
+def _granted(known: dict[str, Any]) -> list[str]:
+    """Return the digests of the demands that an entry grants."""
+    granted = known.get("granted")
+    return [one for one in granted if isinstance(one, str)] if isinstance(granted, list) else []
 
 
 def _read(file: Path) -> dict[str, Any]:

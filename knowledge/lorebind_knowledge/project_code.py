@@ -9,7 +9,6 @@ none of its classes fits into Lorebind. The named object is checked before it is
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.machinery
 import inspect
@@ -19,13 +18,20 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import UsageError, did_you_mean
+from lorebind_knowledge.project_modules import (
+    PACKAGES,
+    RefusedCodeError,
+    is_shown,
+    locate,
+    package_of,
+    read_modules,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-_PROJECTS = "_lorebind_project_"
-"""The prefix of the packages that represent project folders; a hash of the folder follows."""
+    from lorebind_knowledge.project_modules import Module
 
 _MOST_NAMES = 2
 """The names after the colon: a class and its method."""
@@ -35,15 +41,6 @@ _OURS = frozenset({"lorebind", "lorebind_bindings", "lorebind_knowledge", "loreb
 _bases_of = type.__dict__["__mro__"].__get__
 _names_in = type.__dict__["__dict__"].__get__
 _name_of = type.__dict__["__name__"].__get__
-
-
-class RefusedCodeError(UsageError):
-    """A path that cannot name code of a project, whatever packages are installed."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        self.message = message
-        self.hint = hint
-        super().__init__(f"{message}; {hint}" if hint else message)
 
 
 def files_of_project(path: str, root: Path) -> list[Path]:
@@ -59,16 +56,16 @@ def files_of_project(path: str, root: Path) -> list[Path]:
     module, _, attribute = path.partition(":")
     steps, names = module.split("."), attribute.split(".")
     well_formed = len(names) <= _MOST_NAMES and all(map(str.isidentifier, [*steps, *names]))
-    if not well_formed or module.startswith(_PROJECTS):
+    if not well_formed or module.startswith(PACKAGES):
         raise RefusedCodeError(
             f"{path!r} is not of the form 'package.module:Class' or 'package.module:Class.method'"
         )
     if "__main__" in steps[1:]:
         raise RefusedCodeError(f"{path!r} is a program, and importing it would run it")
     inside = root.resolve()
-    packages = [inside.joinpath(*steps[:depth], "__init__.py") for depth in range(1, len(steps))]
-    own = inside.joinpath(*steps)
-    last = next((one for one in (own.with_suffix(".py"), own / "__init__.py") if _there(one)), None)
+    *packages, last = [
+        locate(inside, ".".join(steps[:depth]), path) for depth in range(1, len(steps) + 1)
+    ]
     if last is None:
         if steps[0] in sys.stdlib_module_names:
             raise RefusedCodeError(
@@ -76,11 +73,18 @@ def files_of_project(path: str, root: Path) -> list[Path]:
                 "write a class or function in the project folder that uses it",
             )
         return []
-    files = [*filter(_there, packages), last]
-    for file in files:
-        if not file.resolve().is_relative_to(inside):
-            raise RefusedCodeError(f"{path!r} leads out of the project folder, to {file.resolve()}")
-    return files
+    return [file for file in (*packages, last) if file is not None]
+
+
+def modules_of_project(path: str, root: Path) -> dict[str, Module]:
+    """Return the modules of a project that importing a path runs, by name; see `read_modules`.
+
+    Raises:
+        UsageError: as for `files_of_project`, or a file cannot be read.
+    """
+    return (
+        read_modules(root.resolve(), path.partition(":")[0]) if files_of_project(path, root) else {}
+    )
 
 
 def import_of_project(path: str, root: Path) -> Any:
@@ -98,13 +102,13 @@ def import_of_project(path: str, root: Path) -> Any:
     """
     files = files_of_project(path, root)
     module_name, _, attribute = path.partition(":")
-    own = _package_of(root.resolve()) if files else ""
-    if not files:
+    own = package_of(root.resolve()) if files or is_shown(root.resolve(), module_name) else ""
+    if not own:
         _refuse_current_folder(path)
     try:
         module = importlib.import_module(f"{own}.{module_name}" if own else module_name)
     except (Exception, SystemExit) as error:  # a module can raise anything when it is imported
-        missing = isinstance(error, ModuleNotFoundError) and not files
+        missing = isinstance(error, ModuleNotFoundError) and not own
         where = f" from {files[-1].relative_to(root.resolve())}" if files else ""
         said = str(error) if missing else f"{type(error).__name__}: {error}"
         hint = f"; put {_file_name(module_name)} into the project folder, or install its package"
@@ -159,7 +163,7 @@ def module_of(defined: Any) -> str:
     project can be moved, and each worker can have its own copy.
     """
     package, _, module = str(defined.__module__).partition(".")
-    return module if package.startswith(_PROJECTS) else str(defined.__module__)
+    return module if package.startswith(PACKAGES) else str(defined.__module__)
 
 
 def described(found: object) -> str:
@@ -204,23 +208,6 @@ def _is_of_others(module: object) -> bool:
 
 def _is_class(found: object) -> bool:
     return issubclass(type(found), type)  # isinstance would trust `__class__`
-
-
-def _there(file: Path) -> bool:
-    try:
-        return file.is_file()
-    except OSError:  # the name is longer than the file system allows
-        return False
-
-
-def _package_of(folder: Path) -> str:
-    """Return the name of the package that represents a project folder; create it if needed."""
-    name = f"{_PROJECTS}{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
-    if name not in sys.modules:
-        package = types.ModuleType(name)
-        package.__path__ = [str(folder)]
-        sys.modules.setdefault(name, package)
-    return name
 
 
 def _refuse_current_folder(path: str) -> None:

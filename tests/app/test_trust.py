@@ -71,8 +71,8 @@ def test_ask_stops_before_anything_is_run(shop: Cli) -> None:
     assert not (shop.root / ".lorebind").exists()
 
 
-def test_trust_lets_it_run_until_it_changes(shop: Cli) -> None:
-    """`trust` shows the same list; a change of the YAML or of a named module ends trust."""
+def test_trust_lets_it_run_until_something_new_is_demanded(shop: Cli) -> None:
+    """`trust` shows the same list; after it, only new demands are shown, and settings never."""
     done = shop("trust", ".")
     assert (done.code, done.out) == (0, f"{LINE}. is trusted with this\n")
     assert not (shop.root / "was-run").exists()
@@ -81,12 +81,14 @@ def test_trust_lets_it_run_until_it_changes(shop: Cli) -> None:
     assert (shop.root / "was-run").exists()
     shop.write({"docs/new.md": "# New\n\nNothing to do with it.\n"})
     assert shop("ask", ".", QUESTION).code == 0
-    for change in (
-        {"hooks.py": HOOKS + "\nprint('more')\n"},
-        {"hooks.py": HOOKS, "lorebind.yaml": PROJECT + EXTENSION + "description: other\n"},
-    ):
-        shop.write(change)
-        assert shop("ask", ".", QUESTION).code == 2
+    shop.write({"lorebind.yaml": PROJECT + EXTENSION + "description: other\n"})
+    assert shop("ask", ".", QUESTION).code == 0
+    shop.write({"hooks.py": HOOKS + "\nprint('more')\n"})
+    assert shop("ask", ".", QUESTION).err == LINE + STOPPED.format(".")
+    new = 'models: [{ id: m, provider: openai, model: m, api_key: "{{ .env.KEY }}" }]\n'
+    shop.write({"hooks.py": HOOKS, "lorebind.yaml": PROJECT + EXTENSION + new})
+    done = shop("ask", ".", QUESTION)
+    assert (done.code, "hooks" in done.err, done.err.count("model 'm' wants")) == (2, False, 2)
     shop.write({"lorebind.yaml": PROJECT + EXTENSION})
     assert shop("ask", ".", QUESTION).code == 0
 
@@ -129,21 +131,33 @@ def test_variables_need_trust_too(
             monkeypatch.setenv("MINE", value)
         done = empty_cli("ask", ".", QUESTION)
         assert done.code == 2
-        assert "lorebind.yaml:5:69: source wants to read the variable MINE\n" in done.err
+        says = "source wants to read the variable MINE, and send it to example.com\n"
+        assert f"lorebind.yaml:5:69: {says}" in done.err
 
 
-def test_own_projects_are_trusted(empty_cli: Cli) -> None:
-    """A project made by `init` is trusted whatever it names later, also after it is trusted
-    again."""
+def test_own_projects_are_trusted_with_their_yaml(empty_cli: Cli) -> None:
+    """A project made by `init` may be edited freely; new code, hosts and links are asked for."""
     assert empty_cli("init").code == 0
-    empty_cli.write(DOCUMENTS | {"hooks.py": HOOKS})
-    with (empty_cli.root / "lorebind.yaml").open("a") as file:
-        file.write(EXTENSION)
-    for _ in range(2):
-        assert empty_cli("ask", ".", QUESTION).err == ""
-        assert (empty_cli.root / "was-run").exists()
-        assert empty_cli("trust").code == 0
-        empty_cli.write({"hooks.py": HOOKS + "\n# changed\n"})
+    empty_cli.write(DOCUMENTS | {"hooks.py": HOOKS, ".env": "NAME=Kim\n"})
+    written = (empty_cli.root / "lorebind.yaml").read_text()
+    variable = 'id: w\nvars: {a: "{{ .env.NAME }}"}\ntasks: [{ id: t, prompt: x }]\n'
+    edited = written.replace("top_k: 5", "top_k: 3, min_results: 2")
+    empty_cli.write({"lorebind.yaml": edited, "workflows/w.yaml": variable})
+    empty_cli.write({"agents/a.yaml": "resource: agent\nid: a\ninstructions: Be brief.\n"})
+    assert empty_cli("ask", ".", QUESTION).err == ""
+    for added, wants in {
+        EXTENSION: "run hooks:Audit, in hooks.py",
+        "embedders: [{ id: e, provider: openai }]\n": "send it to api.openai.com",
+        "checkpointer: { path: ../threads.db }\n": "write a file outside",
+    }.items():
+        empty_cli.write({"lorebind.yaml": edited + added})
+        done = empty_cli("ask", ".", QUESTION)
+        assert (done.code, done.err.count(" wants to ")) == (2, 1)
+        assert wants in done.err
+    empty_cli.write({"lorebind.yaml": edited + EXTENSION})
+    assert empty_cli("trust").code == 0
+    assert empty_cli("ask", ".", QUESTION).err == ""
+    assert (empty_cli.root / "was-run").exists()
 
 
 def test_init_does_not_trust_what_was_there(empty_cli: Cli) -> None:

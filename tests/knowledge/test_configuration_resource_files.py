@@ -175,7 +175,10 @@ def test_what_they_ask_for_is_asked_of_the_user(tmp_path: Path) -> None:
     """A variable in such a file is a demand of the project."""
     text = 'resource: embedder\nid: words\nprovider: openai\napi_key: "{{ .env.KEY }}"\n'
     (demand,) = read_demands(write(tmp_path, words=text)).all
-    assert str(demand) == ("parts/words.yaml:4:1: embedder 'words' wants to read the variable KEY")
+    assert str(demand) == (
+        "parts/words.yaml:4:1: embedder 'words' wants to read the variable KEY, and send it to "
+        "api.openai.com"
+    )
 
 
 def test_apply_does_not_change_such_a_file(tmp_path: Path) -> None:

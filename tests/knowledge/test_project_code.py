@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from lorebind_knowledge.configuration.named_code import named_class, named_facto
 from lorebind_knowledge.declarations.wrappers import PythonWrapper
 from lorebind_knowledge.errors import ConfigurationError, UsageError
 from lorebind_knowledge.project_code import import_of_project
+from lorebind_knowledge.project_modules import run_only
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
 
 if TYPE_CHECKING:
@@ -338,3 +341,80 @@ def test_the_current_folder_is_not_looked_into(tmp_path: Path, inside: bool) -> 
         check=True,
     )
     assert done.stdout.strip() == "project" if inside else "the current folder" in done.stdout
+
+
+TOOLS = """\
+import pickle
+from dataclasses import dataclass
+from importlib import resources
+
+from pydantic import BaseModel
+
+from . import parts
+
+
+@dataclass
+class Point:
+    x: int
+    label: "str" = "a"
+
+
+class Settings(BaseModel):
+    points: "list[Part]"
+
+
+class Part(BaseModel):
+    name: str
+
+
+def fails():
+    raise ValueError("a line of the module")
+
+
+def copied():
+    return pickle.loads(pickle.dumps((Point(1), Settings(points=[Part(name="n")]))))
+
+
+def read():
+    return resources.files(__package__).joinpath("data.txt").read_text()
+"""
+
+
+def test_modules_behave_as_imported_ones(tmp_path: Path) -> None:
+    """Pickles, annotations as text, sources, tracebacks and data files of a package work."""
+    package = tmp_path / "tools"
+    package.mkdir()
+    for name, text in {
+        "__init__.py": TOOLS, "parts.py": "X = 1", "data.txt": "data"
+    }.items():  # fmt: skip
+        (package / name).write_text(text, encoding="utf-8")
+    point, settings = import_of_project("tools:copied", tmp_path)()
+    assert (point.x, settings.points[0].name) == (1, "n")
+    assert import_of_project("tools:read", tmp_path)() == "data"
+    fails = import_of_project("tools:fails", tmp_path)
+    assert "a line of the module" in inspect.getsource(fails)
+    with pytest.raises(ValueError, match="a line") as caught:
+        fails()
+    assert str(caught.traceback[-1].statement).strip() == 'raise ValueError("a line of the module")'
+    module = inspect.getmodule(fails)
+    assert module is not None
+    assert (module.__file__, module.parts.X) == (str(package / "__init__.py"), 1)
+    assert importlib.reload(module) is module
+    assert not (package / "__pycache__").exists()
+
+
+def test_modules_are_read_once(tmp_path: Path) -> None:
+    """`run_only` fixes what a folder runs: later files have no effect, and missing ones none."""
+    file = tmp_path / "mine.py"
+    file.write_text("X = 1", encoding="utf-8")
+    modules = project_code.modules_of_project("mine:X", tmp_path)
+    file.write_text("X = 2", encoding="utf-8")
+    assert import_of_project("mine:X", tmp_path) == 2
+    run_only(tmp_path, modules)
+    assert import_of_project("mine:X", tmp_path) == 1
+    (tmp_path / "yaml.py").write_text("dump = 1", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"yaml\.py was not shown when trust was asked for"):
+        import_of_project("yaml:dump", tmp_path)
+    file.unlink()
+    run_only(tmp_path, modules)
+    assert import_of_project("mine:X", tmp_path) == 1

@@ -27,8 +27,8 @@ def ask(
     second run embeds only changed files. Skipped files are counted; --output json names all of
     them.
 
-    If a project uses code or variables, you must have created it with `init` or trusted it with
-    `trust`.
+    If a project wants to run code, to send variables or to leave its folder, you are asked first in
+    a terminal. Otherwise, trust it with `trust`.
     """
     from lorebind.cli.chat import converse
     from lorebind.cli.opening import ingested, project_at

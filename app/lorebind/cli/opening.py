@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lorebind.cli.options import Output
 from lorebind.cli.shared_options import log_level
-from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
+from lorebind_knowledge.errors import ConfigurationError, ReadOnlyError, SourceError, UsageError
 
 if TYPE_CHECKING:
     from lorebind.project import Project
@@ -116,15 +116,33 @@ def project_at(path: Path, *, trusted: bool) -> Project:
         UsageError: the path is neither, or the project is not trusted yet.
     """
     from lorebind.cli.trust import check_trusted
-    from lorebind.project import Project
-    from lorebind_knowledge.configuration import PROJECT_FILE
+    from lorebind_knowledge.configuration import demands_of
+    from lorebind_knowledge.project_modules import run_only
+
+    config = config_at(path)
+    demands = demands_of(config)
+    if not trusted:
+        check_trusted(demands, path)
+    if config.unset:
+        raise ConfigurationError(config.unset)
+    # The files may have changed since the user saw the demands.
+    run_only(demands.root, demands.modules)
+    return opened(config)
+
+
+def config_at(path: Path) -> LoadedProject:
+    """Load the project at the path, or build one for a plain folder.
+
+    Raises:
+        UsageError: the path is neither.
+        ConfigurationError: the project is not valid.
+    """
+    from lorebind_knowledge.configuration import PROJECT_FILE, build_project, load_project
 
     if path.is_file() and path.suffix not in (".yaml", ".yml"):
         raise UsageError(f"{path} is a file; give the folder that holds it: {path.parent}")
     if path.is_file() or (path / PROJECT_FILE).is_file():
-        if not trusted:
-            check_trusted(path)
-        return open_project(path)
+        return load_project(path, need_variables=False)
     if not path.is_dir():
         raise UsageError(f"{path} is not a folder; give the folder that holds the documents")
     knowledge_base = {
@@ -133,5 +151,4 @@ def project_at(path: Path, *, trusted: bool) -> Project:
         # Chunks of this size rarely exceed the embedder's input limit, even for code and tables.
         "chunking": {"size": 600, "overlap": 90},
     }
-    declared = {"name": "ask", "knowledge_bases": [knowledge_base]}
-    return Project.build(declared, root=path, extensions=extensions())
+    return build_project({"name": "ask", "knowledge_bases": [knowledge_base]}, root=path)

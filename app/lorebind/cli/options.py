@@ -33,7 +33,7 @@ TopKOption = Annotated[
 ]
 TrustOption = Annotated[
     bool,
-    typer.Option("--trust", help="Allow the project's code and variables for this run only."),
+    typer.Option("--trust", help="Allow what the project demands for this run only."),
 ]
 InputsOption = Annotated[
     list[str] | None,

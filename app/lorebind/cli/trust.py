@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lorebind.cli.options import Output, OutputOption
-from lorebind_knowledge.errors import ConfigurationError, UsageError
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.configuration import Demands
 
 
 def trust(
@@ -20,14 +24,15 @@ def trust(
     list_: Annotated[bool, typer.Option("--list", help="List the trusted folders.")] = False,
     output: OutputOption = Output.table,
 ) -> None:
-    """Show which code and variables a project uses, and let `ask` and `chat` use them from now on.
+    """Show which code, variables and hosts a project uses; let `ask` and `chat` use them in future.
 
-    Trust is stored outside of the folder. It ends if the project's YAML or a module that it names
-    changes; a project that you created with `init` stays trusted.
+    Trust is stored outside of the folder. It covers what is listed, and the content of the modules.
+    `ask` asks again only for what is new.
     """
     from lorebind import trust as trusted
+    from lorebind.cli.opening import config_at
     from lorebind.cli.printing import print_data, print_line
-    from lorebind_knowledge.configuration import read_demands
+    from lorebind_knowledge.configuration import demands_of
 
     path = Path(folder)
     if list_:
@@ -38,7 +43,7 @@ def trust(
         result = {"folder": folder, "removed": was}
         lines = [f"{folder} {'is no longer trusted' if was else 'was not trusted'}"]
     else:
-        demands = read_demands(folder)
+        demands = demands_of(config_at(path))
         if demands.all:
             trusted.trust(demands)
         result = {"folder": folder, "demands": demands.all}
@@ -51,26 +56,30 @@ def trust(
         print_line(line)
 
 
-def check_trusted(path: Path) -> None:
-    """Print the demands of a project and raise an error, unless its user trusts it.
+def check_trusted(demands: Demands, path: Path) -> None:
+    """Show what the user has not granted yet; ask for it in a terminal.
+
+    Args:
+        demands: what the project needs trust for.
+        path: how the user named the project.
 
     Raises:
         UsageError: the project is not trusted.
-        ConfigurationError: the project is not valid.
     """
     from lorebind import trust as trusted
     from lorebind.cli.printing import print_line
-    from lorebind_knowledge.configuration import load_project, read_demands
 
-    try:
-        demands = read_demands(path)
-    except ConfigurationError:
-        load_project(path)  # reports all problems, including variables that are not set
-        raise
-    if trusted.is_trusted(demands):
-        return
-    for demand in demands.all:
+    missing = trusted.not_granted(demands)
+    for demand in missing:
         print_line(str(demand), stderr=True)
+    if not missing:
+        return
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        print("Do you trust the project with this? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            trusted.trust(demands)
+            return
+        raise UsageError("the project is not trusted, and nothing of it was run")
     raise UsageError(
         "this project is not trusted, and demands the permissions listed above; read its files, "
         f"then trust it with: lorebind trust {shlex.quote(str(path))}; or for this run with --trust"

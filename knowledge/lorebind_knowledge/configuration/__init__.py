@@ -1,7 +1,7 @@
 """Reads and validates the configuration of a project, from YAML files or Python objects."""
 
 from lorebind_knowledge.configuration.applying import Applied, apply_resources
-from lorebind_knowledge.configuration.demands import Demand, Demands, read_demands
+from lorebind_knowledge.configuration.demands import Demand, Demands, demands_of, read_demands
 from lorebind_knowledge.configuration.editing import as_yaml
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.configuration.exporting import export_resources
@@ -30,6 +30,7 @@ __all__ = [
     "apply_resources",
     "as_yaml",
     "build_project",
+    "demands_of",
     "export_resources",
     "fill",
     "injected_variable",

@@ -1,26 +1,28 @@
-"""Lists everything a project needs the user's trust for: code to run, variables to read, and more.
+"""Lists everything a project needs the user's trust for: code to run, variables to send, and more.
 
 `lorebind ask` shows the list for a project that its user has not trusted yet. To find it, nothing
-is imported from the project folder, and no variable is read.
+is imported from the project folder. `.env` is read to show the hosts of variables, and whether the
+process sets a variable is looked up; values of the process's environment are never shown.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections import UserDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lorebind_knowledge.configuration.hosts import filled_in, hosts_of
 from lorebind_knowledge.configuration.loading import load_project
 from lorebind_knowledge.configuration.named_code import code_named
+from lorebind_knowledge.configuration.outside import leads_to, written_to
 from lorebind_knowledge.configuration.template_checks import texts
-from lorebind_knowledge.configuration.templates import mentions
-from lorebind_knowledge.declarations.base import Declaration, within
+from lorebind_knowledge.configuration.templates import mentions, shown
+from lorebind_knowledge.data_folder import DATA_FOLDER
+from lorebind_knowledge.declarations.base import OUTSIDE, Declaration, Position, within
 from lorebind_knowledge.declarations.places import is_plugins
-from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.declarations.values import leaves_project
 from lorebind_knowledge.identity import digest
-from lorebind_knowledge.project_code import files_of_project
+from lorebind_knowledge.project_code import modules_of_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +30,12 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.configuration.loaded import LoadedProject
     from lorebind_knowledge.declarations.base import Path, Wants
+    from lorebind_knowledge.project_modules import Module
+
+_SEND_NOTHING = ("workflow", "task", "agent", "edge", "channel")
+"""Labels of declarations whose settings are texts and values, without addresses of their own."""
+_VARS = ("workflow", "vars")
+"""The beginning of templates whose values may come from variables."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,9 +50,14 @@ class Demand:
     wants: Wants
     what: str
     """The subject, such as `hooks:Audit, in hooks.py` or `the variable OPENAI_API_KEY`."""
+    digest: str
+    """Identifies what is demanded: the action, the subject, and the bytes of code."""
+    stays: bool = False
+    """Whether it adds no code, host or link: a variable that is only filled into a text."""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}: {self.by} wants to {self.wants} {self.what}"
+        where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{where}: {self.by} wants to {self.wants} {self.what}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +68,8 @@ class Demands:
     """The project folder, with links resolved."""
     all: tuple[Demand, ...]
     """The demands, sorted by file and line."""
-    digest: str
-    """Hash of the project's declarations and of the modules in its folder that they name."""
-
-
-class _EverySet(UserDict[str, str]):
-    """An environment in which every variable is set, to validate without reading any of them."""
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return key
+    modules: dict[str, Module]
+    """The modules of the folder that the demands show, by name, as they were read."""
 
 
 def read_demands(path: str | FilePath) -> Demands:
@@ -76,29 +82,37 @@ def read_demands(path: str | FilePath) -> Demands:
         ConfigurationError: The project is not valid or does not exist.
         UsageError: A module that the project names cannot be read.
     """
-    loaded = load_project(path, environ=_EverySet())
-    declared = [inner for top in _tops(loaded) for inner in _with_owners(top)]
-    modules = sorted(
-        {
-            file
-            for inner, _ in declared
-            for _, named in code_named(inner)
-            for file in files_of_project(named, loaded.root)
-        }
-    )
-    written = json.dumps([top.written() for top in _tops(loaded)], sort_keys=True)
-    contents = [part for file in modules for part in (str(file), _content(file))]
-    found = {demand for inner, by in declared for demand in _demands(inner, by, loaded.root)}
-    return Demands(loaded.root, tuple(sorted(found)), digest(written, *contents))
+    return demands_of(load_project(path, need_variables=False))
 
 
-def _content(file: FilePath) -> str:
-    """Return a hash of a file's bytes."""
-    try:
-        with file.open("rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror or error}") from error
+def demands_of(loaded: LoadedProject) -> Demands:
+    """Return everything that a project needs trust for.
+
+    Raises:
+        UsageError: A module that the project names cannot be read.
+    """
+    modules: dict[str, Module] = {}
+    found = {
+        demand
+        for top in _tops(loaded)
+        for part in _parts(top)
+        for demand in _Part(part, loaded, modules).demands()
+    }
+    found |= {_link(DATA_FOLDER, "write", to) for to in written_to(loaded.root, DATA_FOLDER)}
+    if (elsewhere := leads_to(loaded.root, ".env")) is not None:
+        found.add(_link(".env", "read", elsewhere))
+    return Demands(loaded.root.resolve(), tuple(sorted(found)), modules)
+
+
+def _link(name: str, wants: Wants, target: str) -> Demand:
+    return _demand(Position(name, 0, 0), "the project", wants, f"{OUTSIDE}: {target}")
+
+
+def _demand(
+    at: Position, by: str, wants: Wants, what: str, *code: str, stays: bool = False
+) -> Demand:
+    identity = digest(wants, what, *code)
+    return Demand(at.file, at.line, at.column, by, wants, what, identity, stays)
 
 
 def _tops(loaded: LoadedProject) -> list[Declaration]:
@@ -107,33 +121,130 @@ def _tops(loaded: LoadedProject) -> list[Declaration]:
     return [project, *loaded.agents.values(), *loaded.workflows.values()]
 
 
-def _with_owners(top: Declaration) -> Iterator[tuple[Declaration, str]]:
-    """Yield a declaration and all nested ones, each with the name of its nearest named owner."""
-    called: dict[Path, str] = {}
+def _parts(top: Declaration) -> Iterator[dict[Path, Declaration]]:
+    """Yield each part of a declaration that has a name of its own, with its settings, by path."""
+    parts: dict[Path, dict[Path, Declaration]] = {}
     for inner, path in within(top):
         if inner.label != Declaration.label:
-            name = getattr(inner, "id", None)
-            called[path] = inner.label if name is None else f"{inner.label} {name!r}"
+            parts[path] = {}
         around = (path[:end] for end in range(len(path), -1, -1))
-        yield inner, next(called[above] for above in around if above in called)
+        parts[next(above for above in around if above in parts)][path] = inner
+    yield from parts.values()
 
 
-def _demands(declared: Declaration, by: str, root: FilePath) -> Iterator[Demand]:
-    def demand(path: Path, wants: Wants, what: str) -> Demand:
-        at = declared.position(*path)
-        return Demand(at.file, at.line, at.column, by, wants, what)
+class _Part:
+    """An embedder, a source or another part of a project, with its nested settings."""
 
-    for place, named in code_named(declared):
-        files = files_of_project(named, root)
-        home = f"in {files[-1].relative_to(root)}" if files else "from an installed package"
-        yield demand(place, "run", f"{named}, {home}")
-    if is_plugins(declared):
-        word = getattr(declared, declared.kind_key)
-        yield demand((declared.kind_key,), "run", f"the installed plugin {word!r}")
-    for field in declared.templated:
-        for path, text in texts(getattr(declared, field)):
-            for scope, *name in mentions(text):
-                if scope in ("env", "secrets"):
-                    yield demand((field, *path), "read", f"the variable {'.'.join(name)}")
-    for field, wants, what in declared.needs_trust():
-        yield demand((field,), wants, what)
+    def __init__(
+        self, part: dict[Path, Declaration], loaded: LoadedProject, modules: dict[str, Module]
+    ) -> None:
+        """
+        Args:
+            part: the declaration of the part and its settings, by their paths.
+            loaded: the project.
+            modules: receives the modules of the folder that the part names.
+        """
+        self._settings, self._modules = part, modules
+        self._root, self._environment = loaded.root, loaded.environment
+        head = next(iter(part.values()))
+        name = getattr(head, "id", None)
+        self._by = head.label if name is None else f"{head.label} {name!r}"
+        self._label = head.label
+        self._code = [str(code) for one in part.values() for _, code in code_named(one)]
+        self._trusts = [(one, *need) for one in part.values() for need in one.needs_trust()]
+
+    def demands(self) -> Iterator[Demand]:
+        reads = False
+        for path, declared in self._settings.items():
+            yield from self._code_of(declared)
+            for place, subject in self._read_by(declared):
+                reads = True
+                to = self._receivers(path)
+                at = declared.position(*place)
+                yield _demand(at, self._by, "read", f"{subject}{to}", stays=not to)
+        for declared, field, wants, what in self._trusts:
+            at = declared.position(field)
+            if what == OUTSIDE:
+                for target in self._outside(declared, field, wants):
+                    yield _demand(at, self._by, wants, f"{OUTSIDE}: {target}")
+            elif wants != "send" and not mentions(what):
+                yield _demand(at, self._by, wants, what)
+        yield from self._addresses(reads)
+
+    def _code_of(self, declared: Declaration) -> Iterator[Demand]:
+        for place, named in code_named(declared):
+            modules = modules_of_project(named, self._root)
+            self._modules |= modules
+            files = [module.file.relative_to(self._root.resolve()) for module in modules.values()]
+            main = modules.get(named.partition(":")[0])
+            first = main.file.relative_to(self._root.resolve()) if main else None
+            others = ", ".join(sorted(str(file) for file in files if file != first))
+            home = f"in {first}" if first else "from an installed package"
+            what = f"{named}, {home}{f', with {others}' if others else ''}"
+            code = [
+                field
+                for name, module in sorted(modules.items())
+                for field in (name, hashlib.sha256(module.source).hexdigest())
+            ]
+            yield _demand(declared.position(*place), self._by, "run", what, *code)
+        if is_plugins(declared):
+            what = f"the installed plugin {getattr(declared, declared.kind_key)!r}"
+            yield _demand(declared.position(declared.kind_key), self._by, "run", what)
+
+    def _read_by(self, declared: Declaration) -> Iterator[tuple[Path, str]]:
+        """Yield each variable in a declaration's templates, and where it may be the value of one,
+        with its place."""
+        written = [
+            ((field, *path), text)
+            for field in declared.templated
+            for path, text in texts(getattr(declared, field))
+        ]
+        defaults = [((field,), what) for one, field, _, what in self._trusts if one is declared]
+        for path, text in [*written, *defaults]:
+            for reference in mentions(text):
+                if reference[0] in ("env", "secrets"):
+                    yield path, f"the variable {'.'.join(reference[1:])}"
+                elif reference[:2] == _VARS and self._label not in _SEND_NOTHING:
+                    yield path, shown(reference)
+
+    def _receivers(self, path: Path) -> str:
+        """Return who gets the variables of the settings at a path, as the end of a sentence."""
+        hosts: list[str] = []
+        if self._label not in _SEND_NOTHING:
+            for end in range(len(path), len(next(iter(self._settings))) - 1, -1):
+                near = [one for at, one in self._settings.items() if at[:end] == path[:end]]
+                if hosts := hosts_of(near, self._environment):
+                    break
+            sent = [what for _, _, wants, what in self._trusts if wants == "send"]
+            hosts = hosts or ([] if self._code else sent)
+        if hosts:
+            return f", and send it to {', '.join(hosts)}"
+        return f", and give it to {', '.join(self._code)}" if self._code else ""
+
+    def _outside(self, declared: Declaration, field: str, wants: Wants) -> Iterator[str]:
+        written = getattr(declared, field)
+        if written is None or field not in declared.model_fields_set:
+            return
+        path, unknown = filled_in(written, self._environment)
+        if unknown:  # the user's own variable decides
+            return
+        if wants == "write":
+            yield from written_to(self._root, path)
+        elif outside := leads_to(self._root, path):
+            yield outside
+
+    def _addresses(self, reads: bool) -> Iterator[Demand]:
+        """Yield the hosts of a part that sends them no variable, and paths in settings of code."""
+        free = [one for one in self._settings.values() if "config" in one.templated]
+        # A source without `config` reads public addresses, as everybody can.
+        if not reads and self._label not in _SEND_NOTHING and (self._label != "source" or free):
+            hosts = ", ".join(hosts_of(self._settings.values(), self._environment))
+            if hosts:
+                at = next(iter(self._settings.values())).position()
+                yield _demand(at, self._by, "reach", hosts)
+        for declared in free:
+            for path, text in texts(getattr(declared, "config", None)):
+                filled, _ = filled_in(text, self._environment)
+                if "://" not in filled and leaves_project(filled):
+                    at = declared.position("config", *path)
+                    yield _demand(at, self._by, "use", f"{OUTSIDE}: {filled}")

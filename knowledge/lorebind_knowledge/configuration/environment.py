@@ -44,6 +44,17 @@ class Environment:
         value = self._environ.get(name)
         return self._file.get(name) if value is None else value
 
+    def is_of_process(self, name: str) -> bool:
+        """Return whether the process sets a variable; its value is not for display."""
+        return self._environ.get(name) is not None
+
+    def in_file(self, name: str) -> str | None:
+        """Return the value of a variable that only a readable `.env` sets, otherwise None."""
+        try:
+            return None if self.is_of_process(name) else self._file.get(name)
+        except ConfigurationError:
+            return None
+
     def scopes(self) -> dict[str, LazyScope]:
         """Return the template scopes `env` and `secrets`, which read variables on demand."""
         variables = _Variables(self)

@@ -16,7 +16,6 @@ from lorebind_knowledge.declarations.live import LiveObject
 from lorebind_knowledge.declarations.values import CodePath
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.project_code import (
-    RefusedCodeError,
     derives,
     described,
     files_of_project,
@@ -25,6 +24,7 @@ from lorebind_knowledge.project_code import (
     is_class_of_others,
     is_factory,
 )
+from lorebind_knowledge.project_modules import RefusedCodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

@@ -26,9 +26,13 @@ Path: TypeAlias = tuple[str | int, ...]
 """The keys and list indices from the top of a file to a value."""
 
 
-Wants: TypeAlias = Literal["run", "read", "reach", "write"]
-"""The actions that need the user's trust: run code, read a variable, reach the network, write a
-file outside the project folder."""
+Wants: TypeAlias = Literal["run", "read", "send", "reach", "write", "use"]
+"""The actions that need the user's trust: run code, read a variable or a file outside the project
+folder, send variables to a host, reach the network, write a file outside the project folder, or
+use one in any way."""
+
+OUTSIDE = "a file outside the project folder"
+"""The subject of `read`, `write` and `use` for a field whose value is a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +106,12 @@ class Declaration(BaseModel):
         return {key: data[key] for key in ("id", self.kind_key) if key in data} | data
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
-        """Yield what the declaration may only do in a trusted project: field, action, description.
+        """Yield what the declaration may only do in a trusted project: field, action, subject.
 
-        Named code and variables are collected separately, without this method.
+        Named code, and the variables and hosts in templated fields, are found without this method.
+        With the subject `OUTSIDE`, the value of the field is a path, which needs trust only where
+        it leads out of the project folder. A subject that is a template names a variable that is
+        read by default. `send` names the host of variables if no setting does.
         """
         yield from ()
 

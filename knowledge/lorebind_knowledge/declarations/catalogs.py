@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import ConfigDict, Field, model_validator
 
-from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
+from lorebind_knowledge.declarations.base import OUTSIDE, Declaration, Fault, RefusedError
 from lorebind_knowledge.declarations.secrets import Secret
-from lorebind_knowledge.declarations.values import OUTSIDE, SqlName, leaves_project
+from lorebind_knowledge.declarations.values import SqlName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,8 +45,7 @@ class CatalogDeclaration(Declaration):
     )
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
-        if self.path is not None and leaves_project(self.path):
-            yield "path", "write", OUTSIDE
+        yield "path", "write", OUTSIDE
 
     @model_validator(mode="after")
     def _one_place(self) -> CatalogDeclaration:

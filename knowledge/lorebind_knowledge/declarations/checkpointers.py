@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
+from lorebind_knowledge.declarations.base import OUTSIDE, Declaration, Fault, RefusedError
 from lorebind_knowledge.declarations.secrets import Secret
-from lorebind_knowledge.declarations.values import OUTSIDE, leaves_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,8 +49,7 @@ class CheckpointerDeclaration(Declaration):
     )
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
-        if leaves_project(self.path):
-            yield "path", "write", OUTSIDE
+        yield "path", "write", OUTSIDE
 
     @model_validator(mode="after")
     def _has_its_place(self) -> CheckpointerDeclaration:

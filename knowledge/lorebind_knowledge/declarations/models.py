@@ -91,6 +91,7 @@ class ModelDeclaration(Declaration):
         if self.provider not in (EXTRACTIVE, LANGCHAIN) and not is_object:
             words = f"a model of {self.provider!r}, whose client reads variables of its own"
             yield "provider", "reach", words
+            yield "provider", "send", f"the hosts of {self.provider!r}"
 
     @model_validator(mode="after")
     def _says_which_model(self) -> ModelDeclaration:

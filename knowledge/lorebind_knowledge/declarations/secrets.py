@@ -31,8 +31,13 @@ SECRET_SETTINGS = {
 
 def is_secret_name(name: str) -> bool:
     """Check whether a key holds a secret by its name: `api_key`, `authToken`, not `max_tokens`."""
+    return bool(_SECRET_NAME.search(snake_case(name)))
+
+
+def snake_case(name: str) -> str:
+    """Return a name in lower case, with `_` between its words: `auth_token` for `authToken`."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    return bool(_SECRET_NAME.search(re.sub(r"[^a-z0-9]+", "_", snake)))
+    return re.sub(r"[^a-z0-9]+", "_", snake)
 
 
 def is_secret_path(path: Path) -> bool:

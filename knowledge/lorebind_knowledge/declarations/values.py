@@ -66,10 +66,6 @@ FILE_PATTERN = rf"^(?!{_ABSOLUTE})(?!([\s\S]*[{_SEPARATORS}])?\.\.(?![^{_SEPARAT
 """The pattern of the paths that `inside_project` accepts."""
 
 
-OUTSIDE = "a file outside the project folder"
-"""The description of the trust that a path needs if it `leaves_project`."""
-
-
 def leaves_project(path: str) -> bool:
     """Check whether a path or pattern, as written, leads out of the folder it is relative to."""
     return bool(re.match(_ABSOLUTE, path)) or ".." in re.split(f"[{_SEPARATORS}]", path)

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from lorebind_knowledge.cpu_count import usable_processors
-from lorebind_knowledge.declarations.base import Settings
+from lorebind_knowledge.declarations.base import OUTSIDE, Settings
 from lorebind_knowledge.declarations.embedders import EmbedderBase, WeakBelow
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.onnx_session import PerProcess, cpu_session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_knowledge.declarations.base import Wants
     from lorebind_knowledge.records import Matrix, Vector
 
 MODEL = "all-MiniLM-L6-v2"
@@ -55,6 +56,9 @@ class LocalEmbedderConfig(Settings):
     model_path: str | None = Field(
         None, description="Path of another model.onnx with the same architecture."
     )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        yield "model_path", "read", OUTSIDE
 
 
 class LocalEmbedderDeclaration(EmbedderBase):

@@ -6,6 +6,7 @@ import asyncio
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -96,8 +97,9 @@ class OpenAIEmbedderDeclaration(EmbedderBase):
     )
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        yield "provider", "send", urlsplit(ADDRESS).netloc
         if self.api_key is None:
-            yield "provider", "read", f"the variable {OPENAI_KEY}"
+            yield "provider", "read", f"{{{{ .env.{OPENAI_KEY} }}}}"
 
     @property
     def known_dimension(self) -> int | None:

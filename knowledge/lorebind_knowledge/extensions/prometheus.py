@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
+from lorebind_knowledge.declarations.base import OUTSIDE
 from lorebind_knowledge.declarations.extensions import ExtensionBase
-from lorebind_knowledge.declarations.values import OUTSIDE, leaves_project
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.extras import import_extra
@@ -53,8 +53,7 @@ class PrometheusExtension(ExtensionBase):
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
         if self.port is not None and self.address not in (_LOOPBACK, "::1", "localhost"):
             yield "address", "reach", "other machines, which can read the metrics"
-        if self.textfile is not None and leaves_project(self.textfile):
-            yield "textfile", "write", OUTSIDE
+        yield "textfile", "write", OUTSIDE
 
 
 Declaration = PrometheusExtension

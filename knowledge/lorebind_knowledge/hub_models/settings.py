@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from lorebind_knowledge.declarations.base import Declaration
-from lorebind_knowledge.declarations.values import OUTSIDE, leaves_project
+from lorebind_knowledge.declarations.base import OUTSIDE, Declaration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,5 +46,4 @@ class HubModelSettings(Declaration):
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
         yield "model", "reach", "the Hugging Face hub, to download the model"
-        if self.cache_dir is not None and leaves_project(self.cache_dir):
-            yield "cache_dir", "write", OUTSIDE
+        yield "cache_dir", "write", OUTSIDE

@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from lorebind_knowledge.cpu_count import usable_processors
+from lorebind_knowledge.declarations.base import OUTSIDE
 from lorebind_knowledge.declarations.retrieval import RerankerBase
 from lorebind_knowledge.errors import RerankerError
 from lorebind_knowledge.onnx_session import PerProcess, cpu_session
 from lorebind_knowledge.rerankers.base import Reranker, encodable, logistic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
     from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_knowledge.declarations.base import Wants
 
 _TYPES = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
 _KNOWN = ("input_ids", "attention_mask", "token_type_ids")
@@ -56,6 +58,10 @@ class OnnxRerankDeclaration(RerankerBase):
     threads: int | None = Field(
         None, ge=1, description="Threads of the model. By default chosen for this machine."
     )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        yield "model_path", "read", OUTSIDE
+        yield "tokenizer_path", "read", OUTSIDE
 
 
 Declaration = OnnxRerankDeclaration

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
+from lorebind_knowledge.declarations.base import OUTSIDE
 from lorebind_knowledge.declarations.sources import SourceBase
 from lorebind_knowledge.declarations.values import ConfigMap, GlobPattern
 from lorebind_knowledge.errors import SourceError
@@ -57,9 +58,11 @@ class CloudStorageSource(SourceBase):
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
         if self.provider == "file":
-            yield "bucket", "read", "a folder of this machine"
+            yield "bucket", "read", OUTSIDE
         elif self.provider != "memory":
-            yield "bucket", "read", f"a bucket of {self.provider}, with this machine's credentials"
+            words = f"the bucket {self.bucket} of {self.provider}, with this machine's credentials"
+            yield "bucket", "read", words
+            yield "bucket", "send", f"the hosts of {self.provider}"
 
     @property
     def names(self) -> list[str]:

@@ -15,6 +15,7 @@ from lorebind_knowledge.sources.url import A_URL, URLS, Web
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lorebind_knowledge.declarations.base import Wants
     from lorebind_knowledge.sources.base import Source, SourceItem
     from lorebind_knowledge.sources.environment import SourceEnvironment
 
@@ -45,6 +46,10 @@ class MediaTranscriptSource(Web, Files):
         min_length=1,
         description="Languages of the captions, in order of preference. Default: `en`.",
     )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if self.provider is not None:
+            yield "video_id", "send", "youtube.com"
 
     @model_validator(mode="after")
     def _has_a_transcript(self) -> MediaTranscriptSource:

@@ -44,7 +44,7 @@ class FetchConfig(Settings):
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
         if self.allow:
-            yield "allow", "reach", "addresses of private networks"
+            yield "allow", "reach", f"addresses of private networks: {', '.join(self.allow)}"
 
 
 class Web(SourceBase):

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from lorebind_knowledge.declarations.base import Settings
+from lorebind_knowledge.declarations.base import OUTSIDE, Settings
 from lorebind_knowledge.declarations.catalogs import CatalogDeclaration
-from lorebind_knowledge.declarations.values import OUTSIDE, leaves_project
 from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.sqlite.database import SqliteDatabase
@@ -65,8 +64,7 @@ class SqliteVectorDBConfig(Settings):
     )
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
-        if leaves_project(self.path):
-            yield "path", "write", OUTSIDE
+        yield "path", "write", OUTSIDE
 
 
 class SqliteVectorDB(VectorDBBase):

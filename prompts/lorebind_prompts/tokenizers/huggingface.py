@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
+from lorebind_knowledge.declarations.base import OUTSIDE
 from lorebind_knowledge.declarations.tokenizers import TokenizerBase
 from lorebind_prompts.tokens import FileCounter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_knowledge.declarations.base import Wants
     from lorebind_prompts.tokens import TokenCounter
 
 
@@ -23,6 +27,9 @@ class HuggingFaceTokenizer(TokenizerBase):
     path: str = Field(
         min_length=1, description="Path of the tokenizer.json, relative to the project folder."
     )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        yield "path", "read", OUTSIDE
 
 
 Declaration = HuggingFaceTokenizer

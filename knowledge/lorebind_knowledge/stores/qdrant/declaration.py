@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
-from lorebind_knowledge.declarations.base import Fault, Id, RefusedError, Settings
+from lorebind_knowledge.declarations.base import OUTSIDE, Fault, Id, RefusedError, Settings
 from lorebind_knowledge.declarations.catalogs import CatalogDeclaration, refuse_catalog_in_memory
 from lorebind_knowledge.declarations.secrets import Secret
-from lorebind_knowledge.declarations.values import OUTSIDE, leaves_project
 from lorebind_knowledge.declarations.vector_dbs import CATALOG, DIMENSION, Metric, VectorDBBase
 
 if TYPE_CHECKING:
@@ -79,10 +78,7 @@ class QdrantConfig(Settings):
     timeout_seconds: float = Field(10, gt=0, le=600, description="Seconds a request may take.")
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
-        if self.url is not None:
-            yield "url", "reach", "a server of Qdrant"
-        elif self.path is not None and leaves_project(self.path):
-            yield "path", "write", OUTSIDE
+        yield "path", "write", OUTSIDE
 
     @model_validator(mode="after")
     def _one_place(self) -> QdrantConfig:
