@@ -76,15 +76,15 @@ def files_of_project(path: str, root: Path) -> list[Path]:
     return [file for file in (*packages, last) if file is not None]
 
 
-def modules_of_project(path: str, root: Path) -> dict[str, Module]:
+def modules_of_project(path: str, root: Path, known: dict[str, Module]) -> dict[str, Module]:
     """Return the modules of a project that importing a path runs, by name; see `read_modules`.
 
     Raises:
         UsageError: as for `files_of_project`, or a file cannot be read.
     """
-    return (
-        read_modules(root.resolve(), path.partition(":")[0]) if files_of_project(path, root) else {}
-    )
+    if not files_of_project(path, root):
+        return {}
+    return read_modules(root.resolve(), path.partition(":")[0], known)
 
 
 def import_of_project(path: str, root: Path) -> Any:

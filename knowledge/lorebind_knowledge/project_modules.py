@@ -75,9 +75,14 @@ def locate(root: Path, name: str, named: str = "") -> Path | None:
     return files[0] if files else None
 
 
-def read_modules(root: Path, name: str) -> dict[str, Module]:
+def read_modules(root: Path, name: str, known: dict[str, Module]) -> dict[str, Module]:
     """Read every module of a folder that importing one runs: itself, its packages, and the modules
     that these import relatively, also inside of functions. Nothing is run.
+
+    Args:
+        root: the real path of the folder.
+        name: the module, relative to the folder.
+        known: the modules that were read before, which are not read again; receives the others.
 
     Raises:
         RefusedCodeError: as for `locate`.
@@ -90,7 +95,7 @@ def read_modules(root: Path, name: str) -> dict[str, Module]:
         for depth in range(1, len(steps) + 1):
             inner = ".".join(steps[:depth])
             if inner not in modules and (file := locate(root, inner)) is not None:
-                modules[inner] = _read(root, inner, file)
+                modules[inner] = known[inner] = known.get(inner) or _read(root, inner, file)
                 names += _relative_imports(modules[inner])
     return modules
 

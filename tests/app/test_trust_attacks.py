@@ -209,6 +209,22 @@ def test_hosts_are_found_in_all_parts(empty_cli: Cli, settings: str, host: str) 
     assert "sesame" not in shown
 
 
+def test_hosts_without_a_variable_are_asked_for(empty_cli: Cli) -> None:
+    """Documents are sent to the server of a database, also if its catalog has a variable."""
+    project = """\
+name: p
+vector_dbs:
+  - id: q
+    type: qdrant
+    config: { url: "http://q.example" }
+    catalog: { dsn: "{{ .env.DSN }}" }
+"""
+    empty_cli.write({"lorebind.yaml": project, ".env": "DSN=postgresql://c.example/db\n"})
+    shown = asked(empty_cli)
+    assert "wants to read the variable DSN, and send it to c.example\n" in shown
+    assert "vector database 'q' wants to reach q.example\n" in shown
+
+
 def test_values_that_go_through_a_workflow_are_shown_with_the_host(empty_cli: Cli) -> None:
     """A variable in `vars` that an address of a source contains is not sent without a word."""
     workflow = (

@@ -407,7 +407,7 @@ def test_modules_are_read_once(tmp_path: Path) -> None:
     """`run_only` fixes what a folder runs: later files have no effect, and missing ones none."""
     file = tmp_path / "mine.py"
     file.write_text("X = 1", encoding="utf-8")
-    modules = project_code.modules_of_project("mine:X", tmp_path)
+    modules = project_code.modules_of_project("mine:X", tmp_path, {})
     file.write_text("X = 2", encoding="utf-8")
     assert import_of_project("mine:X", tmp_path) == 2
     run_only(tmp_path, modules)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import py_compile
+from importlib.util import cache_from_source
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -295,6 +297,12 @@ def test_nothing_is_called_that_does_not_belong(
         modules = {"good": GOOD, "tricks": TRICKS, "dying": DYING, **FAILING}
         for name, text in modules.items():
             (root / f"{name}.py").write_text(text, encoding="utf-8")
+        (root / "good.abi3.so").write_bytes(b"no module")
+        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        (folder / "evil.py").write_text(f"open({str(root / 'called')!r}, 'w')")
+        for name in ("good", "tricks"):
+            cached = cache_from_source(str(root / f"{name}.py"))
+            py_compile.compile(str(folder / "evil.py"), cached, invalidation_mode=unchecked)
         for name in ("current", "tricks2", "nowhere"):
             (here / f"{name}.py").write_text(f"open({str(root / 'called')!r}, 'w')")
         (folder / "tricks.py").write_text(TRICKS, encoding="utf-8")

@@ -142,26 +142,30 @@ class _Part:
         Args:
             part: the declaration of the part and its settings, by their paths.
             loaded: the project.
-            modules: receives the modules of the folder that the part names.
+            modules: the modules of the folder that were read; receives those of the part.
         """
         self._settings, self._modules = part, modules
-        self._root, self._environment = loaded.root, loaded.environment
-        head = next(iter(part.values()))
-        name = getattr(head, "id", None)
-        self._by = head.label if name is None else f"{head.label} {name!r}"
-        self._label = head.label
+        self._root, self._environment = loaded.root.resolve(), loaded.environment
+        self._path, self._head = next(iter(part.items()))
+        name = getattr(self._head, "id", None)
+        self._by = self._head.label if name is None else f"{self._head.label} {name!r}"
+        self._sends = self._head.label not in _SEND_NOTHING
         self._code = [str(code) for one in part.values() for _, code in code_named(one)]
         self._trusts = [(one, *need) for one in part.values() for need in one.needs_trust()]
 
     def demands(self) -> Iterator[Demand]:
-        reads = False
+        receivers: set[str] = set()
         for path, declared in self._settings.items():
-            yield from self._code_of(declared)
-            for place, subject in self._read_by(declared):
-                reads = True
-                to = self._receivers(path)
-                at = declared.position(*place)
-                yield _demand(at, self._by, "read", f"{subject}{to}", stays=not to)
+            yield from self._runs(declared)
+            for place, variable, subject in self._reads(declared):
+                hosts = self._hosts(path)
+                receivers |= set(hosts)
+                to = f", and send it to {', '.join(hosts)}" if hosts else ""
+                if not hosts and self._code:
+                    to = f", and give it to {', '.join(self._code)}"
+                if to or variable:
+                    at = declared.position(*place)
+                    yield _demand(at, self._by, "read", f"{subject}{to}", stays=not to)
         for declared, field, wants, what in self._trusts:
             at = declared.position(field)
             if what == OUTSIDE:
@@ -169,31 +173,29 @@ class _Part:
                     yield _demand(at, self._by, wants, f"{OUTSIDE}: {target}")
             elif wants != "send" and not mentions(what):
                 yield _demand(at, self._by, wants, what)
-        yield from self._addresses(reads)
+        yield from self._addresses(receivers)
 
-    def _code_of(self, declared: Declaration) -> Iterator[Demand]:
+    def _runs(self, declared: Declaration) -> Iterator[Demand]:
         for place, named in code_named(declared):
-            modules = modules_of_project(named, self._root)
-            self._modules |= modules
-            files = [module.file.relative_to(self._root.resolve()) for module in modules.values()]
-            main = modules.get(named.partition(":")[0])
-            first = main.file.relative_to(self._root.resolve()) if main else None
-            others = ", ".join(sorted(str(file) for file in files if file != first))
-            home = f"in {first}" if first else "from an installed package"
-            what = f"{named}, {home}{f', with {others}' if others else ''}"
+            modules = modules_of_project(named, self._root, self._modules)
+            files = {name: str(one.file.relative_to(self._root)) for name, one in modules.items()}
+            main = files.pop(named.partition(":")[0], None)
+            home = f"in {main}" if main else "from an installed package"
+            others = f", with {', '.join(sorted(files.values()))}" if files else ""
             code = [
                 field
                 for name, module in sorted(modules.items())
                 for field in (name, hashlib.sha256(module.source).hexdigest())
             ]
-            yield _demand(declared.position(*place), self._by, "run", what, *code)
+            at = declared.position(*place)
+            yield _demand(at, self._by, "run", f"{named}, {home}{others}", *code)
         if is_plugins(declared):
             what = f"the installed plugin {getattr(declared, declared.kind_key)!r}"
             yield _demand(declared.position(declared.kind_key), self._by, "run", what)
 
-    def _read_by(self, declared: Declaration) -> Iterator[tuple[Path, str]]:
-        """Yield each variable in a declaration's templates, and where it may be the value of one,
-        with its place."""
+    def _reads(self, declared: Declaration) -> Iterator[tuple[Path, bool, str]]:
+        """Yield the place and the words of each variable in a declaration's templates, and of each
+        `workflow.vars`, which may contain one."""
         written = [
             ((field, *path), text)
             for field in declared.templated
@@ -203,23 +205,23 @@ class _Part:
         for path, text in [*written, *defaults]:
             for reference in mentions(text):
                 if reference[0] in ("env", "secrets"):
-                    yield path, f"the variable {'.'.join(reference[1:])}"
-                elif reference[:2] == _VARS and self._label not in _SEND_NOTHING:
-                    yield path, shown(reference)
+                    yield path, True, f"the variable {'.'.join(reference[1:])}"
+                elif reference[:2] == _VARS and self._sends:
+                    yield path, False, shown(reference)
 
-    def _receivers(self, path: Path) -> str:
-        """Return who gets the variables of the settings at a path, as the end of a sentence."""
-        hosts: list[str] = []
-        if self._label not in _SEND_NOTHING:
-            for end in range(len(path), len(next(iter(self._settings))) - 1, -1):
-                near = [one for at, one in self._settings.items() if at[:end] == path[:end]]
-                if hosts := hosts_of(near, self._environment):
-                    break
-            sent = [what for _, _, wants, what in self._trusts if wants == "send"]
-            hosts = hosts or ([] if self._code else sent)
-        if hosts:
-            return f", and send it to {', '.join(hosts)}"
-        return f", and give it to {', '.join(self._code)}" if self._code else ""
+    def _hosts(self, path: Path) -> list[str]:
+        """Return the hosts that receive the variables of the settings at a path.
+
+        They are named next to these settings or below them, else further up.
+        """
+        if not self._sends:
+            return []
+        for end in range(len(path), len(self._path) - 1, -1):
+            near = [one for at, one in self._settings.items() if at[:end] == path[:end]]
+            if hosts := hosts_of(near, self._environment):
+                return hosts
+        usual = [what for _, _, wants, what in self._trusts if wants == "send"]
+        return [] if self._code else usual
 
     def _outside(self, declared: Declaration, field: str, wants: Wants) -> Iterator[str]:
         written = getattr(declared, field)
@@ -233,15 +235,15 @@ class _Part:
         elif outside := leads_to(self._root, path):
             yield outside
 
-    def _addresses(self, reads: bool) -> Iterator[Demand]:
-        """Yield the hosts of a part that sends them no variable, and paths in settings of code."""
+    def _addresses(self, receivers: set[str]) -> Iterator[Demand]:
+        """Yield the hosts of a part that no variable was shown with, and the paths that settings of
+        code contain."""
         free = [one for one in self._settings.values() if "config" in one.templated]
         # A source without `config` reads public addresses, as everybody can.
-        if not reads and self._label not in _SEND_NOTHING and (self._label != "source" or free):
-            hosts = ", ".join(hosts_of(self._settings.values(), self._environment))
-            if hosts:
-                at = next(iter(self._settings.values())).position()
-                yield _demand(at, self._by, "reach", hosts)
+        if self._sends and (self._head.label != "source" or free):
+            for host in hosts_of(self._settings.values(), self._environment):
+                if host not in receivers:
+                    yield _demand(self._head.position(), self._by, "reach", host)
         for declared in free:
             for path, text in texts(getattr(declared, "config", None)):
                 filled, _ = filled_in(text, self._environment)
