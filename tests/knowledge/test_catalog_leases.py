@@ -70,6 +70,20 @@ def test_stopped_and_not_missed(catalog: Catalog) -> None:
         catalog.ledger.start_run(lease, "upsert")
 
 
+@pytest.mark.parametrize(("seconds", "is_free"), [(-1, True), (20, False), (7200, True)])
+def test_a_clock_that_was_set_back(catalog: Catalog, seconds: float, is_free: bool) -> None:
+    """A lease of a dead holder that ends in two hours was taken before the clock was set back, and
+    is free. The clock is the database's."""
+    with catalog.lease(HERE):
+        pass
+    with catalog._database.writing() as sql:
+        dead = f"update catalog_leases set locked = false, expires = {sql.now} + :seconds"
+        sql.run(dead, seconds=seconds)
+    refused = contextlib.nullcontext() if is_free else pytest.raises(IngestRefusedError)
+    with refused, catalog.lease(HERE):
+        pass
+
+
 def test_only_runs_without_a_lease_have_failed(catalog: Catalog) -> None:
     """A run that starts closes the unfinished runs of its knowledge base only."""
     ledger = catalog.ledger

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 """Duration of a lease that is not renewed."""
+_SKEW = 2.0
+"""A lease that ends later than in `SECONDS` and this is of a clock that was set back since."""
 _RENEWALS = 4
 """Renewals per `SECONDS`."""
 
@@ -52,7 +54,7 @@ def take(database: Database, namespace: Namespace, *, alone: bool) -> Lease | No
         namespace: the knowledge base.
         alone: whether this process holds the process lock. A previous holder that had the process
             lock too must have ended, so its lease is taken immediately. Any other lease is taken
-            when it has expired.
+            when it has expired, by the clock of the database.
     """
     name = lease_name(namespace)
     with database.writing() as sql:
@@ -63,10 +65,11 @@ def take(database: Database, namespace: Namespace, *, alone: bool) -> Lease | No
         )
         taken = sql.run(
             f"update catalog_leases set number = number + 1, expires = {sql.now} + :seconds,"
-            f" locked = :alone where name = :name and (:alone and locked or expires < {sql.now})"
-            " returning number",
+            " locked = :alone where name = :name and (:alone and locked"
+            f" or expires < {sql.now} or expires > {sql.now} + :seconds + :skew) returning number",
             name=name,
             seconds=SECONDS,
+            skew=_SKEW,
             alone=alone,
         )
     return Lease(namespace, taken[0][0]) if taken else None

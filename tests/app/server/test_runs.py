@@ -15,7 +15,9 @@ import pytest
 from lorebind.server.state.runs import RequestedRuns, UnderWayError
 from lorebind.server.state.tables import TABLES
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
+from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.namespace import Namespace
+from lorebind_knowledge.postgres.address import PostgresAddress
 from tests.app import slow_embedder
 from tests.app.forked_python import CONSTANTS
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from lorebind_knowledge.database.base import Database
     from tests.app.forked_python import ForkedPython
 
 
@@ -258,6 +261,26 @@ def test_a_state_of_an_earlier_version_is_migrated(tmp_path: Path) -> None:
     assert taken == {"old"}
     for one in added:
         assert runs.find(namespace, one.run_id) == one
+    database.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_beat_of_a_clock_that_was_set_back(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A run whose server beat two hours from now, by the database's clock, has lost its server."""
+    if kind == "postgres":
+        address = PostgresAddress(request.getfixturevalue("dsn"))
+        database: Database = PostgresDatabase(address, TABLES)
+    else:
+        database = EmbeddedDatabase(tmp_path / "server.db", TABLES)
+    dead, other = RequestedRuns(database, "shop"), RequestedRuns(database, "shop")
+    run, _ = dead.request(Namespace("default", "shop", "project", "handbook"), {})
+    assert other.take_over() == []
+    with database.writing() as sql:
+        sql.run(f"update server_runs set beat = {sql.now} + 7200")
+    assert [one.run_id for one in other.take_over()] == [run.run_id]
+    assert not dead.beat(run)
     database.close()
 
 

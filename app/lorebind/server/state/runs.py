@@ -223,10 +223,13 @@ class RequestedRuns:
         return found
 
     def _stale(self, sql: Sql) -> list[RequestedRun]:
-        """Uses the clock of the database, because those of servers may differ."""
+        """Return the runs whose last beat is long ago, or in the future: the clock was set back.
+
+        Uses the clock of the database, because those of servers may differ.
+        """
         query = (
             f"select {_COLUMNS} from server_runs where project = :project"
-            f" and finished_at is null and beat < {sql.now} - :stale"
+            f" and finished_at is null and abs({sql.now} - beat) > :stale"
         )
         rows = sql.run(query, project=self._project, stale=STALE_SECONDS)
         return [_run(*row) for row in rows]
