@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from lorebind.made_over_api import made_over_api
+from lorebind.unshared import unshared_storage
 from lorebind_bindings.models import naming_failures
 from lorebind_knowledge.bridge import call, call_client
 from lorebind_knowledge.configuration import defaults
@@ -93,6 +94,8 @@ async def examine(
             yield await _tried(part, _reranker(service, declared))
     async for finding in _undeclared(loaded, service):
         yield finding
+    for part, why in unshared_storage(loaded):
+        yield Finding(part, "warning", why)
     for model in defaults.models(project):
         yield await _tried(f"model {model.id}", _model(models, model), model.called)
     for finding in _plugins():

@@ -23,7 +23,7 @@ from lorebind.cli import (
     validate,
     workflow,
 )
-from lorebind.cli.server_option import with_server_option
+from lorebind.cli.server_option import only_here, with_server_option
 from lorebind.cli.shared_options import with_shared_options
 
 app = typer.Typer(
@@ -73,6 +73,8 @@ app.add_typer(token.app, name="token")
 
 _AT_A_SERVER = (knowledge.ingest, knowledge.query, run.run)
 """Top-level commands that support `--server`."""
+_ONLY_HERE = (doctor.doctor, evaluate.evaluate)
+"""Commands that use stored data, and cannot use that of a server."""
 
 for one in (app, knowledge.app, bindings.app, workflow.app, token.app):
     for command in one.registered_commands:
@@ -80,4 +82,6 @@ for one in (app, knowledge.app, bindings.app, workflow.app, token.app):
         callback = command.callback
         if one in (knowledge.app, bindings.app, workflow.app) or callback in _AT_A_SERVER:
             callback = with_server_option(callback)
+        elif one is token.app or callback in _ONLY_HERE:
+            callback = only_here(callback)
         command.callback = with_shared_options(callback)

@@ -31,8 +31,13 @@ def serve(
     import_extra("uvicorn", extra="server", purpose="lorebind serve")
     import_extra("fastapi", extra="server", purpose="lorebind serve")
     from lorebind.server.serve import serve as serve_project
+    from lorebind.unshared import unshared_storage
+
+    loaded = open_project(project)
 
     def tell(where: str) -> None:
         print_line(f"serving at {where}")
+        for part, why in unshared_storage(loaded.config):
+            print_line(f"warning: {part}: {why}", stderr=True)
 
-    serve_project(open_project(project), host=host, port=port, uds=uds, tell=tell)
+    serve_project(loaded, host=host, port=port, uds=uds, tell=tell)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,12 +30,14 @@ class GivenServer:
 given_server: ContextVar[GivenServer | None] = ContextVar("lorebind_given_server", default=None)
 """None if the command uses a folder of this machine."""
 
+_VARIABLE = "LOREBIND_SERVER"
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _SERVER = Annotated[
     str | None,
     typer.Option(
         "--server",
         metavar="URL",
-        envvar="LOREBIND_SERVER",
+        envvar=_VARIABLE,
         help="Use this server instead of a folder: http://…, https://… or unix:/PATH.",
     ),
 ]
@@ -57,13 +60,35 @@ def with_server_option(command: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             given_server.reset(before)
 
+    server = inspect.Parameter("server", _KEYWORD, default=None, annotation=_SERVER)
+    return _with_parameters(run, command, server)
+
+
+def only_here(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command refuse to run if `LOREBIND_SERVER` names a server and no folder is named.
+
+    It cannot use a server, and would use the data of this machine instead.
+    """
+
+    @functools.wraps(command)
+    def run(*args: Any, context: typer.Context, **options: Any) -> Any:
+        if os.environ.get(_VARIABLE) and not _is_typed(context, "project"):
+            raise UsageError(
+                f"`{context.command_path}` cannot use the server in {_VARIABLE}; name a folder of "
+                "this machine with --project, or unset the variable"
+            )
+        return command(*args, **options)
+
+    return _with_parameters(run, command)
+
+
+def _with_parameters(
+    run: Callable[..., Any], command: Callable[..., Any], *more: inspect.Parameter
+) -> Callable[..., Any]:
+    """Give a wrapper the options of its command, the context, and more options."""
     own = inspect.signature(command, eval_str=True)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        *own.parameters.values(),
-        inspect.Parameter("context", keyword, annotation=typer.Context),
-        inspect.Parameter("server", keyword, default=None, annotation=_SERVER),
-    ]
+    context = inspect.Parameter("context", _KEYWORD, annotation=typer.Context)
+    parameters = [*own.parameters.values(), context, *more]
     # `inspect` reads the attribute, but type checkers do not know it.
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
 from lorebind_knowledge.declarations.base import Declaration, Id
 from lorebind_knowledge.declarations.places import Place
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.declarations.catalogs import CatalogDeclaration
 
 Metric: TypeAlias = Literal["cosine", "l2", "ip"]
 """The distance that an approximate index orders by. Scores are always cosines."""
@@ -45,6 +48,11 @@ class VectorDBBase(Declaration):
     def is_existing(self) -> bool:
         """Whether another program fills the database; it is then only searched, never written."""
         return False
+
+    @property
+    def catalog_place(self) -> CatalogDeclaration | None:
+        """The declared catalog: in the database itself, or beside it; None means the default."""
+        return getattr(self, "own_catalog", None) or getattr(self, "catalog", None)
 
 
 VectorDBDeclaration: TypeAlias = Annotated[

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations.catalogs import CatalogDeclaration
     from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
     from lorebind_knowledge.stores.base import VectorStore
     from lorebind_knowledge.stores.wrapper import StoreCall
@@ -51,8 +50,7 @@ def make_store(declaration: VectorDBBase, environment: Environment) -> tuple[Vec
 
 def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent: bool) -> Catalog:
     cache_bytes = declaration.embedding_cache.max_bytes
-    shared: CatalogDeclaration | None = getattr(declaration, "own_catalog", None)
-    declared = shared or getattr(declaration, "catalog", None)
+    declared = declaration.catalog_place
     if declared is None:
         beside = environment.root / DATA_FOLDER / f"{declaration.id}.catalog.db"
         return Catalog(beside if persistent else None, cache_bytes=cache_bytes)
@@ -73,7 +71,7 @@ def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent:
         PostgresAddress(environment.fill(declared.dsn)),
         CATALOG,
         ensure_schema=declared.ensure_schema,
-        own_schema=None if shared else schema,
+        own_schema=None if hasattr(declaration, "own_catalog") else schema,
     )
     return Catalog(postgres=database, cache_bytes=cache_bytes)
 

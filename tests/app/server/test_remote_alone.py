@@ -86,6 +86,28 @@ def test_the_variable_names_the_server(shop: Shop, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        "doctor",
+        "eval docs --queries q --qrels r",
+        "token list",
+        "token revoke x",
+        "token create x --rights read",
+    ],
+)
+def test_a_command_that_cannot_use_a_server(
+    empty_cli: Cli, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """It does not use the data of this machine instead, unless --project names a folder."""
+    empty_cli.write({"lorebind.yaml": "name: shop\n"})
+    monkeypatch.setenv("LOREBIND_SERVER", "http://knowledge.test")
+    refused = empty_cli(*command.split())
+    assert (refused.code, refused.out) == (2, "")
+    assert "cannot use the server in LOREBIND_SERVER; name a folder" in refused.err
+    assert "LOREBIND_SERVER" not in empty_cli(*command.split(), "--project", ".").err
+
+
+@pytest.mark.parametrize(
     ("url", "code", "said"),
     [
         ("ftp://x", 2, "is not a valid server URL: it must begin with http://, https:// or unix:"),

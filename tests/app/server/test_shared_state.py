@@ -6,12 +6,15 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+from lorebind import Project
+
 from .conftest import PROJECT, problem, serving, write_project
 from .test_runs import Slow, wait_for_end
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
 
 TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}
 STATE = {"state": {"dsn": "{{ .env.PG_DSN }}"}}
@@ -40,6 +43,32 @@ def test_what_one_makes_the_other_serves(tmp_path: Path, dsn: str) -> None:
         assert [match["text"] for match in found["matches"]] == ["Tours leave at 9."]
         assert one.delete("/knowledge-bases/tours").status_code == 204
         assert problem(two.get("/knowledge-bases/tours")) == (404, "not_found")
+
+
+def test_storage_that_other_machines_lack_is_a_warning(
+    tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`serve` and `doctor` name what is on one machine while the catalog is in PostgreSQL."""
+    monkeypatch.setenv("PG_DSN", dsn)
+    alone = PROJECT | {
+        "vector_dbs": POSTGRES["vector_dbs"],
+        "workflows": [{"id": "answer", "tasks": [{"id": "say", "prompt": "What"}]}],
+    }
+    together = alone | {
+        "server": STATE,
+        "checkpointer": {"type": "postgres", "dsn": "{{ .env.PG_DSN }}"},
+    }
+    for declared, parts in ((alone, ["server state", "threads"]), (together, [])):
+        folder = write_project(tmp_path / "shop", declared)
+        with Project.load(folder) as project:
+            found = [one for one in project.doctor() if one.status == "warning"]
+        warnings = [one for one in found if "on this machine only" in one.detail]
+        assert [one.part for one in warnings] == parts
+        with serving(folder) as server:
+            assert server.process.stdout is not None
+            for one in warnings:
+                line = server.process.stdout.readline()
+                assert line == f"warning: {one.part}: {one.detail}\n"
 
 
 def test_another_takes_over_from_one_that_was_killed(tmp_path: Path, dsn: str) -> None:
