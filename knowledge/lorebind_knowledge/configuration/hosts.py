@@ -21,7 +21,7 @@ _ADDRESS_NAME = re.compile(
     r"|base|connection_?string)$"
 )
 """Names of settings that are an address, also where their value has no `://`."""
-_AUTHORITY = re.compile(r"://([^/?#\s;]*)")
+_AUTHORITY = re.compile(r"(?:^|:)//([^/?#\s;]*)")
 _HOST_OF_DSN = re.compile(r"(?:^|[\s?&])(?:host|hostaddr|service)=([^\s&]+)")
 """The parameters by which a PostgreSQL DSN names its host; in a URL, they override it."""
 _UNKNOWN = 0xE000
