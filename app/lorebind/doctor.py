@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +14,7 @@ from lorebind.unshared import unshared_storage
 from lorebind_bindings.models import naming_failures
 from lorebind_knowledge.bridge import call, call_client
 from lorebind_knowledge.configuration import defaults
+from lorebind_knowledge.configuration.template_checks import unset_variables
 from lorebind_knowledge.declarations.models import EXTRACTIVE
 from lorebind_knowledge.documents.listing import list_documents
 from lorebind_knowledge.embedders.base import embed_query
@@ -26,13 +27,14 @@ from lorebind_knowledge.rerankers.base import rerank_texts
 from lorebind_knowledge.statistics import count_languages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
     from lorebind_bindings import ModelPool
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import KnowledgeBaseDeclaration, ModelDeclaration
+    from lorebind_knowledge.declarations.base import Declaration
     from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
     from lorebind_knowledge.declarations.retrieval import AnyReranker
     from lorebind_knowledge.service import KnowledgeService
@@ -98,9 +100,24 @@ async def examine(
         yield Finding(part, "warning", why)
     for model in defaults.models(project):
         yield await _tried(f"model {model.id}", _model(models, model), model.called)
+    for missing in loaded.unset:  # also those of parts that are not tried, such as sources
+        yield Finding("variables", "failed", str(missing))
     for finding in _plugins():
         yield finding
     yield _extras()
+
+
+def without_unusable(loaded: LoadedProject) -> LoadedProject:
+    """Return the project without the extensions and wrappers whose variables are not set.
+
+    They are created with the project, so it could not be examined with them.
+    """
+
+    def usable(declared: Sequence[Declaration]) -> list[Declaration]:
+        return [one for one in declared if not any(unset_variables(one, loaded.environment))]
+
+    usables = {name: usable(getattr(loaded.project, name)) for name in ("extensions", "wrappers")}
+    return replace(loaded, project=loaded.project.model_copy(update=usables))
 
 
 async def _tried(part: str, check: Awaitable[Finding | str], called: str = "") -> Finding:

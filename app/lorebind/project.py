@@ -90,7 +90,8 @@ class Project(
             extensions: subscribers to lifecycle events.
 
         Raises:
-            ConfigurationError: the files have problems; the error lists all of them.
+            ConfigurationError: the files have problems; the error lists all of them. A variable
+                that is not set is a problem only of the parts that use it, when they are used.
         """
         return cls(load_project(path, environ=environ), extensions=extensions)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.configuration.named_code import named_class, named_factory
+from lorebind_knowledge.configuration.template_checks import refuse_unset
 from lorebind_knowledge.declarations.live import LiveObject
 from lorebind_knowledge.declarations.models import EXTRACTIVE, LANGCHAIN
 from lorebind_knowledge.errors import LorebindError, MissingDependencyError, ModelError
@@ -49,6 +50,7 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
     LangChain's `init_chat_model`.
 
     Raises:
+        MissingVariableError: a variable that the declaration uses is not set.
         MissingDependencyError: the provider's package is not installed.
         UsageError: the class or factory cannot be imported.
         ModelError: the model cannot be created with the given configuration.
@@ -60,6 +62,7 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
         from lorebind_prompts import ExtractiveChatModel
 
         return ExtractiveChatModel()
+    refuse_unset(declaration, environment)
     written: dict[str, Any] = dict(declaration.config)
     if declaration.api_key is not None:
         written["api_key"] = declaration.api_key

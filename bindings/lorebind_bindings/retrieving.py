@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from lorebind_bindings.conversation import texts_to_search
 from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
 from lorebind_knowledge.errors import (
+    ConfigurationError,
     LorebindError,
     NotFoundError,
     NotIngestedError,
@@ -183,4 +184,4 @@ def best_of(verdicts: Iterable[str]) -> Verdict:
 def _is_a_mistake(error: LorebindError) -> bool:
     """Check whether the caller has to fix it; a missing ingest may be completed by itself."""
     not_found = isinstance(error, NotFoundError) and not isinstance(error, NotIngestedError)
-    return not_found or isinstance(error, UsageError)
+    return not_found or isinstance(error, UsageError | ConfigurationError)

@@ -2,6 +2,7 @@
 
 LorebindError
 ├── ConfigurationError (ValueError)       the author of the YAML: all problems, with their positions
+│   └── MissingVariableError              the operator: a part needs a variable that is not set
 ├── UsageError (ValueError)               the caller: an argument is wrong
 │   └── TenantRequiredError               the caller: the project requires a named tenant
 ├── NotFoundError (LookupError)           the caller: the project has nothing with this id
@@ -59,6 +60,10 @@ class ConfigurationError(LorebindError, ValueError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(set(problems))
         super().__init__("\n".join(map(str, self.problems)))
+
+
+class MissingVariableError(ConfigurationError):
+    """A part of the project is used whose templates name a variable that is not set."""
 
 
 class UsageError(LorebindError, ValueError):

@@ -86,7 +86,7 @@ def test_a_missing_variable_is_named(cli: Cli) -> None:
     place = f"lorebind.yaml:{line_of(text, 'api_key')}:42"
     said = "variable LOREBIND_TEST_NO is not set; set it in the environment or in .env"
     assert failed(cli("validate", "--strict"), 2) == f"{place}: {said}\n"
-    assert failed(cli("ask", "--trust", ".", "x"), 2) == f"{place}: {said}\n"
+    assert failed(cli("ask", "--trust", ".", "x"), 2) == f"{place}: model 'm': {said}\n"
     done = cli("validate")
     assert (done.code, done.err) == (0, f"notice: {place}: {said}\n")
     assert done.out == "shop: valid (2 knowledge bases, 1 workflow, 0 agents)\n"

@@ -221,9 +221,10 @@ def test_a_variable_that_is_not_set(cli: Cli) -> None:
     assert found["vector database file"].status == "ok"
     named = openai.replace("openai", 'openai, api_key: "{{ .env.LOREBIND_TEST_NO }}"')
     cli.write({"lorebind.yaml": PROJECT.replace(WORDS, named)})
-    done = cli("doctor")
-    assert (done.code, done.out) == (2, "")
-    assert "variable LOREBIND_TEST_NO is not set" in done.err
+    found = {one.part: one for one in examined(cli)}
+    said = "embedder 'words': variable LOREBIND_TEST_NO is not set"
+    assert said in found["embedder words"].detail
+    assert found["vector database file"].status == "ok"
 
 
 def test_a_model_that_cannot_be_made(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

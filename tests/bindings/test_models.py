@@ -18,9 +18,9 @@ from lorebind_knowledge.declarations import ModelDeclaration
 from lorebind_knowledge.errors import (
     LorebindError,
     MissingDependencyError,
+    MissingVariableError,
     ModelError,
     NotFoundError,
-    UsageError,
 )
 from lorebind_prompts import EstimateCounter, ExtractiveChatModel
 
@@ -147,7 +147,7 @@ def test_a_missing_key_is_named(tmp_path: Path) -> None:
     declaration = ModelDeclaration(
         id="m", provider="openai", model="gpt-4o", api_key="{{ .env.TEAM_KEY }}"
     )
-    with pytest.raises(UsageError, match="variable TEAM_KEY is not set"):
+    with pytest.raises(MissingVariableError, match="model 'm': variable TEAM_KEY is not set"):
         make_model(declaration, Environment(tmp_path, {}))
 
 

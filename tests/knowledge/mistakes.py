@@ -216,7 +216,7 @@ MISTAKES = [
         "embeders:",
         "lorebind.yaml:3:1: unknown key 'embeders'; did you mean 'embedders'; known: agents, "
         "autoload, checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
-        "loading, models, name, server, vector_dbs, workflows, wrappers",
+        "loading, models, name, server, tenancy, vector_dbs, workflows, wrappers",
         hides=(PROJECT_FILE,),
     ),
     Mistake(

@@ -91,7 +91,7 @@ def _write(root, **files):
 
 def _problems(root, environ=ENVIRON):
     with pytest.raises(ConfigurationError) as caught:
-        load_project(root, environ=environ)
+        load_project(root, environ=environ, need_variables=True)
     return [str(problem) for problem in caught.value.problems]
 
 
@@ -175,7 +175,7 @@ def test_all_problems_of_all_files_are_raised_at_once(tmp_path):
         "did you mean 'tests'; known: default, tests",
         "lorebind.yaml:27:1: unknown key 'knowledge_base'; did you mean 'knowledge_bases'; known: "
         "agents, autoload, checkpointer, description, embedders, extensions, knowledge, "
-        "knowledge_bases, loading, models, name, server, vector_dbs, workflows, wrappers",
+        "knowledge_bases, loading, models, name, server, tenancy, vector_dbs, workflows, wrappers",
         "workflows/triage.yaml:21:5: {{ .workflow.vars.tune }} is not defined: "
         ".workflow.vars has no 'tune'; did you mean 'tone'; known: deep, made, tone",
     ]

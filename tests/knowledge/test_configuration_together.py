@@ -23,7 +23,7 @@ def _problems(root, files):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
     try:
-        load_project(root, environ=ENVIRON)
+        load_project(root, environ=ENVIRON, need_variables=True)
     except ConfigurationError as error:
         return error.problems or ["refused, and no reason given"]
     return []
@@ -128,7 +128,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "lorebind.yaml:1:1",
         "lorebind.yaml:3:1: unknown key 'descripton'; did you mean 'description'; "
         "known: agents, autoload, checkpointer, description, embedders, extensions, knowledge, "
-        "knowledge_bases, loading, models, name, server, vector_dbs, workflows, wrappers",
+        "knowledge_bases, loading, models, name, server, tenancy, vector_dbs, workflows, "
+        "wrappers",
         "lorebind.yaml:6:5: embedder provider 'hashin' is not supported; did you mean "
         "'hashing'; known: fastembed, hashing, langchain, local, openai",
         "lorebind.yaml:7:14: dimension is 4; expected 8 to 8192",
@@ -204,8 +205,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "knowledge_base:",
             "lorebind.yaml:17:1: unknown key 'knowledge_base'; did you mean "
             "'knowledge_bases'; known: agents, autoload, checkpointer, description, embedders, "
-            "extensions, knowledge, knowledge_bases, loading, models, name, server, vector_dbs, "
-            "workflows, wrappers",
+            "extensions, knowledge, knowledge_bases, loading, models, name, server, tenancy, "
+            "vector_dbs, workflows, wrappers",
         ),
         (
             "lorebind.yaml",
@@ -213,7 +214,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "autolaod:",
             "lorebind.yaml:45:1: unknown key 'autolaod'; did you mean 'autoload'; known: "
             "agents, autoload, checkpointer, description, embedders, extensions, knowledge, "
-            "knowledge_bases, loading, models, name, server, vector_dbs, workflows, wrappers",
+            "knowledge_bases, loading, models, name, server, tenancy, vector_dbs, workflows, "
+            "wrappers",
         ),
         (
             "lorebind.yaml",
@@ -360,7 +362,8 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             [
                 "lorebind.yaml:1:1: unknown key 'nam'; did you mean 'name'; known: agents, "
                 "autoload, checkpointer, description, embedders, extensions, knowledge, "
-                "knowledge_bases, loading, models, name, server, vector_dbs, workflows, wrappers",
+                "knowledge_bases, loading, models, name, server, tenancy, vector_dbs, workflows, "
+                "wrappers",
                 "lorebind.yaml:2:1: description: expected text, got the boolean on; YAML reads "
                 'the unquoted word on as a boolean; quote it: "on"',
             ],
@@ -371,7 +374,8 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             [
                 "lorebind.yaml:3:1: unknown key 'zzz'; known: agents, autoload, "
                 "checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
-                "loading, models, name, server, vector_dbs, workflows, wrappers",
+                "loading, models, name, server, tenancy, vector_dbs, workflows, "
+                "wrappers",
             ],
         ),
         (
@@ -379,7 +383,8 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             [
                 "lorebind.yaml:2:1: unknown key 'zzz'; known: agents, autoload, "
                 "checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
-                "loading, models, name, server, vector_dbs, workflows, wrappers",
+                "loading, models, name, server, tenancy, vector_dbs, workflows, "
+                "wrappers",
             ],
         ),
         (

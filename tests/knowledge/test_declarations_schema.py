@@ -304,7 +304,6 @@ ONLY_LOADING = [
     (f"{KB}/retrieval/top_k", 5.0),  # an integer for JSON Schema
     (f"{TASK}/prompt", "{{ .input.quest }}"),  # templates
     (f"{TASK}/prompt", "{{ question }}"),
-    (f"{EMBEDDER}/api_key", "{{ .env.NOT_SET }}"),
     ("agents/0/instructions", "{{ .input.question }}"),
     ("autoload/include", ["agents/librarian.yaml"]),  # a missing file
     (f"{EMBEDDER}/config/depth", {"token": "literal"}),  # secrets in free settings

@@ -175,7 +175,7 @@ def test_what_is_found_before_anything_runs(tmp_path: Path, path: str, said: str
     kb = f'{{ id: docs, sources: [{{ type: file_glob, path: "{path}" }}] }}'
     write(tmp_path, {"lorebind.yaml": f"name: demo\nknowledge_bases: [{kb}]\n"})
     with pytest.raises(ConfigurationError, match=said):
-        load_project(tmp_path, environ={"DOCS": "docs"})
+        load_project(tmp_path, environ={"DOCS": "docs"}, need_variables=True)
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -263,7 +263,7 @@ def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
     [
         (
             {"type": "url", "url": "https://{{ .env.GONE }}/"},
-            "url: variable GONE is not set; set it",
+            "source 'url': variable GONE is not set; set it",
         ),
         (
             {"type": "url", "url": "https://{{ .workflow.input.host }}/"},
@@ -276,7 +276,7 @@ def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
         ),
         (
             {"type": "url", "url": "https://h/", "fetch": {"headers": {"X": "{{ .env.GONE }}"}}},
-            "headers: variable GONE is not set",
+            "source 'url': variable GONE is not set",
         ),
         (
             {"type": "url", "url": "https://h/", "fetch": {"allow": ["a b"]}},
@@ -284,11 +284,11 @@ def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
         ),
         (
             {"type": "media_transcript", "provider": "youtube", "video_id": "{{ .env.GONE }}"},
-            "video_id: variable GONE is not set",
+            "source 'media_transcript': variable GONE is not set",
         ),
         (
             {"type": "langchain", "class": "nowhere:X", "config": {"a": ["{{ .env.GONE }}"]}},
-            "config: variable GONE is not set",
+            "source 'langchain': variable GONE is not set",
         ),
         ({"type": "langchain", "class": "nowhere:X"}, "'nowhere:X' cannot be imported"),
         ({"type": "langchain", "class": "yaml:dump"}, "yaml:dump is a function of yaml; expected"),

@@ -15,10 +15,12 @@ def doctor(
     ),
 ) -> None:
     """Try each embedder, vector database, index and model, and suggest a fix for each failure."""
-    from lorebind.cli.opening import open_project
+    from lorebind.cli.opening import opened
     from lorebind.cli.printing import print_data, print_table
+    from lorebind.doctor import without_unusable
+    from lorebind_knowledge.configuration import load_project
 
-    with open_project(project) as loaded:
+    with opened(without_unusable(load_project(project))) as loaded:
         findings = loaded.doctor(deep=deep)
     if output is Output.table:
         rows = ((found.part, found.status, found.detail) for found in findings)

@@ -114,7 +114,7 @@ def delete(
     from lorebind.cli.given import given_project
     from lorebind.cli.printing import counted, print_data, print_line
 
-    with given_project(project, need_variables=False) as loaded:
+    with given_project(project) as loaded:
         if document is not None:
             gone = [loaded.delete_document(kb_id, document, workflow=workflow)]
         else:

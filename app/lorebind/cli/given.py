@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.configuration.applying import Applied
 
 
-def given_project(path: str, *, need_variables: bool = True) -> AnyProject:
+def given_project(path: str) -> AnyProject:
     """Open the project that `--project` or `--server` names.
 
     Args:
         path: the value of `--project`.
-        need_variables: whether all variables must be set; if not, only those that are used.
 
     Raises:
         ConfigurationError: the files have problems; the error lists all of them.
@@ -30,11 +29,11 @@ def given_project(path: str, *, need_variables: bool = True) -> AnyProject:
         return remote
     from lorebind.cli.opening import open_project
 
-    return open_project(path, need_variables=need_variables)
+    return open_project(path)
 
 
 def given_to_read(path: str) -> AnyProject:
-    """Open the project to read catalogs only, which needs no variables."""
+    """Open the project to read catalogs only, without running its code."""
     if (remote := given_server_project()) is not None:
         return remote
     from lorebind.cli.indexes import project_to_read
@@ -49,7 +48,7 @@ def given_declarations(path: str) -> Declared | RemoteProject:
     from lorebind.declaration_methods import Declared
     from lorebind_knowledge.configuration import load_project
 
-    return Declared(load_project(path, need_variables=False))
+    return Declared(load_project(path))
 
 
 def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> Applied:

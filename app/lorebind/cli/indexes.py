@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def project_to_read(path: str) -> Project:
-    """Open a project to read catalogs only, which needs no variables.
+    """Open a project to read catalogs only.
 
     Reading sends no events and calls no wrapper, so extensions and wrappers are not created.
     """
     from lorebind.project import Project
     from lorebind_knowledge.configuration import load_project
 
-    loaded = load_project(path, need_variables=False)
+    loaded = load_project(path)
     alone = loaded.project.model_copy(update={"extensions": [], "wrappers": []})
     return Project(replace(loaded, project=alone))
 

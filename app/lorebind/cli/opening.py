@@ -19,19 +19,18 @@ if TYPE_CHECKING:
 FOLDER_KB = "files"
 
 
-def open_project(path: str | Path, *, need_variables: bool = True) -> Project:
+def open_project(path: str | Path) -> Project:
     """Open the project at a path, and log its events if the user asks for logs.
 
     Args:
         path: the project's folder or file.
-        need_variables: see `load_project`.
 
     Raises:
         ConfigurationError: the files have problems; the error lists all of them.
     """
     from lorebind_knowledge.configuration import load_project
 
-    return opened(load_project(path, need_variables=need_variables))
+    return opened(load_project(path))
 
 
 def opened(config: LoadedProject) -> Project:

@@ -96,7 +96,7 @@ def _tokens(project: str) -> Iterator[Tokens]:
     from lorebind.server.state.tokens import Tokens
     from lorebind_knowledge.configuration import load_project
 
-    config = load_project(project, need_variables=False)
+    config = load_project(project)
     database = open_state(config.project.server.state, config.environment)
     try:
         yield Tokens(database)

@@ -51,6 +51,7 @@ STATUS = {
     "task_failed": 502,
     "store_unavailable": 503,
     "not_installed": 503,
+    "not_configured": 503,
     "draining": 503,
     "timeout": 504,
 }
@@ -58,6 +59,7 @@ STATUS = {
 
 # Subclasses come first, because an error gets the code of the first class that it matches.
 _CODES: tuple[tuple[type[errors.LorebindError], str], ...] = (
+    (errors.MissingVariableError, "not_configured"),
     (errors.ConfigurationError, "invalid_request"),
     (errors.TenantRequiredError, "tenant_required"),
     (errors.UsageError, "invalid_request"),
@@ -120,7 +122,7 @@ def problem_of(error: errors.LorebindError) -> ProblemError:
     code = next(code for kind, code in _CODES if isinstance(error, kind))
     more: dict[str, Any] = {}
     headers: dict[str, str] = {}
-    if isinstance(error, errors.ConfigurationError):
+    if isinstance(error, errors.ConfigurationError) and code == "invalid_request":
         more["errors"] = [
             {"pointer": one.file, "message": one.message, "hint": one.hint}
             for one in error.problems

@@ -20,9 +20,11 @@ from lorebind_bindings.workflow.results import Done, Outcome, Update
 from lorebind_bindings.workflow.running import NotKept, Suspended, TaskFailed, keep
 from lorebind_knowledge.bridge import only_errors
 from lorebind_knowledge.configuration.conditions import compile_condition
+from lorebind_knowledge.configuration.template_checks import unset_variables
+from lorebind_knowledge.configuration.templates import UnsetVariableError
 from lorebind_knowledge.embedders.failures import classify
 from lorebind_knowledge.embedders.pacing import backoff
-from lorebind_knowledge.errors import LorebindError, UsageError
+from lorebind_knowledge.errors import LorebindError, MissingVariableError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -163,14 +165,19 @@ async def _once(context: Context) -> Outcome:
         )
         raise failure(context, late if limit.expired() else error) from error
     except Exception as error:  # project functions, models and searches raise anything
-        raise failure(context, _explained(error)) from error
+        raise failure(context, _explained(context, error)) from error
     return outcome
 
 
-def _explained(error: Exception) -> Exception:
-    """Return the error; for a LangGraph interrupt, return one that says what to do instead."""
+def _explained(context: Context, error: Exception) -> Exception:
+    """Return the error; replace one that does not say where its cause is, or what to do instead."""
     from langgraph.errors import GraphBubbleUp
 
+    if isinstance(error, UnsetVariableError):
+        for declared in (context.task, context.frame.workflow):
+            unset = unset_variables(declared, context.run.environment)
+            if named := [one for one in unset if one.message == error.message]:
+                return MissingVariableError(named)
     if not isinstance(error, GraphBubbleUp):
         return error
     return UsageError(

@@ -101,7 +101,7 @@ def _applied(
     dry_run: bool,
     environ: Mapping[str, str] | None,
 ) -> Applied:
-    loaded = load_project(file, environ=environ)
+    loaded = load_project(file, environ=environ, need_variables=True)
     texts: dict[Path, tuple[str, str]] = {}
     changes: list[Change] = []
     for section in SECTIONS:
@@ -199,7 +199,7 @@ def _check_result(
     environ: Mapping[str, str] | None,
 ) -> None:
     try:
-        load_project(file, environ=environ, texts={target: text})
+        load_project(file, environ=environ, texts={target: text}, need_variables=True)
     except ConfigurationError as error:
         raise ConfigurationError(
             replace(problem, file=would_be) if problem.file == name else problem

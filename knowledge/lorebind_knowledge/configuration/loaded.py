@@ -54,7 +54,7 @@ class LoadedProject:
     """The agents that all workflows can use, by id."""
     environment: Environment
     unset: tuple[Problem, ...] = ()
-    """The templates that use a variable that is not set, if the project allows that."""
+    """The templates that use a variable that is not set."""
     bound_tenant: str | None = None
     """The tenant of all calls, whatever their context says; None asks the context of each call."""
 

@@ -55,7 +55,7 @@ def load_project(
     *,
     environ: Mapping[str, str] | None = None,
     texts: Mapping[Path, str] | None = None,
-    need_variables: bool = True,
+    need_variables: bool = False,
 ) -> LoadedProject:
     """Read and validate a project with all its files.
 
@@ -63,8 +63,9 @@ def load_project(
         path: The project folder, or the project file.
         environ: Variables to use instead of those of the process.
         texts: Content to use instead of that of these files.
-        need_variables: Whether a variable that is not set is a problem. Pass False to only read
-            the declarations; `LoadedProject.unset` then lists the missing variables.
+        need_variables: Whether a variable that is not set is a problem. Otherwise,
+            `LoadedProject.unset` lists the missing variables, and parts that need them refuse to
+            be created.
 
     Returns:
         The valid project.
@@ -124,7 +125,7 @@ class _Loading:
         environ: Mapping[str, str] | None,
         texts: Mapping[Path, str],
         *,
-        need_variables: bool = True,
+        need_variables: bool = False,
     ) -> None:
         self.root = root
         self.file = file

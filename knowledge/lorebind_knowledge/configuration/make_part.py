@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration import confided, templates
 from lorebind_knowledge.configuration.environment import Environment
+from lorebind_knowledge.configuration.template_checks import refuse_unset
 from lorebind_knowledge.declarations.places import PLACES, is_plugins
 from lorebind_knowledge.errors import LorebindError, PluginError
 from lorebind_knowledge.redaction import said_by
@@ -88,6 +89,8 @@ def make_part(
 
     Raises:
         PluginError: The kind does not exist, or the part lacks one of the members.
+        MissingVariableError: A variable that the declaration uses is not set. Sources are made
+            without their variables.
     """
     word = getattr(declaration, declaration.kind_key)
     kind = PLACES[group].kind(word)
@@ -96,6 +99,8 @@ def make_part(
     what = f"{declaration.label} {getattr(declaration, 'id', word)!r}"
     named = getattr(declaration, "class_path", None)
     refused = f"{what}{f': {named}' if named else ''} cannot be created from this configuration"
+    if group != "sources":  # they fail when they are listed, and keep their keys until then
+        refuse_unset(declaration, environment)
     with environment.saying(failure, refused):
         made = kind.make(declaration, environment)
     # A property is looked up on the class, since computing its value may be slow.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from lorebind_knowledge.configuration.templates import (
 )
 from lorebind_knowledge.declarations.base import Declaration, Path, within, written_names
 from lorebind_knowledge.declarations.secrets import is_secret_path
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_knowledge.errors import ConfigurationError, MissingVariableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -72,6 +73,25 @@ def unset_variables(declaration: Declaration, environment: Environment) -> Itera
                         continue  # not a variable; the checks of templates report it
                     except ConfigurationError as error:  # .env cannot be read
                         yield from error.problems
+
+
+def refuse_unset(declaration: Declaration, environment: Environment, part: str = "") -> None:
+    """Check that all variables that a part needs are set, before the part is made.
+
+    Args:
+        declaration: The declaration of the part.
+        environment: The environment of the project.
+        part: The name of the part in the message; by default its label with its id or kind.
+
+    Raises:
+        MissingVariableError: Some are not set. Each problem names the part, and the position of
+            the template.
+    """
+    if missing := list(unset_variables(declaration, environment)):
+        name = getattr(declaration, "id", None) or getattr(declaration, declaration.kind_key, None)
+        part = part or declaration.label + (f" {name!r}" if name else "")
+        problems = [replace(one, message=f"{part}: {one.message}") for one in missing]
+        raise MissingVariableError(problems)
 
 
 def injected_variables(

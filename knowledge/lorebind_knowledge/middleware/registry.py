@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.configuration.named_code import named_factory
+from lorebind_knowledge.configuration.template_checks import refuse_unset
 from lorebind_knowledge.declarations.wrappers import (
     CacheWrapper,
     IsolationWrapper,
@@ -28,6 +29,7 @@ def make_wrapper(declaration: WrapperDeclaration, environment: Environment) -> t
 
     Raises:
         UsageError: a factory cannot be imported, or does not accept the declared configuration.
+        MissingVariableError: a variable of its configuration is not set.
         PluginError: the object that a factory made wraps nothing.
         MissingDependencyError: tracing is declared without OpenTelemetry.
     """
@@ -65,6 +67,7 @@ def make_wrapper(declaration: WrapperDeclaration, environment: Environment) -> t
 
 def _of_project(declaration: PythonWrapper, environment: Environment) -> Wraps:
     path = declaration.class_path
+    refuse_unset(declaration, environment, f"wrapper {str(path)!r}")
     expected = f"a class with one of the methods {', '.join(_PARTS)}"
     factory = named_factory(
         declaration, environment, expected, Wrapper, methods=_PARTS, failure=PluginError

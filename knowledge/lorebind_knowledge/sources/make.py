@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.configuration.make_part import make_part
+from lorebind_knowledge.configuration.template_checks import refuse_unset
 from lorebind_knowledge.declarations.places import is_plugins
-from lorebind_knowledge.errors import LorebindError, SourceError
+from lorebind_knowledge.errors import ConfigurationError, LorebindError, SourceError
 from lorebind_knowledge.redaction import without
 from lorebind_knowledge.sources.environment import SourceEnvironment
 from lorebind_knowledge.sources.key import key_of
@@ -48,6 +49,10 @@ def make_source(
         source = make_part("sources", declaration, own, ("items",), SourceError)
     except LorebindError as error:
         source = _Unmade(own.key, error)
+    try:
+        refuse_unset(declaration, environment)
+    except ConfigurationError as error:
+        source = _Unmade(source.key, error)
     return RedactingSource(source, declaration, own)
 
 

@@ -10,6 +10,7 @@ import pytest
 from lorebind import Project
 
 from .conftest import PROJECT, problem, serving, write_project
+from .in_process import served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,3 +119,19 @@ def test_counts(api: httpx.Client) -> None:
     tag = counted.headers["etag"]
     again = api.get("/knowledge-bases/handbook/stats", headers={"If-None-Match": tag})
     assert again.status_code == 304
+
+
+async def test_a_part_whose_variable_is_not_set(tmp_path: Path) -> None:
+    """A request that needs it is answered with 503 and names it; others are not affected."""
+    far = {"id": "far", "provider": "openai", "api_key": "{{ .env.LOREBIND_TEST_NO }}"}
+    embedded = {**PROJECT["knowledge_bases"][0], "id": "embedded", "embedder": "far"}
+    more = {
+        "embedders": [*PROJECT["embedders"], far],
+        "knowledge_bases": [*PROJECT["knowledge_bases"], embedded],
+    }
+    async with served(tmp_path, more) as here, here.client() as api:
+        answer = await api.post("/knowledge-bases/embedded/query", json={"query": "x"})
+        assert problem(answer) == (503, "not_configured")
+        assert "embedder 'far': variable LOREBIND_TEST_NO is not set" in answer.json()["detail"]
+        answer = await api.get("/knowledge-bases/handbook/documents")
+        assert answer.status_code == 200

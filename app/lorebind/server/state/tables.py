@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.configuration.template_checks import refuse_unset
 from lorebind_knowledge.data_folder import DATA_FOLDER
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.database.tables import Tables
@@ -58,7 +59,12 @@ def open_state(declared: CatalogDeclaration | None, environment: Environment) ->
     Args:
         declared: the declared state; None means a SQLite file in the project's data folder.
         environment: fills in templates; paths are relative to its folder.
+
+    Raises:
+        MissingVariableError: a variable that the declaration uses is not set.
     """
+    if declared is not None:
+        refuse_unset(declared, environment, "server state")
     if declared is None or declared.dsn is None:
         path = environment.root / DATA_FOLDER / "server.db"
         if declared is not None and declared.path is not None:

@@ -13,6 +13,7 @@ from lorebind_bindings.workflow.answers import answer_to, passed_key
 from lorebind_bindings.workflow.how_to_resume import how_to_list
 from lorebind_bindings.workflow.threads.journal import CHANNEL, Journal, Record, records_of
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.configuration.template_checks import refuse_unset
 from lorebind_knowledge.errors import NotFoundError, ThreadRefusedError, UsageError
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.identity import digest
@@ -317,7 +318,7 @@ async def open_threads(
 
     Raises:
         MissingDependencyError: an extra is missing; the message names it.
-        TemplateError: an environment variable is not set.
+        MissingVariableError: a variable that the declaration uses is not set.
         StoreError: PostgreSQL cannot be reached. A file is opened only when it is needed.
     """
     with Threads().lane("wait"):  # PostgreSQL may hang
@@ -325,6 +326,7 @@ async def open_threads(
 
 
 def _open(declaration: CheckpointerDeclaration, environment: Environment) -> Any:
+    refuse_unset(declaration, environment)
     purpose = "storing workflow threads"
     import_extra("langgraph.checkpoint.base", extra="workflow", purpose=purpose)
     if declaration.type == "memory":

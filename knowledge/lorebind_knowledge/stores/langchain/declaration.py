@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_knowledge.configuration.named_code import named_class, named_factory, named_part
+from lorebind_knowledge.configuration.template_checks import refuse_unset
 from lorebind_knowledge.declarations.base import Fault, RefusedError
 from lorebind_knowledge.declarations.catalogs import CatalogDeclaration, refuse_catalog_in_memory
 from lorebind_knowledge.declarations.live import ClassOrObject, LiveObject
@@ -155,10 +156,12 @@ def make_existing(
             object that does not expose its own.
 
     Raises:
+        MissingVariableError: a variable that the declaration uses is not set.
         UsageError, StoreError: see `recipe_of`.
     """
     from lorebind_knowledge.stores.langchain.existing import ExistingStore
 
+    refuse_unset(declaration, environment)
     return ExistingStore(recipe_of(declaration, environment), embeddings)
 
 
