@@ -197,7 +197,7 @@ MISTAKES = [
         "descriptoin: The handbook",
         "lorebind.yaml:19:5: unknown key 'descriptoin'; did you mean 'description'; known: "
         "chunking, description, embedder, id, ingest, language, metadata, preprocess, retrieval, "
-        "sources, vector_db",
+        "sources, vector_db, weak_below",
     ),
     Mistake(
         "an unknown key, nothing near",
@@ -233,7 +233,7 @@ MISTAKES = [
         'clas: "langchain_openai:OpenAIEmbeddings"',
         "lorebind.yaml:9:5: unknown key 'clas'; did you mean 'class'; known: api_key, "
         "batch_size, class, config, id, max_concurrent, model, price_per_million_tokens, provider, "
-        "requests_per_minute, retry",
+        "requests_per_minute, retry, weak_below",
     ),
     Mistake(
         "an id that is missing",
