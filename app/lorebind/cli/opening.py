@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lorebind.cli.options import Output
 from lorebind.cli.shared_options import log_level
-from lorebind_knowledge.errors import ConfigurationError, ReadOnlyError, SourceError, UsageError
+from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 
 if TYPE_CHECKING:
     from lorebind.project import Project
@@ -122,8 +122,6 @@ def project_at(path: Path, *, trusted: bool) -> Project:
     demands = demands_of(config)
     if not trusted:
         check_trusted(demands, path)
-    if config.unset:
-        raise ConfigurationError(config.unset)
     # The files may have changed since the user saw the demands.
     run_only(demands.root, demands.modules)
     return opened(config)
@@ -141,7 +139,7 @@ def config_at(path: Path) -> LoadedProject:
     if path.is_file() and path.suffix not in (".yaml", ".yml"):
         raise UsageError(f"{path} is a file; give the folder that holds it: {path.parent}")
     if path.is_file() or (path / PROJECT_FILE).is_file():
-        return load_project(path, need_variables=False)
+        return load_project(path)
     if not path.is_dir():
         raise UsageError(f"{path} is not a folder; give the folder that holds the documents")
     knowledge_base = {

@@ -82,7 +82,7 @@ def read_demands(path: str | FilePath) -> Demands:
         ConfigurationError: The project is not valid or does not exist.
         UsageError: A module that the project names cannot be read.
     """
-    return demands_of(load_project(path, need_variables=False))
+    return demands_of(load_project(path))
 
 
 def demands_of(loaded: LoadedProject) -> Demands:
