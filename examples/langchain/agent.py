@@ -4,11 +4,10 @@ from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 
 from lorebind import Project
-from lorebind_prompts import ExtractiveChatModel
 
 with Project.load() as project:
     agent = create_agent(
-        ExtractiveChatModel(),  # or any other chat model of LangChain
+        project.model(),  # the declared model, or any other chat model of LangChain
         tools=[project.tool("policies")],
         middleware=[project.middleware(agent="operator")],
         checkpointer=InMemorySaver(),
@@ -16,8 +15,8 @@ with Project.load() as project:
     thread = {"configurable": {"thread_id": "1"}}
     question = "Who may rotate the keys, and who may revoke one?"
     state = agent.invoke({"messages": [("user", question)]}, thread)
+    answer = project.citations().invoke(state)
 
-answer = state["messages"][-1]
 print(answer.text)
-for citation in answer.response_metadata["lorebind"]["citations"]:
-    print(citation["marker"], citation["label"])
+for citation in answer.citations:
+    print(citation.marker, citation.label)

@@ -137,12 +137,13 @@ def test_the_last_chunk_has_the_citations(tmp_path: Path, read: Any, streams: bo
     assert {part.id for part in streamed} == {last.id}
     assert isinstance(last, AIMessageChunk)
     assert (last.text, cited(last)) == ("", ["guide/keys.md"])
-    assert last.response_metadata["lorebind"]["unknown_markers"] == ["[9]"]
-    if streams:
-        whole = reduce(add, streamed)
-        assert (whole.text, cited(whole)) == (SAID, ["guide/keys.md"])
-        with shop(tmp_path) as project:
-            assert project.citations().invoke(whole).verdict == "hit"
+    whole = reduce(add, streamed) if streams else last
+    with shop(tmp_path) as project:
+        for part in (last, whole):
+            answer = project.citations().invoke(part)
+            assert (answer.text, answer.verdict) == (part.text, "hit")
+            assert [one.uri for one in answer.citations] == ["guide/keys.md"]
+            assert answer.unknown_markers == ["[9]"]
 
 
 def test_several_middlewares_send_one_chunk(tmp_path: Path) -> None:

@@ -11,7 +11,12 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
 from lorebind_bindings.answering import Answer, Asked, finished
-from lorebind_bindings.langchain.markers import METADATA_KEY, passages_in, searched_verdict
+from lorebind_bindings.langchain.markers import (
+    METADATA_KEY,
+    citations_in,
+    passages_in,
+    searched_verdict,
+)
 from lorebind_bindings.structured_output import texts_in
 from lorebind_knowledge.errors import UsageError
 from lorebind_prompts import check, last_question, messages_of
@@ -128,15 +133,22 @@ def _of_conversation(given: Any, structured: Any = None) -> Answer:
     message = next((one for one in reversed(turn) if isinstance(one, AIMessage)), None)
     if message is None:
         raise UsageError("the messages have no answer of a model; give those after the agent's run")
-    verdict = message.response_metadata.get(METADATA_KEY, {}).get("verdict", "none")
     offered = passages_in(messages)
     output = str(message.text) if structured is None else structured
-    checked = check("\n\n".join(texts_in(output)), offered)
+    said = message.response_metadata.get(METADATA_KEY)
+    if said is None:  # no middleware has checked it
+        checked = check("\n\n".join(texts_in(output)), offered)
+        citations, unknown = checked.citations, checked.unknown
+        verdict = searched_verdict(messages)
+    else:
+        by_marker = {one.marker: one for one in offered}
+        citations = [by_marker[one.marker] for one in citations_in([message])]
+        unknown, verdict = said["unknown_markers"], said["verdict"]
     return Answer(
         text=str(message.text),
-        verdict=searched_verdict(messages) if verdict == "none" else verdict,
-        citations=checked.citations,
-        unknown_markers=checked.unknown,
+        verdict=verdict,
+        citations=citations,
+        unknown_markers=unknown,
         offered=offered,
         dropped=0,
         results=[],
