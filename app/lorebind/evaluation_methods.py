@@ -32,6 +32,7 @@ class EvaluationMethods:
         qrels: str | Path,
         *,
         strategies: Sequence[str] | None = None,
+        against: Sequence[str] = (),
         workflow: str | None = None,
     ) -> list[StrategyScores]:
         """Measure the search quality of a knowledge base against human relevance judgments.
@@ -42,6 +43,8 @@ class EvaluationMethods:
             qrels: a file with query, document and relevance, separated by tabs.
             strategies: the retrieval strategies to compare; None compares the declared one with all
                 others that need no further settings. The declared one is always first.
+            against: other knowledge bases with the same documents, such as one with another
+                embedder, to compare as they are declared.
             workflow: the workflow that declares the knowledge base, if a workflow does.
 
         Raises:
@@ -49,13 +52,18 @@ class EvaluationMethods:
             LorebindError: as for `aquery`.
         """
         from lorebind_knowledge.evaluation.dataset import read_dataset
-        from lorebind_knowledge.evaluation.evaluate import evaluate
+        from lorebind_knowledge.evaluation.evaluate import against_first, evaluate
 
         binding = bind(self.config, kb_id, workflow)
-        kb = self.knowledge.knowledge_base(kb_id, workflow)
+        dataset = read_dataset(Path(queries), Path(qrels))
         names = [binding.settings.strategy, *(strategies or _COMPARED)]
         ways = {name: override(binding, strategy=name).settings for name in names}
-        return await evaluate(kb, read_dataset(Path(queries), Path(qrels)), ways)
+        scores = await evaluate(self.knowledge.knowledge_base(kb_id, workflow), dataset, ways)
+        for other in against:
+            settings = bind(self.config, other, workflow).settings
+            kb = self.knowledge.knowledge_base(other, workflow)
+            scores += await evaluate(kb, dataset, {f"{other}: {settings.strategy}": settings})
+        return against_first(scores)
 
     async def atune(
         self, kb_id: str, queries: str | Path, qrels: str | Path, *, workflow: str | None = None

@@ -432,8 +432,20 @@ def test_init_to_answer_in_an_empty_folder(tmp_path: Path, forked: ForkedPython)
         "wrote .lorebind/schema/project.json",
         "wrote .lorebind/schema/workflow.json",
         "wrote .lorebind/schema/agent.json",
+        'with network access, a better embedder: pip install "lorebind[fastembed]", and in '
+        "lorebind.yaml: embedders: [{ id: default, provider: fastembed, model: "
+        "BAAI/bge-small-en-v1.5 }]",
         "next: lorebind knowledge ingest docs",
     ]
+    file = tmp_path / "lorebind.yaml"
+    written = file.read_text()
+    better = (
+        "#   embedders:  - { id: default, provider: fastembed, model: BAAI/bge-small-en-v1.5 }\n"
+    )
+    file.write_text(written.replace(better, better.removeprefix("#   ").replace(":  -", ":\n  -")))
+    assert file.read_text() != written
+    assert run_forked(forked, tmp_path, "validate").code == 0
+    file.write_text(written)
     lorebind = partial(run_forked, forked, tmp_path)
     assert lorebind("validate").code == 0
     ingested = lorebind(*made.out.splitlines()[-1].split()[2:], "-o", "json")

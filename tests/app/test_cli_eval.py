@@ -9,6 +9,8 @@ import pytest
 
 from lorebind import Project
 
+from .helpers import PROJECT
+
 if TYPE_CHECKING:
     from .helpers import Cli, Done
 
@@ -85,7 +87,41 @@ def test_json(judged: Cli) -> None:
         "p95_ms",
         "queries",
         "against_first",
+        "questions",
     }
+    assert [(one["id"], one["text"]) for one in first["questions"]] == list(QUESTIONS.items())
+    assert {one["ndcg_10"] for one in first["questions"]} == {1.0}
+
+
+def test_each_question(judged: Cli) -> None:
+    """`--questions` adds a table with the nDCG@10 of each question, the worst first, and what is
+    not among the first ten."""
+    judged.write({"qrels.tsv": QRELS.replace("2\tdocs/bills.md", "2\tdocs/nowhere.md")})
+    done = judged("eval", *FILES, "--strategy", "lexical", "--questions")
+    assert done.code == 0, done
+    *_, header, _, worst, _, _, _ = done.out.splitlines()
+    assert header.split() == ["id", "question", "hybrid", "lexical", "not", "among", "10"]
+    assert worst.split() == ["2", *QUESTIONS["2"].split(), "0.000", "0.000", "docs/nowhere.md"]
+
+
+def test_another_knowledge_base(judged: Cli) -> None:
+    """`--against` compares with another knowledge base, question by question."""
+    other = (
+        "  - { id: small, embedder: few, sources: [{ type: markdown_glob, path: docs/*.md }] }\n"
+    )
+    few = "provider: hashing }, { id: few, provider: hashing, config: { dimension: 8 } }]"
+    yaml = PROJECT.replace("provider: hashing }]", few)
+    judged.write({"lorebind.yaml": yaml.replace("knowledge: [", f"{other}knowledge: [")})
+    assert judged("knowledge", "ingest", "small").code == 0
+    done = judged("eval", *FILES, "--strategy", "lexical", "--against", "small", "-o", "json")
+    assert done.code == 0, done
+    first, *others = json.loads(done.out)["strategies"]
+    assert [one["strategy"] for one in others] == ["lexical", "small: hybrid"]
+    gain = [
+        b["ndcg_10"] - a["ndcg_10"]
+        for a, b in zip(first["questions"], others[1]["questions"], strict=True)
+    ]
+    assert others[1]["against_first"]["mean"] == pytest.approx(sum(gain) / len(gain))
 
 
 def test_a_bar(judged: Cli) -> None:

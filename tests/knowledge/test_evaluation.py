@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from math import log2
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from lorebind_knowledge.errors import NotIngestedError, UsageError
 from lorebind_knowledge.evaluation import evaluate as evaluation
 from lorebind_knowledge.evaluation.bootstrap import paired_difference
 from lorebind_knowledge.evaluation.dataset import Dataset
-from lorebind_knowledge.evaluation.evaluate import StrategyScores, evaluate
+from lorebind_knowledge.evaluation.evaluate import QuestionScores, StrategyScores, evaluate
 from lorebind_knowledge.evaluation.plot import plot_scores
 from lorebind_knowledge.evaluation.tuning import WEIGHTS, tune
 
@@ -73,6 +74,26 @@ async def test_what_comes_after_others(bench: Bench) -> None:
         assert scores.ndcg_10 == pytest.approx(1 / log2(place + 2))
 
 
+async def test_the_figures_of_each_question(bench: Bench) -> None:
+    """Each question has its figures and the relevant documents that it misses; the means agree."""
+    await filled(bench)
+    relevant = {"a": frozenset(["docs/alpha.md"]), "b": frozenset(["docs/beta.md", "docs/none.md"])}
+    data = Dataset({"a": "alpha", "b": "beta"}, relevant)
+    (scores,) = await evaluate(bench.kb, data, {"s": SIMILARITY})
+    first, second = scores.questions
+    assert (first.id, first.text, first.ndcg_10, first.mrr, first.missing) == (
+        "a",
+        "alpha",
+        1,
+        1,
+        [],
+    )
+    assert (second.id, second.recall_10, second.missing) == ("b", 0.5, ["docs/none.md"])
+    for name in ("ndcg_10", "recall_10", "recall_100", "mrr"):
+        assert getattr(scores, name) == fmean(getattr(one, name) for one in scores.questions)
+    assert scores.ndcg_of_each == [first.ndcg_10, second.ndcg_10]
+
+
 @pytest.mark.parametrize("name", ["docs/{}.md", "docs/{}", "{}"])
 async def test_three_ways_to_name_a_document(bench: Bench, name: str) -> None:
     """Judgements name documents by uri, without the extension, or by the file name alone."""
@@ -128,7 +149,8 @@ async def test_tuning_asks_no_question_with_a_weight_it_chose(
             if name != "declared":
                 figures = [float(alone.get(at, 0.7) == float(name)) for at in range(10)]
             mean = sum(figures) / 10
-            scores.append(StrategyScores(name, mean, 0, 0, 0, 0, 0, 10, ndcg_of_each=figures))
+            each = [QuestionScores("", "", one, 0, 0, 0, 0, []) for one in figures]
+            scores.append(StrategyScores(name, mean, 0, 0, 0, 0, 0, 10, questions=each))
         return scores
 
     monkeypatch.setattr("lorebind_knowledge.evaluation.tuning.evaluate", evaluated)

@@ -10,6 +10,8 @@ import typer
 from lorebind.cli.options import IdArgument, Output, OutputOption, ProjectOption, WorkflowOption
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
     from lorebind_knowledge.evaluation.tuning import Tuning
 
@@ -27,6 +29,18 @@ def evaluate(
         list[str] | None,
         typer.Option("--strategy", help="Default: all that need no further settings."),
     ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--against",
+            metavar="ID",
+            help="Another knowledge base of the same documents, such as one with another embedder.",
+        ),
+    ] = None,
+    questions: Annotated[
+        bool,
+        typer.Option("--questions", help="Show the figures of each question, the worst first."),
+    ] = False,
     min_ndcg: Annotated[
         float | None,
         typer.Option(
@@ -51,7 +65,14 @@ def evaluate(
     from lorebind.cli.printing import print_data, print_line, print_table
 
     with open_project(project) as loaded:
-        scores = loaded.evaluate(kb_id, queries, qrels, strategies=strategies, workflow=workflow)
+        scores = loaded.evaluate(
+            kb_id,
+            queries,
+            qrels,
+            strategies=strategies,
+            against=against or (),
+            workflow=workflow,
+        )
         tuning = loaded.tune(kb_id, queries, qrels, workflow=workflow) if tune else None
     declared = scores[0]
     if plot is not None:
@@ -60,6 +81,9 @@ def evaluate(
         plot_scores(scores, f"{kb_id}, {declared.queries} questions", plot)
     if output is Output.table:
         print_table(_COLUMNS, map(_row, scores))
+        if questions:
+            print()
+            _print_questions(scores)
         if tuning is not None:
             print_line(_advice(tuning))
     else:
@@ -80,6 +104,27 @@ def _row(score: StrategyScores) -> tuple[str, ...]:
         str(score.against_first or ""),
         *(f"{figure:.3f}" for figure in (score.recall_10, score.recall_100, score.mrr)),
         *(f"{figure:.1f}" for figure in (score.p50_ms, score.p95_ms)),
+    )
+
+
+def _print_questions(scores: Sequence[StrategyScores]) -> None:
+    """Print the nDCG@10 of each question, the worst of the declared strategy first."""
+    from lorebind.cli.printing import print_table
+
+    ways = ("id", "question", *(one.strategy for one in scores), "not among 10")
+    rows = zip(*(one.questions for one in scores), strict=True)
+    print_table(
+        ways,
+        (
+            (
+                declared.id,
+                declared.text,
+                *(f"{one.ndcg_10:.3f}" for one in (declared, *others)),
+                ", ".join(declared.missing),
+            )
+            for declared, *others in sorted(rows, key=lambda row: row[0].ndcg_10)
+        ),
+        long=("question", "not among 10"),
     )
 
 

@@ -13,6 +13,9 @@ from lorebind.cli.options import Output, OutputOption
 from lorebind.cli.schema import FOLDER, naming_the_file, write_schemas
 from lorebind_knowledge.errors import ConfigurationError, UsageError
 
+_BETTER = "{ id: default, provider: fastembed, model: BAAI/bge-small-en-v1.5 }"
+"""An embedder of the same size that finds more, see docs/how-to/embedders.md."""
+
 _PROJECT = """\
 # yaml-language-server: $schema={schema}/project.json
 # The knowledge of this project: declared once, bound everywhere by id.
@@ -22,6 +25,8 @@ name: {name}
 #   embedders:  - {{ id: local, provider: local }}    no key, no server, no network
 #   vector_dbs: - {{ id: sqlite, type: sqlite }}      the file .lorebind/lorebind.db
 #   models:     - {{ id: default, provider: extractive }}   quotes the passages it is given
+# With network access, a better embedder of the same size (pip install "lorebind[fastembed]"):
+#   embedders:  - {better}
 
 knowledge_bases:
   - id: docs
@@ -84,6 +89,7 @@ def init(
         "description": "The Markdown files of the docs folder." if in_docs else "All Markdown.",
         "pattern": "docs/**/*.md" if in_docs else "**/*.md",
         "schema": FOLDER,
+        "better": _BETTER,
     }
     files = {
         folder / "lorebind.yaml": _PROJECT.format(**values),
@@ -103,6 +109,10 @@ def init(
         return
     for path in written:
         print_line(f"wrote {path}")
+    print_line(
+        'with network access, a better embedder: pip install "lorebind[fastembed]", and in '
+        f"lorebind.yaml: embedders: [{_BETTER}]"
+    )
     where = "" if folder == Path() else f"cd {folder} && "
     print_line(f"next: {where}lorebind knowledge ingest docs")
 

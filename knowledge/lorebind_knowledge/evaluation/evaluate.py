@@ -25,6 +25,23 @@ _CHUNKS_PER_DOCUMENT = 4
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionScores:
+    """The scores of one question, searched in one way."""
+
+    id: str
+    text: str
+    ndcg_10: float
+    recall_10: float
+    recall_100: float
+    mrr: float
+    """1 / the rank of the first relevant document; 0 if there is none."""
+    ms: float
+    """Milliseconds of the search."""
+    missing: list[str]
+    """The relevant documents that are not among the first 10, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
 class StrategyScores:
     """The scores of one way of searching, averaged over the questions."""
 
@@ -39,8 +56,13 @@ class StrategyScores:
     queries: int
     against_first: Difference | None = None
     """The difference of its nDCG@10 to that of the first way; None for the first itself."""
-    ndcg_of_each: Sequence[float] = field(default=(), repr=False)
-    """nDCG@10 of each question, in the order of the questions."""
+    questions: list[QuestionScores] = field(default_factory=list)
+    """The scores of each question, in the order of the judgements."""
+
+    @property
+    def ndcg_of_each(self) -> list[float]:
+        """nDCG@10 of each question."""
+        return [one.ndcg_10 for one in self.questions]
 
 
 async def evaluate(
@@ -66,7 +88,13 @@ async def evaluate(
     """
     with kb.threads.lane("read"):
         names = await call(_names_of_documents, kb, dataset)
-    first, *others = [await _one(kb, dataset, names, *way, progress) for way in ways.items()]
+    scores = [await _one(kb, dataset, names, *way, progress) for way in ways.items()]
+    return against_first(scores)
+
+
+def against_first(scores: Sequence[StrategyScores]) -> list[StrategyScores]:
+    """Return the scores, of the same questions, each compared with the first."""
+    first, *others = scores
     compared = [
         replace(one, against_first=paired_difference(one.ndcg_of_each, first.ndcg_of_each))
         for one in others
@@ -82,35 +110,37 @@ async def _one(
     settings: RetrievalDeclaration,
     progress: Callable[[], None],
 ) -> StrategyScores:
-    figures: list[tuple[float, float, float, float]] = []
-    seconds: list[float] = []
+    questions: list[QuestionScores] = []
     for query, relevant in dataset.relevant.items():
+        text = dataset.queries[query]
         started = time.perf_counter()
-        found = await rank(kb, dataset.queries[query], settings, _DEPTH * _CHUNKS_PER_DOCUMENT)
-        seconds.append(time.perf_counter() - started)
+        found = await rank(kb, text, settings, _DEPTH * _CHUNKS_PER_DOCUMENT)
+        seconds = time.perf_counter() - started
         ranked = list(dict.fromkeys(names(str(match.metadata["uri"])) for match in found))
-        figures.append(
-            (
-                ndcg(ranked, relevant, 10),
-                recall(ranked, relevant, 10),
-                recall(ranked, relevant, 100),
-                reciprocal_rank(ranked, relevant),
+        questions.append(
+            QuestionScores(
+                query,
+                text,
+                ndcg_10=ndcg(ranked, relevant, 10),
+                recall_10=recall(ranked, relevant, 10),
+                recall_100=recall(ranked, relevant, 100),
+                mrr=reciprocal_rank(ranked, relevant),
+                ms=1000 * seconds,
+                missing=sorted(relevant.difference(ranked[:10])),
             )
         )
         progress()
-    ndcg_10, recall_10, recall_100, mrr = (
-        statistics.fmean(column) for column in zip(*figures, strict=True)
-    )
+    times = [one.ms for one in questions]
     return StrategyScores(
         name,
-        ndcg_10,
-        recall_10,
-        recall_100,
-        mrr,
-        p50_ms=1000 * statistics.median(seconds),
-        p95_ms=1000 * _quantile(seconds, 0.95),
-        queries=len(figures),
-        ndcg_of_each=[ndcg_10 for ndcg_10, *_ in figures],
+        ndcg_10=statistics.fmean(one.ndcg_10 for one in questions),
+        recall_10=statistics.fmean(one.recall_10 for one in questions),
+        recall_100=statistics.fmean(one.recall_100 for one in questions),
+        mrr=statistics.fmean(one.mrr for one in questions),
+        p50_ms=statistics.median(times),
+        p95_ms=_quantile(times, 0.95),
+        queries=len(questions),
+        questions=questions,
     )
 
 

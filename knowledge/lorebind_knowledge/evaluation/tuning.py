@@ -11,7 +11,7 @@ from lorebind_knowledge.evaluation.bootstrap import Difference, paired_differenc
 from lorebind_knowledge.evaluation.evaluate import evaluate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.evaluation.dataset import Dataset
@@ -69,7 +69,7 @@ async def tune(
     return Tuning(best, fmean(tuned), declared.ndcg_10, difference, difference.is_noise)
 
 
-def _best(figures: dict[float, Sequence[float]], questions: Collection[int]) -> float:
+def _best(figures: Mapping[float, Sequence[float]], questions: Collection[int]) -> float:
     """Return the weight with the highest mean for some questions; ties go to the most neutral."""
 
     def worth(weight: float) -> tuple[float, float]:
