@@ -64,6 +64,15 @@ def thinned(judged: Dataset) -> tuple[Dataset, frozenset[str]]:
     return replace(judged, relevant={name: frozenset([one]) for name, one in kept.items()}), away
 
 
+def long(judged: Dataset) -> Dataset:
+    """Return the questions of 20 words or more, of which no passage has most."""
+    texts = judged.queries
+    relevant = {
+        name: found for name, found in judged.relevant.items() if len(texts[name].split()) >= 20
+    }
+    return replace(judged, relevant=relevant)
+
+
 def small(judged: Dataset, documents: Collection[str]) -> Iterator[tuple[str, str, list[str]]]:
     """Yield each question with one relevant document and the ten documents of a small collection.
 

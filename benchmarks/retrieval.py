@@ -7,10 +7,10 @@ the interval of a paired bootstrap (95 %).
 
     python benchmarks/retrieval.py [--kept FOLDER] FOLDER...
 
-Guards follow, see `guards.py`. For collections: `rare words`; `thinned`; `small`; and `misses`, how
-reliably the best cosine separates a collection's own questions from those of the others. For
-documentation: `headings`. `--kept` keeps the indexes for the next run, because most of the time is
-embedding.
+Guards follow, see `guards.py`. For collections: `long` questions; `rare words`; `thinned`; `small`;
+and `misses`, how reliably the best cosine separates a collection's own questions from those of the
+others. For documentation: `headings`. `--kept` keeps the indexes for the next run, because most of
+the time is embedding.
 """
 
 from __future__ import annotations
@@ -28,7 +28,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from guards import ask_headings, best_cosines, headings, rare_words, separation, small, thinned
+from guards import (
+    ask_headings,
+    best_cosines,
+    headings,
+    long,
+    rare_words,
+    separation,
+    small,
+    thinned,
+)
 
 from lorebind import Project
 from lorebind_knowledge.bridge import call
@@ -140,6 +149,7 @@ async def measure(
     await show(kb, title, judged, WAYS)
     texts = {one["id"]: f"{one.get('title') or ''} {one['text']}" for one in documents}
     guarded = {name: way for name, way in WAYS.items() if name != "mmr"}
+    await show(kb, f"{title}, long", long(judged), guarded)
     await show(kb, f"{title}, rare words", rare_words(texts), guarded)
     alone, away = thinned(judged)
     await show(kb, f"{title}, thinned", alone, guarded, away)

@@ -298,3 +298,17 @@ async def test_words_that_were_superseded_meanwhile(bench: Bench) -> None:
     bench.change(embedder=Overtaken())
     found = (await ask(bench, QUESTION, "lexical", top_k=1, min_score=0.01)).matches
     assert [match.text for match in found] == ["apple boat cedar second"]
+
+
+@pytest.mark.parametrize(("count", "is_scaled"), [(30, True), (49, True), (50, False), (60, False)])
+async def test_words_are_scaled_by_the_question_in_small_indexes(
+    bench: Bench, count: int, is_scaled: bool
+) -> None:
+    """If all passages are candidates, few words of a question do not count as much as all words;
+    in larger indexes the best candidate counts fully, also for long questions."""
+    await filled(bench, count)
+    fusion = {"dense_weight": 0, "document_weight": 0, "depth": 50}
+    question = "item7 " + " ".join(f"unheard{number}" for number in range(9))
+    best = (await ask(bench, question, "hybrid", fusion=fusion)).matches[0]
+    assert best.text == text_of(7)
+    assert (best.scores["fused"] < 1) is is_scaled

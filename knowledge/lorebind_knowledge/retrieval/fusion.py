@@ -2,9 +2,9 @@
 
 `weighted` adds the raw scores of both by weight, each scaled to 0 to 1 over the candidates
 (min-max): the convex combination of Bruch, Gai and Ingber, "An Analysis of Fusion Functions for
-Hybrid Retrieval" (2023). If no candidate has half of the question's words, weighted by rarity,
-words are scaled by that half. Otherwise one common word would count as much as all words, as often
-in small indexes. `rrf` adds 1 / (k + rank): the reciprocal rank fusion of Cormack, Clarke and
+Hybrid Retrieval" (2023). If a small index has no candidate with half of the question's words,
+weighted by rarity, words are scaled by that half. Otherwise one common word would count as much as
+all words. `rrf` adds 1 / (k + rank): the reciprocal rank fusion of Cormack, Clarke and
 Buettcher (2009).
 """
 
@@ -39,7 +39,8 @@ def fuse(
         candidates: without duplicates, with the raw scores `dense`, `lexical` and, if it counts,
             `document`.
         fusion: the method and its settings.
-        full: the raw scores `lexical` and `document` of a text with all words of the question.
+        full: the raw scores `lexical` and `document` of a text with all words of the question; 0
+            means that words are scaled by the best candidate alone.
     """
     return weighed(candidates, fused(candidates, fusion, full), name="fused")
 
