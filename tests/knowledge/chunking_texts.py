@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MEASURES: dict[str, Callable[[str], int]] = {"characters": len, "tokens": count_tokens}
 
+_AROUND = re.compile(r"^[\W_]+|[\W_]+$")
 _PIECES = st.sampled_from(
     [
         "word",
@@ -83,19 +84,27 @@ def headings(text: str) -> list[int]:
 
 
 def check_promises(
-    chunker: Chunker, text: str, size: int, unit: str, boundaries: Sequence[int] = ()
+    chunker: Chunker,
+    text: str,
+    size: int,
+    unit: str,
+    boundaries: Sequence[int] = (),
+    *,
+    joins: bool = False,
 ) -> list[tuple[int, int]]:
     """Check what all chunkers guarantee.
 
     Chunks are within the text and the size, have ascending starts, cover all words, and cut no
-    cluster.
+    cluster. With `joins`, what surrounds the letters and digits of a chunk may exceed the size.
     """
     chunks = chunker.split(text, 0, len(text), boundaries)
     covered, longest = 0, MEASURES[unit]
     assert chunks == sorted(chunks)
     for start, end in chunks:
         assert 0 <= start < end <= len(text)
-        assert longest(text[start:end]) <= size
+        words = _AROUND.sub("", text[start:end]) if joins else text[start:end]
+        assert longest(words) <= size
+        assert longest(text[start:end]) <= max(size, 8192)
         assert text[start:end].strip() == text[start:end]
         assert not text[covered:start].strip()
         covered = max(covered, end)

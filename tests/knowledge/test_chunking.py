@@ -63,7 +63,11 @@ def test_promises(text: str, share: float) -> None:
         overlap = {} if name == "semantic" else {"overlap": min(63, int(64 * share))}
         declaration = declared(name, **overlap)
         chunks = check_promises(
-            make_chunker(declaration), text, *limit(declaration), boundaries=headings(text)
+            make_chunker(declaration),
+            text,
+            *limit(declaration),
+            boundaries=headings(text),
+            joins=True,
         )
         assert not cut_clusters(text, chunks)
 
@@ -74,7 +78,7 @@ def test_giants(name: str, giant: str) -> None:
     """Texts that repeat one thing are split like any other, however long they are."""
     declaration = ChunkingDeclaration.model_validate(STRATEGIES[name])
     text = GIANTS[giant]
-    chunks = check_promises(make_chunker(declaration), text, *limit(declaration))
+    chunks = check_promises(make_chunker(declaration), text, *limit(declaration), joins=True)
     assert bool(chunks) == bool(text.strip())
     if giant != "one pile of accents":  # no chunk could hold it whole
         assert not cut_clusters(text, chunks)
@@ -103,7 +107,7 @@ def test_real_pages(name: str) -> None:
     assert len(pages) == 20
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        check_promises(chunker, text, *limit(declaration), boundaries=headings(text))
+        check_promises(chunker, text, *limit(declaration), boundaries=headings(text), joins=True)
 
 
 def test_fingerprints_differ() -> None:

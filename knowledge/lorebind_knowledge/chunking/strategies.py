@@ -234,12 +234,16 @@ Declaration = ChunkingDeclaration
 
 
 def make(declaration: ChunkingDeclaration, environment: ChunkerEnvironment) -> Chunker:
-    chunker = _make(declaration, environment)
-    if declaration.strategy not in _BY_STRUCTURE:
-        return chunker
-    from lorebind_knowledge.chunking.code import ByLanguage
+    from lorebind_knowledge.chunking.joining import JoiningChunker
 
-    return ByLanguage(chunker, declaration.size, declaration.overlap, declaration.unit)
+    chunker = _make(declaration, environment)
+    if declaration.strategy == "semantic":
+        return JoiningChunker(chunker, declaration.semantic.max_tokens, "tokens")
+    if declaration.strategy in _BY_STRUCTURE:
+        from lorebind_knowledge.chunking.code import ByLanguage
+
+        chunker = ByLanguage(chunker, declaration.size, declaration.overlap, declaration.unit)
+    return JoiningChunker(chunker, declaration.size, declaration.unit)
 
 
 def _make(declaration: ChunkingDeclaration, environment: ChunkerEnvironment) -> Chunker:
