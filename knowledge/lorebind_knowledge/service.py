@@ -177,6 +177,7 @@ class KnowledgeService:
             html_extractor=declaration.preprocess.html.extractor,
             language=declaration.language,
             loading=self._parts.loading,
+            large_chunks=declaration.chunking.exceeds_default,
         )
 
     def embedder(self, embedder_id: str | None = None) -> Embedder:

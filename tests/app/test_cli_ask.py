@@ -166,6 +166,22 @@ def test_pages_without_text_are_counted(empty_cli: Cli, tmp_path: Path) -> None:
     assert re.search(r"docs/scan.pdf +scan +ready +1 +3 +source ", listed)
 
 
+@pytest.mark.parametrize(
+    ("chunking", "advised"),
+    [("", False), ("size: 700", False), ("size: 3000", True), ("size: 900, unit: tokens", True)],
+)
+def test_only_large_chunks_are_advised_to_be_smaller(
+    empty_cli: Cli, chunking: str, advised: bool
+) -> None:
+    """Chunks of the default size get no advice, even if the embedder does not read all of them."""
+    declared = f"chunking: {{ {chunking} }}, " if chunking else ""
+    bases = f"[{{ id: d, {declared}sources: [{{ type: file_glob, path: '*.md' }}] }}]"
+    empty_cli.write({"lorebind.yaml": f"name: x\nknowledge_bases: {bases}\n", "a.md": "£ " * 2000})
+    report = json.loads(empty_cli("knowledge", "ingest", "d", "-o", "json").out)
+    assert report["texts_truncated"] > 0
+    assert any("longer than the embedder reads" in one for one in report["notices"]) is advised
+
+
 def test_what_is_skipped_can_be_read(empty_cli: Cli) -> None:
     """Each line about skipped files says what reads them, and following that reads them."""
     names = ("a.conf5", "build/b.md", ".notes/c.md", "1.zzz", "2.zzz", "3.zzz", "4.zzz")

@@ -167,11 +167,6 @@ def print_report(report: IngestReport) -> None:
         f"{report.kb_id}: {report.status.replace('_', ' ')} in {report.seconds:.1f} s; "
         f"{report.texts_embedded} embedded{rate}, {report.cache_hits} from the cache"
     )
-    if report.texts_truncated:
-        print_line(
-            f"note: {counted(report.texts_truncated, 'chunk')} longer than the embedder reads; "
-            "a smaller chunking size keeps all of a chunk in its vector"
-        )
     print_without_text(report)
     for notice in report.notices:
         print_line(f"note: {notice}")

@@ -183,7 +183,9 @@ class ChunkingDeclaration(ChunkerBase):
         default_factory=_usual_size,
         ge=64,
         le=8192,
-        description="Maximum number of units per chunk. Default: 800 characters or 200 tokens.",
+        description="Maximum number of units per chunk. Default: 800 characters or 200 tokens. A "
+        "chunk that is hardly more than punctuation, links or markup joins a neighbor, and a row "
+        "of dashes does even if the result is larger.",
     )
     overlap: int = Field(
         default_factory=_usual_overlap,
@@ -197,6 +199,12 @@ class ChunkingDeclaration(ChunkerBase):
     semantic: SemanticDeclaration = Field(
         default_factory=SemanticDeclaration, description="Settings of the strategy `semantic`."
     )
+
+    @property
+    def exceeds_default(self) -> bool:
+        if self.strategy == "semantic":
+            return self.semantic.max_tokens > SemanticDeclaration().max_tokens
+        return self.size > DEFAULTS[self.unit][0]
 
     @model_validator(mode="after")
     def _settings_belong(self) -> ChunkingDeclaration:

@@ -14,6 +14,11 @@ class ChunkerBase(Declaration):
     label: ClassVar[str] = "chunking"
     kind_key: ClassVar[str] = "strategy"
 
+    @property
+    def exceeds_default(self) -> bool:
+        """Whether chunks can be larger than those of the default size."""
+        return False
+
 
 _STRATEGIES = (
     *("recursive_text_splitter", "token", "fixed", "markdown", "html", "json", "code", "semantic"),

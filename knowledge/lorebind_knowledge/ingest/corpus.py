@@ -33,3 +33,5 @@ class Corpus:
     """The extractor of the main content of HTML pages, see `HtmlDeclaration`."""
     loading: Loading = field(default_factory=Loading)
     """The limits on reading one document."""
+    large_chunks: bool = False
+    """Whether chunks can be larger than those of the default size."""

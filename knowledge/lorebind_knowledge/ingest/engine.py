@@ -216,6 +216,8 @@ class _Run:
         if self._only_failed:
             enumeration = enumeration.only(await call(unfinished, kb, known))
         await self._embed_and_persist(index, enumeration, known)
+        if self._corpus.large_chunks:
+            self._report.note_truncated()
         said = self._planned.notices if self._planned else []
         self._report.notices += dict.fromkeys([*said, *self._corpus.chunker.notices])
         unread = enumeration.renamed({failure.uri for failure in self._report.failures})
