@@ -84,9 +84,16 @@ def _print_task(name: str, task: TaskResult, prompts: list[dict[str, Any]]) -> N
         return
     if not (prompts or task.citations or task.unknown_markers):
         return
-    console().rule(f"Sources of {name} ({task.verdict})", align="left")
-    for citation in task.citations:
-        print_line(f"{citation.marker} {citation.label}")
+    items = {f"{name}[{at}]": item for at, item in enumerate(task.items)}
+    cited = {part: item for part, item in items.items() if item.citations} or {name: task}
+    for part, result in cited.items():
+        console().rule(f"Sources of {part} ({result.verdict})", align="left")
+        # The passages of each prompt are numbered from 1. A task with several prompts, such as a
+        # workflow, may have several passages of one number, which then tells nothing.
+        markers = [one.marker for one in result.citations]
+        is_clear = len(set(markers)) == len(markers)
+        for citation in result.citations:
+            print_line(f"{citation.marker} {citation.label}" if is_clear else f"- {citation.label}")
     for marker in task.unknown_markers:
         print_line(f"warning: {marker} in the output belongs to no passage")
     for usage in prompts:

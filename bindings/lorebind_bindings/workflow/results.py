@@ -75,7 +75,7 @@ class Outcome:
     parts: dict[str, Done] = field(default_factory=dict)
     """The nested tasks that ran once, by id."""
     items: list[dict[str, Any]] = field(default_factory=list)
-    """`status`, `error` and `attempts` of each item of a collection; also `output` if the
+    """The record of each item of a collection, see `JobResult.as_item`; also its `output` if the
     collection failed as a whole."""
     route: str = ""
     """The field of a router that names the next tasks."""
@@ -111,9 +111,9 @@ class Done:
         items = [
             TaskResult(
                 one["output"] if self.error else outcome.output[at],
-                "none",
-                [],
-                [],
+                one["verdict"],
+                [_citation(cited) for cited in one["citations"]],
+                one["unknown_markers"],
                 one["status"],
                 one["error"],
                 one["attempts"],

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.workflow.results import Update
+from lorebind_bindings.workflow.results import Update, together
 from lorebind_bindings.workflow.running import Suspended, TaskFailed
 
 if TYPE_CHECKING:
@@ -33,13 +33,20 @@ class JobResult:
         return self.value.updates if self.value is not None else []
 
     def as_item(self) -> dict[str, Any]:
-        if self.error is not None:
-            return {"status": "failed", "error": self.error.error, "attempts": self.error.attempts}
-        status = "completed" if self.value is not None else "cancelled"
-        attempts = 0
-        for done in self.value.tasks.values() if self.value is not None else ():
-            attempts = max(attempts, done.attempts)
-        return {"status": status, "error": None, "attempts": attempts}
+        """Return the record of an item, without its output; plain JSON."""
+        tasks = list(self.value.tasks.values()) if self.value is not None else []
+        status = "failed" if self.error else "cancelled" if self.value is None else "completed"
+        outcome = together(done.outcome for done in tasks)
+        return {
+            "status": status,
+            "error": self.error.error if self.error else None,
+            "attempts": self.error.attempts
+            if self.error
+            else max((done.attempts for done in tasks), default=0),
+            "verdict": outcome.verdict,
+            "citations": [asdict(one) for one in outcome.citations],
+            "unknown_markers": outcome.unknown_markers,
+        }
 
 
 async def side_by_side(
