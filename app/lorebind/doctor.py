@@ -171,7 +171,7 @@ async def _index(
     part = f"knowledge base {kb.id}" + (f" of workflow {workflow}" if workflow else "")
     index = await call(kb.catalog.ledger.index, kb.namespace, "active")
     if index is None:
-        return Finding(part, "warning", f"nothing is ingested yet; run: {kb.ingest_command}")
+        return Finding(part, "warning", f"nothing is ingested yet; run: {kb.fill_command}")
     if not kb.embedder.fingerprint.made(index.manifest.embedder_key):
         detail = (
             f"its index was built with the embedder {index.manifest.embedder} of dimension "

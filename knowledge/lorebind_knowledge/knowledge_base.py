@@ -71,6 +71,8 @@ class KnowledgeBase(SearchableKnowledgeBase):
     embedder: Embedder
     index: Index
     """The vector database with its catalog. It also stores the indexes of other knowledge bases."""
+    has_sources: bool = True
+    """Whether it has sources; if not, all its documents are added."""
 
     @property
     def catalog(self) -> Catalog:
@@ -84,6 +86,11 @@ class KnowledgeBase(SearchableKnowledgeBase):
     def ingest_command(self) -> str:
         """The shell command that ingests the knowledge base, for messages."""
         return self.namespace.command("ingest")
+
+    @property
+    def fill_command(self) -> str:
+        """The shell command that fills the empty knowledge base, for messages."""
+        return self.ingest_command if self.has_sources else f"{self.namespace.command('add')} FILE"
 
     @property
     def reindex_command(self) -> str:

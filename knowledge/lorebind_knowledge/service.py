@@ -109,6 +109,7 @@ class KnowledgeService:
             namespace=namespace,
             embedder=AnnouncingEmbedder(embedder, self.events, namespace),
             index=self.index(declaration.vector_db),
+            has_sources=bool(declaration.sources),
             retrieval=declaration.retrieval,
             dedupe=declaration.preprocess.dedupe,
             reranker=self.reranker,

@@ -135,7 +135,7 @@ def test_one_of_a_workflow_is_exported(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("knowledge_bases: [{ id: docs }]\n", "missing key 'sources'"),
+        ("knowledge_bases: [{}]\n", "missing key 'id'"),
         ("knowledge_bases: [\n", "new.yaml:2:1: this is not YAML"),
         (
             NEW.replace("id: news", "id: news\n    embedder: gone"),

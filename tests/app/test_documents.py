@@ -423,3 +423,23 @@ def test_statistics_without_an_index(cli: Cli) -> None:
     assert "last ingest         never" in shown
     assert "embedder" not in shown
     assert "dimension" not in shown
+
+
+@pytest.mark.parametrize("declared", ["{ id: notes }", "{ id: notes, sources: [] }"])
+def test_a_knowledge_base_without_sources(empty_cli: Cli, declared: str) -> None:
+    """It is filled by `add`; every ingest and reindex includes the added documents."""
+    parts = "name: x\nembedders: [{ id: w, provider: hashing }]\n"
+    empty_cli.write(
+        {"lorebind.yaml": f"{parts}knowledge_bases: [{declared}]\n", "a.md": "The contact is Ann."}
+    )
+    question = ("query", "notes", "-q", "Who is the contact?")
+    assert empty_cli("ingest").code == 0
+    done = empty_cli(*question)
+    assert (done.code, "run: lorebind knowledge add notes FILE" in done.err) == (1, True)
+    assert "run: lorebind knowledge add notes FILE" in empty_cli("doctor").out.replace("\n", " ")
+    for command in ("knowledge add notes a.md", "ingest notes", "knowledge reindex notes"):
+        assert empty_cli(*command.split()).code == 0
+        assert "The contact is Ann." in empty_cli(*question).out
+    with Project.load(empty_cli.root) as project:
+        assert project.ingest("notes", strategy="replace").documents["removed"] == 0
+        assert [one.uri for one in project.documents("notes")] == ["added:a.md"]

@@ -391,8 +391,8 @@ MISTAKES = [
         "an empty list",
         PROJECT_FILE,
         'sources: [{type: markdown_glob, path: "faq/*.md"}]',
-        "sources: []",
-        "lorebind.yaml:30:5: sources is empty; write at least one",
+        "sources: [{type: url, urls: []}]",
+        "lorebind.yaml:30:15: the source names no address; write 'url' or 'urls'",
     ),
     Mistake(
         "an empty text",

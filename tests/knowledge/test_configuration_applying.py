@@ -233,8 +233,8 @@ def test_what_get_prints(project: Path) -> None:
     }
     assert [one.action for one in apply(project, as_yaml(printed)).changes] == ["unchanged"]
     assert project.read_text() == PROJECT
-    edited = "stats: {chunks: 3}\nknowledge_base:\n  id: notes\n  sources: []\n"
-    with pytest.raises(ConfigurationError, match=r"^new\.yaml:4:3: sources is empty"):
+    edited = "stats: {chunks: 3}\nknowledge_base:\n  id: notes\n  sources: 1\n"
+    with pytest.raises(ConfigurationError, match=r"^new\.yaml:4:3: sources: expected a list"):
         apply(project, edited)
     with pytest.raises(ConfigurationError, match=r"^new\.yaml:5:1: unknown key 'embedders'"):
         apply(project, edited + "embedders: []\n")

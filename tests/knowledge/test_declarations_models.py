@@ -84,8 +84,6 @@ def _problems(tmp_path, text):
             "description: 2024-01-02",
             '2:1: description: expected text, got a date; quote it: "2024-01-02"',
         ),
-        ("knowledge_bases: [{id: a, sources: []}]", "2:27: sources is empty; write at least one"),
-        ("knowledge_bases: [{id: a}]", "2:19: missing key 'sources'"),
         (
             "knowledge_bases: [{id: a, sources: [{type: file_glob}]}]",
             "2:37: the source names no files; write 'path' or 'paths'",

@@ -241,7 +241,6 @@ INVALID = [
     ("vector_dbs/0/config/path", "a.db"),
     ("vector_dbs/1/config/path", ""),
     (f"{KB}/id", "-docs"),
-    (f"{KB}/sources", []),
     (f"{SOURCE}/path", GONE),
     (f"{SOURCE}/path", None),
     ("knowledge_bases/0/sources/1/paths", []),

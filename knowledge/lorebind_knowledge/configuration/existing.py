@@ -31,7 +31,7 @@ def existing(
     agents: Sequence[AgentDeclaration],
     workflows: Sequence[WorkflowDeclaration],
 ) -> Iterator[Problem]:
-    """Find missing sources, settings that would be ignored, and searches that are impossible."""
+    """Find settings that would be ignored, and searches that are impossible."""
     vector_dbs = defaults.vector_dbs(project)
     filled_by_others: set[str] = set()
     alone = project.model_copy(update={"agents": [], "workflows": []})
@@ -44,8 +44,6 @@ def existing(
                 seen.add(kb.id)
                 yield from _ingested(kb, vector_db.id)
                 yield from _searches(kb.retrieval, kb.id)
-            elif vector_db is not None and kb.sources == []:
-                yield problem_at(kb, (), "missing key 'sources'")
         if top is alone:
             filled_by_others = seen
         for inner, _ in within(top):

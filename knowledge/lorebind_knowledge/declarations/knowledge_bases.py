@@ -61,9 +61,8 @@ class KnowledgeBaseDeclaration(Declaration):
     )
     sources: list[SourceDeclaration] = Field(
         default_factory=list,
-        min_length=1,
-        description="The sources of the documents. Omit them only if the vector database is filled "
-        "by another program.",
+        description="The sources of the documents. Without any, the knowledge base consists of the "
+        "documents that are added: by `lorebind knowledge add`, in Python, or over the API.",
     )
     language: Language = Field(
         AUTO,

@@ -223,7 +223,7 @@ def index_in_use(kb: KnowledgeBase) -> IndexEntry:
 
 
 def not_ingested(kb: KnowledgeBase) -> str:
-    return f"nothing has been ingested into knowledge base {kb.id!r} yet; run: {kb.ingest_command}"
+    return f"nothing has been ingested into knowledge base {kb.id!r} yet; run: {kb.fill_command}"
 
 
 def check_embedder(kb: KnowledgeBase, index: IndexEntry) -> None:

@@ -122,7 +122,6 @@ def reranker(**settings: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
-        ({}, ""),
         ({**TOURS, "id": "other"}, "/id"),
         ({**TOURS, "description": "{{ .env.HOME }}"}, "/description"),
         ({**TOURS, "nonsense": 1}, "/nonsense"),
@@ -240,3 +239,13 @@ def test_pages_lead_both_ways(api: httpx.Client) -> None:
     assert problem(api.get("/knowledge-bases?limit=0")) == (422, "invalid_request")
     for number in range(5):
         api.delete(f"/knowledge-bases/p{number}")
+
+
+def test_one_without_sources_is_filled_by_uploads(api: httpx.Client) -> None:
+    """A declaration without `sources` is valid, and its documents are posted."""
+    assert api.put("/knowledge-bases/uploads", json={}).status_code == 201
+    note = {"id": "note", "text": "The museum closes at six."}
+    assert api.post("/knowledge-bases/uploads/documents", json=note).status_code == 201
+    found = api.post("/knowledge-bases/uploads/query", json={"query": "museum"}).json()
+    assert [one["text"] for one in found["matches"]] == ["The museum closes at six."]
+    assert api.delete("/knowledge-bases/uploads").status_code == 204

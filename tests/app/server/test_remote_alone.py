@@ -163,7 +163,7 @@ def actions(out: str) -> dict[str, str]:
         ("embedders: [{ id: w, provider: hashing }]\n" + NOTES, "new.yaml: the server's YAML"),
         ("vector_dbs: [{ id: w, type: sqlite }]\n", "the server's YAML declares its vector_dbs"),
         ("workflow: w\n" + NOTES, "the server's YAML declares the knowledge bases of workflow 'w'"),
-        ("knowledge_bases: [{ id: a }]\n", "new.yaml:1:19: missing key 'sources'"),
+        ("knowledge_bases: [{ id: a, ip: b }]\n", "new.yaml:1:28: unknown key 'ip'"),
         (
             "knowledge_bases:\n- id: a\n  sources: [{ type: file_glob, path: '*' }]\n",
             "new.yaml:3:15: source type 'file_glob' is not possible here",
