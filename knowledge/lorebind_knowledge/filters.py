@@ -24,13 +24,15 @@ All entries must hold, so an empty filter matches every record.
 - ``$gt``, ``$gte``, ``$lt`` and ``$lte`` can hold only between two numbers or two strings. They are
   false for all other values, such as lists, true and false, and for a missing field.
 - A field is a top-level key of the metadata. A dot in its name has no special meaning.
+- A filter has at most 256 conditions and nested filters, which are nested at most 32 deep. ``$in``
+  and ``$nin`` take any number of values.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from lorebind_knowledge.errors import UsageError, did_you_mean
@@ -53,12 +55,45 @@ _FIELD_OPERATORS = ("$eq", "$in", "$nin", "$ne", *_ORDERINGS, "$exists")
 _LOGICAL_OPERATORS = ("$and", "$or", "$not")
 
 
+MOST_CONDITIONS, DEEPEST = 256, 32
+
+
 def compile_filter(where: Mapping[str, Any]) -> Predicate:
     """Return the predicate of a filter, for stores that evaluate filters in Python.
 
     Raises:
-        UsageError: the filter is malformed; the message says where and what is expected.
+        UsageError: the filter is malformed or too large; the message says where and what is
+            expected.
     """
+    _check_size(where)
+    return _filter(where)
+
+
+def _check_size(where: Any) -> None:
+    count, level = 0, [where]
+    for _ in range(DEEPEST):
+        inner: list[Any] = []
+        for one in level:
+            for name, condition in one.items() if isinstance(one, Mapping) else ():
+                if name in ("$and", "$or") and _is_list(condition):
+                    inner += condition
+                elif name == "$not":
+                    inner.append(condition)
+                else:
+                    count += len(condition) if isinstance(condition, Mapping) else 1
+        count += len(inner)
+        if count > MOST_CONDITIONS:
+            raise UsageError(
+                f"a filter has at most {MOST_CONDITIONS} conditions and nested filters; to compare "
+                "a field with many values, use $in"
+            )
+        if not inner:
+            return
+        level = inner
+    raise UsageError(f"a filter is nested at most {DEEPEST} deep")
+
+
+def _filter(where: Any) -> Predicate:
     if not isinstance(where, Mapping):
         raise UsageError(f"a filter is a mapping of fields to values, not {where!r}")
     return _all([_entry(name, condition) for name, condition in where.items()])
@@ -122,10 +157,10 @@ def _entry(name: Any, condition: Any) -> Predicate:
     if not isinstance(name, str):
         raise UsageError(f"the fields of a filter are strings, not {name!r}")
     if name in ("$and", "$or"):
-        parts = [compile_filter(part) for part in _list_of_filters(name, condition)]
+        parts = [_filter(part) for part in _list_of_filters(name, condition)]
         return _all(parts) if name == "$and" else _any(parts)
     if name == "$not":
-        inner = compile_filter(condition)
+        inner = _filter(condition)
         return lambda metadata: not inner(metadata)
     if name.startswith("$"):
         raise UsageError(_misplaced(name))
@@ -149,12 +184,12 @@ def _tests(name: str, condition: Any) -> list[_Test]:
 
 def _operator(name: str, key: Any, operand: Any) -> _Test:
     if key in ("$eq", "$ne"):
-        return _negated(_equals(_scalar(name, key, operand)), negate=key == "$ne")
+        return _negated(_equals_one_of([_scalar(name, key, operand)]), negate=key == "$ne")
     if key in ("$in", "$nin"):
         if not _is_list(operand):
             raise UsageError(f"the filter on {name!r}: {key} takes a list, not {operand!r}")
-        tests = [_equals(_scalar(name, key, value)) for value in operand]
-        return _negated(lambda stored: any(test(stored) for test in tests), negate=key == "$nin")
+        values = [_scalar(name, key, value) for value in operand]
+        return _negated(_equals_one_of(values), negate=key == "$nin")
     if key in _ORDERINGS:
         return _compares(_ORDERINGS[key], _comparable(name, key, operand))
     if key == "$exists":
@@ -169,20 +204,19 @@ def _operator(name: str, key: Any, operand: Any) -> _Test:
     )
 
 
-def _equals(value: Any) -> _Test:
+def _equals_one_of(values: Iterable[Any]) -> _Test:
+    # A set, so that many values take no longer than one. Python's True equals 1; JSON's does not.
+    known = {(isinstance(value, bool), value) for value in values}
+
+    def is_known(stored: Any) -> bool:
+        return isinstance(stored, Hashable) and (isinstance(stored, bool), stored) in known
+
     def test(stored: Any) -> bool:
         if isinstance(stored, list | tuple):
-            return any(_same(member, value) for member in stored)
-        return _same(stored, value)
+            return any(map(is_known, stored))
+        return is_known(stored)
 
     return test
-
-
-def _same(stored: Any, value: Any) -> bool:
-    # Python's True equals 1; JSON's does not.
-    if isinstance(stored, bool) or isinstance(value, bool):
-        return stored is value
-    return bool(stored == value)
 
 
 def _compares(order: Callable[[Any, Any], bool], value: Any) -> _Test:

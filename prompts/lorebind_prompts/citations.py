@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from lorebind_prompts.cleaning import clean_line
@@ -166,9 +167,7 @@ def escape_markers(text: str) -> str:
     Links whose text is a number are escaped too, so that the text can be embedded in any other.
     """
     places = [found.start() for found in _unescaped(_without_code(text))]
-    for at in reversed(places):
-        text = f"{text[:at]}\\{text[at:]}"
-    return text
+    return "\\".join(text[start:end] for start, end in pairwise([0, *places, len(text)]))
 
 
 def _markers(text: str) -> Iterator[str]:

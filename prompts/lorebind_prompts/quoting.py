@@ -30,7 +30,7 @@ used using via want way us whose without yes show explain describe make makes
 """
 
 _WORD = re.compile(r"[^\W_]+")
-_IDENTIFIER = re.compile(r"[^\W_]+(?:_[^\W_]+)+")
+_IDENTIFIER = re.compile(r"(?<![^\W_])[^\W_]++(?:_[^\W_]++)++")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 # Words that tie a sentence to the previous one, and words that refer the reader elsewhere.

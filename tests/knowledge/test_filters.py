@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from types import MappingProxyType
 from typing import Any
 
@@ -80,6 +81,9 @@ def test_meaning(where: Any, metadata: dict[str, Any], expected: bool) -> None:
         ({"x": {"$or": [{}]}}, r"\$or combines whole filters"),
         ({"x": {}}, r"no operator; known operators: \$eq"),
         ({"x": {"y": 1}}, "looks into 'y'"),
+        ({"$or": [{}] * 257}, "at most 256 conditions"),
+        ({"$and": [{f"x{n}": n for n in range(129)}] * 2}, "at most 256 conditions"),
+        (reduce(lambda inner, _: {"$not": inner}, range(33), {}), "nested at most 32 deep"),
         ({"x": {"$in": "abc"}}, r"\$in takes a list"),
         ({"x": {"$nin": 1}}, r"\$nin takes a list"),
         ({"x": {"$eq": [1]}}, r"\$eq takes strings, numbers"),

@@ -56,6 +56,8 @@ class Body(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _storable(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, dict) and len(data) > len(cls.model_fields) + _MOST_ERRORS:
+            raise ValueError(f"it has {len(data)} keys; known: {', '.join(cls.model_fields)}")
         errors: list[Any] = [
             {"type": PydanticCustomError("text", "{why}", {"why": why}), "loc": path, "input": None}
             for path, why in islice(unstorable(data), _MOST_ERRORS)

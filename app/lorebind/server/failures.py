@@ -8,7 +8,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from lorebind.server.doors.door import too_large
 from lorebind.server.problems import ProblemError, mistake, problem_of
 from lorebind_knowledge.configuration.at_run_time import pointer
 from lorebind_knowledge.errors import LorebindError
@@ -83,7 +82,7 @@ def _error(one: Any) -> dict[str, str]:
 
 def _http(app: FastAPI, request: Request, error: HTTPException) -> ProblemError:
     if error.status_code == 413:
-        return too_large()
+        return ProblemError("too_large", str(error.detail))
     if error.status_code == 405:
         allowed = ", ".join(sorted(_methods(app, request)))
         detail = f"{request.method} is not allowed here; allowed: {allowed}"

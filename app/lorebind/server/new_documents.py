@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 
 from lorebind.server.bodies import Body, unstorable, validated
+from lorebind.server.json_limits import MOST_VALUES, has_too_many_values
 from lorebind.server.problems import ProblemError, problem_of
 from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_knowledge.documents.reading import LONGEST_ID, read_document
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 MOST = 100
 """Maximum number of documents that a request may add."""
 _ANY_BYTES = "application/octet-stream"
+_CHARSETS = ("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1")
 _ONE = ("file", "id", "title", "metadata")
 """The fields of a form with one file."""
 
@@ -124,6 +127,7 @@ async def given_as_files(request: Request) -> dict[str, Any] | list[dict[str, An
     Raises:
         RequestValidationError: the form has other fields; the error lists all mistakes.
     """
+    _check_charset(request)
     async with request.form(max_files=MOST, max_fields=MOST) as form:
         several = form.getlist("files")
         errors = [
@@ -147,10 +151,23 @@ async def given_as_files(request: Request) -> dict[str, Any] | list[dict[str, An
                 errors += [_error(at, why) for _, why in unstorable([*files[-1].values()])]
             else:
                 errors.append(_error(at, "send a file"))
-        about = {} if several else _about(form, errors)
+        about = {} if several else await _about(form, errors)
     if errors:
         raise RequestValidationError(errors)
     return files if several else files[0] | about
+
+
+def _check_charset(request: Request) -> None:
+    """Refuse encodings other than those of ordinary forms: some take quadratic time to read.
+
+    Raises:
+        ProblemError: the form is in another encoding.
+    """
+    _, parameters = parse_options_header(request.headers["content-type"])
+    charset = parameters.get(b"charset", b"utf-8").decode("latin-1").lower()
+    if charset not in _CHARSETS:
+        detail = f"a form in the charset {charset[:40]!r} cannot be read; send it as UTF-8"
+        raise ProblemError("unsupported_media_type", detail)
 
 
 async def _file(part: UploadFile) -> dict[str, Any]:
@@ -162,14 +179,17 @@ async def _file(part: UploadFile) -> dict[str, Any]:
     return {name: value for name, value in about.items() if value} | {"data": data}
 
 
-def _about(form: FormData, errors: list[dict[str, Any]]) -> dict[str, Any]:
+async def _about(form: FormData, errors: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the fields beside a file, and add what is wrong with them to `errors`."""
     about: dict[str, Any] = {name: form[name] for name in ("id", "title") if form.get(name)}
     try:
         if metadata := form.get("metadata"):
+            if await has_too_many_values(str(metadata).encode()):
+                raise ValueError
             about["metadata"] = json.loads(str(metadata))
     except (ValueError, RecursionError):
-        errors.append(_error(("metadata",), "expected a JSON object"))
+        message = f"expected a JSON object with at most {MOST_VALUES:,} values"
+        errors.append(_error(("metadata",), message))
     try:
         return validated(AboutDocument, about).model_dump(exclude_unset=True)
     except RequestValidationError as error:

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 
+from lorebind.server.json_limits import MOST_VALUES, has_too_many_values
 from lorebind.server.problems import RETRY_SECONDS, ProblemError, mistake
 from lorebind_knowledge.configuration.template_checks import texts
 from lorebind_knowledge.namespace import tenant
@@ -137,7 +138,8 @@ class _Passing:
     """One request and the state of its answer."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = Headers(scope=scope).get("x-request-id", "")
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
         self.request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         self.caller = ""
         self.more: dict[str, str] = {
@@ -147,6 +149,7 @@ class _Passing:
         self.begun = asyncio.Event()
         self.receive = receive
         self._body = bytearray()
+        self._is_json = "json" in headers.get("content-type", "").lower()
         self._send = send
         self._method = scope["method"]
         # HEAD is answered like GET, without the body.
@@ -160,9 +163,11 @@ class _Passing:
         """Receive a part of the body, and refuse the request if the body becomes too large."""
         message = await self.receive()
         self._body += message.get("body", b"")
+        # FastAPI passes on only this exception while it reads a body.
         if len(self._body) > MOST_BYTES:
-            # FastAPI passes on only this exception while it reads a body.
-            raise HTTPException(413)
+            raise HTTPException(413, _TOO_LARGE)
+        if self._is_json and not message.get("more_body") and await has_too_many_values(self._body):
+            raise HTTPException(413, f"a request may have at most {MOST_VALUES:,} JSON values")
         return message
 
     def sent(self) -> list[str]:
@@ -211,6 +216,7 @@ class _Passing:
 
 
 _AGAIN = {"Retry-After": str(RETRY_SECONDS)}
+_TOO_LARGE = f"a request may have at most {MOST_BYTES // 1024**2} MiB; send less at a time"
 
 
 def _check_length(headers: Headers) -> None:
@@ -223,9 +229,4 @@ def _check_length(headers: Headers) -> None:
     if len(lengths) > 1 or not _LENGTH.fullmatch(declared := lengths.pop()):
         raise ProblemError("invalid_header", "Content-Length must be the number of bytes")
     if int(declared) > MOST_BYTES:
-        raise too_large()
-
-
-def too_large() -> ProblemError:
-    mib = MOST_BYTES // 1024**2
-    return ProblemError("too_large", f"a request may have at most {mib} MiB; send less at a time")
+        raise ProblemError("too_large", _TOO_LARGE)

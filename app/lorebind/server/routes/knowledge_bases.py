@@ -13,6 +13,7 @@ from lorebind.declaration_methods import described
 from lorebind.plain_data import as_data
 from lorebind.server.answers import KnowledgeBase, PageOf
 from lorebind.server.etags import check_delete, check_update, conditional, etag_of, json_response
+from lorebind.server.json_limits import has_too_many_values
 from lorebind.server.made_here import read_made
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, slice_of
 from lorebind.server.patient_answers import PATIENT_DELETE, patient_answer
@@ -28,6 +29,9 @@ from lorebind_knowledge.namespace import PROJECT_SCOPE
 if TYPE_CHECKING:
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
+
+_MOST_VALUES = 5000
+"""Maximum number of values in a declaration, each of which can have several problems."""
 
 router = APIRouter(prefix="/knowledge-bases", tags=["knowledge bases"])
 
@@ -99,7 +103,10 @@ async def put_knowledge_base(
 ) -> Any:
     """Create a knowledge base, or replace one that was created here, which requires its ETag."""
     _refuse_declared(server.project.config, kb_id)
-    declared = read_made(server.project.config, kb_id, body)
+    if await has_too_many_values(await request.body(), _MOST_VALUES):
+        detail = f"a declaration may have at most {_MOST_VALUES:,} values; add documents instead"
+        raise ProblemError("too_large", detail)
+    declared = await call(read_made, server.project.config, kb_id, body)
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     owner = server.project.config.tenant
     made = Made(owner, kb_id, declared.written(), now)

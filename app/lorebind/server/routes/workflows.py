@@ -64,7 +64,7 @@ class RunRequest(Body):
 
     input: dict[str, Any] = Field({}, description="The inputs that the workflow declares.")
     thread_id: ThreadId = None
-    interrupt_before: list[str] = Field([], description=_BEFORE)
+    interrupt_before: list[str] = Field([], max_length=1000, description=_BEFORE)
 
 
 class ResumeRequest(Body):
@@ -74,7 +74,7 @@ class ResumeRequest(Body):
         {},
         description="Answers for waiting tasks, by id or path. Tasks without one keep waiting.",
     )
-    interrupt_before: list[str] = Field([], description=_BEFORE)
+    interrupt_before: list[str] = Field([], max_length=1000, description=_BEFORE)
 
 
 class ReplayRequest(Body):
