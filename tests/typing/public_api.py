@@ -20,6 +20,7 @@ from lorebind_bindings import (
     KnowledgeMiddleware,
     KnowledgePrompt,
     LorebindRetriever,
+    Provenance,
 )
 from lorebind_knowledge.declarations.retrieval import FusionDeclaration, StageDeclaration
 from lorebind_knowledge.records import QueryResult
@@ -41,6 +42,9 @@ def faces(project: Project, model: BaseChatModel) -> None:
 
     chain = project.prompt("docs") | model | project.citations()
     assert_type(chain.invoke("Who?"), Answer)
+    assert_type(project.citations().invoke({"messages": []}), Answer)
+    assert_type(project.model("default"), BaseChatModel)
+    assert_type(project.unbound_by(agent="clerk"), Provenance | None)
 
     project.retriever(topk=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     project.prompt("docs", k=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
