@@ -84,7 +84,7 @@ class Project(
         """Load a project from its folder or its `lorebind.yaml`.
 
         Args:
-            path: the folder, or the file itself.
+            path: the folder, or the file itself. Unlike commands, it searches no folders above.
             environ: variables for `{{ .env.X }}` and `{{ .secrets.X }}`; None uses those of the
                 process. Variables in the project's `.env` are added, but override none.
             extensions: subscribers to lifecycle events.

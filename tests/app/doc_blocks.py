@@ -132,7 +132,7 @@ def run(line: str, folder: Path, *found_first: Path) -> str:
         timeout=300,
         check=False,
     )
-    return done.stdout
+    return re.sub(r"^progress: .*\n", "", done.stdout, flags=re.MULTILINE)  # of slow machines
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from lorebind import Project
+from lorebind.cli import progress
 from lorebind.cli.commands import app
 from lorebind.cli.ingesting import show_plan
 from lorebind.cli.options import Output
@@ -571,3 +573,36 @@ def test_what_cannot_be_planned_is_noted(
         monkeypatch.setattr(project, "plan", lambda *_, **__: plan)
         show_plan(project, "docs", Output.table)
     assert capsys.readouterr().out.splitlines()[-1] == "note: look at the address"
+
+
+def test_help_has_a_short_form(cli: Cli) -> None:
+    """`-h` is `--help`, also after a subcommand."""
+    for command in ([], ["knowledge"], ["workflow", "history"]):
+        short = cli(*command, "-h")
+        assert (short.code, short.out) == (0, cli(*command, "--help").out)
+
+
+def test_a_project_is_found_from_a_folder_in_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use the nearest lorebind.yaml upwards, if file and folders are this user's."""
+    here = cli("knowledge", "list").out
+    inner = cli.root / "docs" / "inner"
+    inner.mkdir()
+    cli.move_to(inner)
+    assert cli("knowledge", "list").out == here
+    assert cli("ask", ".", "x").code == 1  # it answers from the folder that it names
+    uid = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    refused = cli("knowledge", "list")
+    assert (refused.code, "lorebind.yaml" in refused.err) == (2, True)
+
+
+def test_an_ingest_tells_its_progress_without_a_terminal(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log gets a line now and then; the last one counts everything."""
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
+    lines = cli("knowledge", "ingest", "docs").err.splitlines()
+    assert len(lines) > 1
+    assert re.fullmatch(
+        r"progress: (\d+) of \1 documents read, (\d+) of \2 chunks embedded", lines[-1]
+    )

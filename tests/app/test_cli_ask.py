@@ -260,12 +260,28 @@ def test_skipped_files_are_named_if_nothing_is_left(empty_cli: Cli) -> None:
     assert done.err.endswith("all that it finds is skipped: .conf5 1\n")
 
 
-def test_a_document_is_no_folder(empty_cli: Cli) -> None:
-    """If the path is a document, the message says which folder to give."""
-    empty_cli.write(DOCUMENTS)
-    done = empty_cli("ask", "docs/keys.md", QUESTION)
-    assert (done.code, done.out) == (2, "")
-    assert done.err == "lorebind: docs/keys.md is a file; give the folder that holds it: docs\n"
+def test_an_older_format_is_converted(empty_cli: Cli) -> None:
+    """Skipped files of Word 97 come with the command that converts them."""
+    empty_cli.write({**DOCUMENTS, "old.doc": "x"})
+    done = empty_cli("ask", ".", QUESTION)
+    how = "for example with LibreOffice: soffice --headless --convert-to docx FILE"
+    assert f"\n  convert .doc files to .docx, {how}\n" in done.out
+
+
+def test_one_document_is_asked(empty_cli: Cli) -> None:
+    """If the path is a document, only this one is read, whatever its name and `.gitignore` say."""
+    name = "docs/keys [new] {1}.md"
+    ignored = {"docs/.gitignore": "keys*\n", "docs/lorebind.yaml": "name: other\n"}
+    empty_cli.write({name: DOCUMENTS["docs/keys.md"], "docs/b.md": "Keys.", **ignored})
+    done = empty_cli("ask", name, QUESTION, "-o", "json")
+    assert (done.code, done.err) == (0, "")
+    data = json.loads(done.out)
+    assert data["ingests"][0]["documents"]["added"] == 1
+    assert [one["uri"] for one in data["citations"]] == ["keys [new] {1}.md"]
+    nothing = empty_cli("ask", "none.md", QUESTION)
+    assert (
+        nothing.err == "lorebind: none.md is neither a folder nor a file; give one with documents\n"
+    )
 
 
 def test_a_folder_that_cannot_be_listed(empty_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

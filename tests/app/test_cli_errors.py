@@ -222,7 +222,7 @@ USAGE: list[tuple[list[str], str]] = [
     ),
     ([*QUERY, "x", "-o", "jsn"], "'jsn' is not one of 'table', 'json', 'yaml'"),
     (["knowledge", "ingest", "--strategy", "upsrt"], "'upsrt' is not one of 'upsert', 'replace'"),
-    (["ask", "nowhere", "x"], "nowhere is not a folder"),
+    (["ask", "nowhere", "x"], "nowhere is neither a folder nor a file"),
     (["ask", ".", "x", "--top-k", "0"], "'--top-k'"),
     (["knowlege"], "No such command 'knowlege'"),
     (["validate", "--frob"], "No such option"),

@@ -309,6 +309,10 @@ def test_threads_are_listed_and_told(cli: Cli) -> None:
     )
     told = cli("workflow", "history", "triage", "--thread", "t1").out
     assert re.search(r'(?m)^1 +2 +kind +completed +1 +0\.\d\d +"refund"$', told)
+    assert cli("workflow", "history", "triage", "t1").out == told
+    for wrong in ([], ["t1", "-t", "t1"]):
+        done = cli("workflow", "history", "triage", *wrong)
+        assert (done.code, "name one thread" in done.err) == (2, True)
     one = json.loads(cli("workflow", "threads", "triage", "-n", "1", "-o", "json").out)
     assert one["threads"][0]["waiting"][0]["path"] == "approve"
     other = cli("workflow", "threads", "triage", "--tenant", "other")

@@ -61,6 +61,7 @@ def test_choice(data: bytes, uri: str, media_type: str, format: str) -> None:  #
     ("data", "uri", "media_type", "reason"),
     [
         (b"x", "a.xyz", "", r"a.xyz: no loader for .xyz; known: .*\.csv, \.docx, .*\.vtt"),
+        (b"x", "a.doc", "", r"convert .doc files to .docx, .*: soffice .* docx FILE$"),
         (b"x", "README", "", r"no loader for a file without extension"),
         (b"x", "a.png", "image/png", r"no loader for .png of type image/png"),
         (b"x", "https://example.com/a?b=c.md", "", r"a file without extension"),

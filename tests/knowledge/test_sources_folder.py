@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -224,6 +225,20 @@ def test_a_project_folder_that_cannot_be_listed(
     shut(tmp_path, monkeypatch)
     with pytest.raises(SourceError, match="cannot be listed: Permission denied"):
         read(tmp_path, "*.md")
+
+
+def test_a_link_that_is_replaced_while_it_is_resolved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder behind it is omitted, and the others are listed."""
+    write(tmp_path, "a.md", "folder/b.md")
+    os.symlink("folder", tmp_path / "link")
+
+    def readlink(path: str, **_: object) -> str:
+        raise OSError(errno.EINVAL, "Invalid argument", path)
+
+    monkeypatch.setattr(os, "readlink", readlink)
+    assert read(tmp_path, "**/*.md") == ["a.md", "folder/b.md"]
 
 
 def test_links_that_lead_nowhere(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from lorebind_knowledge.errors import UsageError
 
 
 def ask(
-    path: Annotated[str, typer.Argument(metavar="PATH_OR_PROJECT", help="A folder or a project.")],
+    path: Annotated[
+        str, typer.Argument(metavar="PATH_OR_PROJECT", help="A folder, a document or a project.")
+    ],
     question: Annotated[str, typer.Argument(help="The question to answer.")],
     top_k: TopKOption = None,
     trust: TrustOption = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lorebind.cli.options import Output
 from lorebind.cli.shared_options import log_level
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
-FOLDER_KB = "files"
+FOLDER_KB, FILE_KB = "files", "file"
+"""The knowledge bases of a folder and of a single file: they have indexes of their own."""
 
 
 def open_project(path: str | Path) -> Project:
@@ -109,10 +110,10 @@ def _say_where_settings_are(project: Project, report: IngestPlan | IngestReport)
 
 
 def project_at(path: Path, *, trusted: bool) -> Project:
-    """Open the project at the path, or build one for a plain folder.
+    """Open the project at the path, or build one for a plain folder or a single document.
 
     Raises:
-        UsageError: the path is neither, or the project is not trusted yet.
+        UsageError: the path is none of these, or the project is not trusted yet.
     """
     from lorebind.cli.trust import check_trusted
     from lorebind_knowledge.configuration import demands_of
@@ -128,24 +129,29 @@ def project_at(path: Path, *, trusted: bool) -> Project:
 
 
 def config_at(path: Path) -> LoadedProject:
-    """Load the project at the path, or build one for a plain folder.
+    """Load the project at the path, or build one for a plain folder or a single document.
 
     Raises:
-        UsageError: the path is neither.
+        UsageError: the path is none of these.
         ConfigurationError: the project is not valid.
     """
     from lorebind_knowledge.configuration import PROJECT_FILE, build_project, load_project
 
-    if path.is_file() and path.suffix not in (".yaml", ".yml"):
-        raise UsageError(f"{path} is a file; give the folder that holds it: {path.parent}")
-    if path.is_file() or (path / PROJECT_FILE).is_file():
+    is_document = path.is_file() and path.suffix not in (".yaml", ".yml")
+    if not is_document and (path.is_file() or (path / PROJECT_FILE).is_file()):
         return load_project(path)
-    if not path.is_dir():
-        raise UsageError(f"{path} is not a folder; give the folder that holds the documents")
+    if not is_document and not path.is_dir():
+        raise UsageError(f"{path} is neither a folder nor a file; give one with documents")
+    source: dict[str, Any] = {"type": "file_glob", "path": "**/*"}
+    if is_document:
+        from wcmatch import glob
+
+        source |= {"path": glob.escape(path.name, unix=True), "respect_gitignore": False}
     knowledge_base = {
-        "id": FOLDER_KB,
-        "sources": [{"type": "file_glob", "path": "**/*"}],
+        "id": FILE_KB if is_document else FOLDER_KB,
+        "sources": [source],
         # Chunks of this size rarely exceed the embedder's input limit, even for code and tables.
         "chunking": {"size": 600, "overlap": 90},
     }
-    return build_project({"name": "ask", "knowledge_bases": [knowledge_base]}, root=path)
+    root = path.parent if is_document else path
+    return build_project({"name": "ask", "knowledge_bases": [knowledge_base]}, root=root)

@@ -21,7 +21,13 @@ Strategy = Literal["upsert", "replace"]
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the knowledge base.")]
 ProjectOption = Annotated[
-    str, typer.Option("--project", "-p", metavar="DIR", help="The project's folder or file.")
+    str,
+    typer.Option(
+        "--project",
+        "-p",
+        metavar="DIR",
+        help="The project's folder or file. By default, the nearest lorebind.yaml upwards.",
+    ),
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="The format of the result.")]
 WorkflowOption = Annotated[
@@ -42,6 +48,9 @@ InputsOption = Annotated[
 WorkflowArgument = Annotated[
     str, typer.Argument(metavar="WORKFLOW", help="The id of the workflow.")
 ]
+ThreadArgument = Annotated[
+    str | None, typer.Argument(metavar="THREAD", help="The thread, as listed by `threads`.")
+]
 ThreadOption = Annotated[
-    str, typer.Option("--thread", "-t", metavar="ID", help="The thread, as listed by `threads`.")
+    str | None, typer.Option("--thread", "-t", metavar="ID", help="The thread, as for `run`.")
 ]

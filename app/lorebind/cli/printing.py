@@ -12,6 +12,7 @@ from lorebind.cli.options import Output
 from lorebind.cli.terminal import is_showable, one_line, visible
 from lorebind.plain_data import as_data
 from lorebind_knowledge.ingest.report import skipped_summary
+from lorebind_knowledge.loaders.registry import conversion_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -243,6 +244,9 @@ def print_skipped(sources: Iterable[SourceReport]) -> None:
         names = _first_of([one.uri for one in some])
         way = _WAYS_TO_READ.get(setting, f"; to read them, see {setting} of the source")
         print_line(f"  {skipped_summary(some)} ({names}){way}")
+    for ending in sorted({one.reason for one in skipped}):
+        if conversion := conversion_of(ending):
+            print_line(f"  {conversion}")
 
 
 def print_matches(result: QueryResult, question: str, *, explain: bool = False) -> None:

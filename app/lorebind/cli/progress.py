@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
     from lorebind_knowledge.ingest.report import IngestPlan
 
 
+EVERY_SECONDS = 10
+"""The shortest time between two lines where there is no terminal."""
+
+
 class _Bars(Extension):
     def __init__(self, progress: Progress, plan: IngestPlan) -> None:
-        documents = sum(plan.documents.values()) - plan.documents["removed"]
         self._progress = progress
-        self._read: TaskID = progress.add_task("read", total=documents)
+        self._read: TaskID = progress.add_task("read", total=_to_read(plan))
         self._embed: TaskID = progress.add_task("embed", total=_to_embed(plan))
 
     def ingest_chunked(self, event: Event) -> None:
@@ -31,6 +35,36 @@ class _Bars(Extension):
 
     def ingest_embedded(self, event: Event) -> None:
         self._progress.advance(self._embed, event.data["chunks"])
+
+
+class _Lines(Extension):
+    """Prints how far an ingest is, at most every ten seconds."""
+
+    def __init__(self, plan: IngestPlan) -> None:
+        self._documents, self._chunks = _to_read(plan), _to_embed(plan)
+        self._read = self._embedded = 0
+        self._printed_at = time.monotonic()
+
+    def ingest_chunked(self, event: Event) -> None:
+        self._read += 1
+        self._print()
+
+    def ingest_embedded(self, event: Event) -> None:
+        self._embedded += event.data["chunks"]
+        self._print()
+
+    def _print(self) -> None:
+        now = time.monotonic()
+        if now - self._printed_at < EVERY_SECONDS:
+            return
+        from lorebind.cli.printing import print_line
+
+        self._printed_at = now
+        print_line(
+            f"progress: {self._read} of {self._documents} documents read, {self._embedded} of "
+            f"{self._chunks} chunks embedded",
+            stderr=True,
+        )
 
 
 @contextmanager
@@ -57,6 +91,10 @@ def _downloading(progress: Progress, line: str, size: int) -> Iterator[Callable[
     yield lambda count: progress.advance(task, count / 1e6)
 
 
+def _to_read(plan: IngestPlan) -> int:
+    return sum(plan.documents.values()) - plan.documents["removed"]
+
+
 def _to_embed(plan: IngestPlan) -> int:
     """Count the chunks of all new and changed documents, including cached embeddings."""
     return plan.texts_to_embed + plan.cache_hits
@@ -66,7 +104,7 @@ def _to_embed(plan: IngestPlan) -> int:
 def progress_bars(events: Events, plan: IngestPlan) -> Iterator[None]:
     """Show a bar for each stage, with its rate and the remaining time, within the block.
 
-    Nothing is shown if standard error is not a terminal.
+    If standard error is not a terminal, it gets a line every ten seconds instead.
     """
     from rich.progress import (
         BarColumn,
@@ -87,8 +125,16 @@ def progress_bars(events: Events, plan: IngestPlan) -> Iterator[None]:
             return Text(f"{speed:.0f}/s" if speed else "", style="progress.data.speed")
 
     err = console(stderr=True)
-    if not err.is_terminal or not (_to_embed(plan) or plan.documents["removed"]):
+    if not (_to_embed(plan) or plan.documents["removed"]):
         yield
+        return
+    if not err.is_terminal:
+        lines = _Lines(plan)
+        events.subscribe(lines)
+        try:
+            yield
+        finally:
+            events.unsubscribe(lines)
         return
     progress = Progress(
         TextColumn("{task.description:>6}"),

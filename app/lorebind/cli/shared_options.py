@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lorebind.cli.project_above import HERE, project_above
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -45,6 +47,8 @@ def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
         from lorebind_knowledge.namespace import tenant as within
 
         tenant = None if has_tenant else options.pop("tenant")
+        if options.get("project") == HERE:
+            options["project"] = project_above()
         with ExitStack() as stack:
             if verbose:
                 from lorebind_knowledge.extensions.standard_error import write_records

@@ -13,6 +13,7 @@ from lorebind.cli.options import (
     Output,
     OutputOption,
     ProjectOption,
+    ThreadArgument,
     ThreadOption,
     WorkflowArgument,
 )
@@ -122,7 +123,8 @@ def threads(
 @app.command()
 def history(
     workflow: WorkflowArgument,
-    thread: ThreadOption,
+    thread: ThreadArgument = None,
+    named: ThreadOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
@@ -130,6 +132,7 @@ def history(
     from lorebind.cli.given import given_to_read
     from lorebind.cli.printing import print_data, print_line, print_table
 
+    thread = _thread(thread, named)
     with given_to_read(project) as loaded:
         found = loaded.history(workflow, thread)
     if output is not Output.table:
@@ -158,7 +161,6 @@ def history(
 @app.command()
 def replay(
     workflow: WorkflowArgument,
-    thread: ThreadOption,
     step: Annotated[
         int,
         typer.Option(
@@ -168,6 +170,8 @@ def replay(
             help="Keep the tasks up to this step of `history`; 0 keeps none.",
         ),
     ],
+    thread: ThreadArgument = None,
+    named: ThreadOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
@@ -180,6 +184,7 @@ def replay(
     from lorebind.cli.printing import print_line
     from lorebind.cli.run_result import show_result
 
+    thread = _thread(thread, named)
     listing = f"lorebind workflow threads {workflow}{same_project(project)}"
     completed_by(f"`{listing}` lists the new thread")
     with given_project(project) as loaded:
@@ -187,6 +192,18 @@ def replay(
         if output is Output.table:
             print_line(f"Thread {result.thread_id} replays {thread} from after step {step}.")
         show_result(loaded, workflow, result, output)
+
+
+def _thread(thread: str | None, named: str | None) -> str:
+    """Return the thread of a command, which `--thread` may name, as for `run`.
+
+    Raises:
+        UsageError: there is none, or there are two.
+    """
+    found = thread if named is None else named
+    if found is None or None not in (thread, named):
+        raise UsageError("name one thread, as in: lorebind workflow history WORKFLOW THREAD")
+    return found
 
 
 def _minute(moment: str) -> str:

@@ -118,6 +118,7 @@ _MEDIA_TYPES = {
 }
 """Media types that identify a format. `text/plain` is also used for Markdown, CSV and others."""
 
+_OLDER = (".doc", ".ppt", ".xls")
 SUPPORTED_SUFFIXES = tuple(sorted(_SUFFIXES))
 BUILT_IN = frozenset(_SUFFIXES) | frozenset(_MEDIA_TYPES) | {"text/plain"}
 """The extensions and media types that no plugin may claim."""
@@ -275,7 +276,16 @@ def _unknown(uri: str, media_type: str) -> str:
     kind = suffix or "a file without extension"
     if media_type:
         kind += f" of type {media_type}"
-    raise SourceError(f"{uri}: no loader for {kind}; {_known()}")
+    raise SourceError(f"{uri}: no loader for {kind}; {conversion_of(suffix) or _known()}")
+
+
+def conversion_of(suffix: str) -> str:
+    """Return how to convert files of an older format of Microsoft Office; empty for others."""
+    if suffix not in _OLDER:
+        return ""
+    newer = f"{suffix}x"
+    how = f"soffice --headless --convert-to {newer[1:]} FILE"
+    return f"convert {suffix} files to {newer}, for example with LibreOffice: {how}"
 
 
 def _known() -> str:

@@ -236,7 +236,11 @@ class _Walk:
 
 
 def _is_inside(home: str, path: Path | str) -> bool:
-    return (os.path.realpath(path) + os.sep).startswith(os.path.join(home, ""))
+    try:
+        real = os.path.realpath(path)
+    except OSError:  # another process has replaced a link while it was resolved
+        return False
+    return (real + os.sep).startswith(os.path.join(home, ""))
 
 
 def _kind(root: Path, name: str) -> tuple[str, str]:
