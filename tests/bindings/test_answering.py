@@ -33,6 +33,8 @@ DOCUMENTS = {
     "rules/snow.md": "# Snow\n\nBlankets of powder cover alpine chalets.\n",
 }
 
+RULES = [uri for uri in DOCUMENTS if uri.startswith("rules/")]
+
 KNOWLEDGE = """\
 name: shop
 knowledge_bases:
@@ -313,3 +315,15 @@ async def test_what_was_never_ingested_is_no_answer(tmp_path: Path, model: Scrip
         await answer(service, [bind(loaded, "guide")], model, WordCounter(), Request(QUESTION))
     assert model.heard == []
     await service.close()
+
+
+async def test_the_verdict_is_about_the_passages_that_are_offered(
+    ask: Ask, model: Scripted
+) -> None:
+    """A hit that does not fit its budget does not hide that the offered passages are weak."""
+    bindings = "[{{ id: guide, max_tokens: {} }}, {{ id: rules }}]"
+    found = await ask(bindings.format(1), "ninety console")
+    assert [one.verdict for one in found.results] == ["hit", "weak"]
+    assert (found.verdict, {one.uri for one in found.offered}) == ("weak", set(RULES))
+    assert WEAK in prompt_of(model)
+    assert (await ask(bindings.format(500), "ninety console")).verdict == "hit"
