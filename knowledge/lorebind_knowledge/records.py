@@ -43,7 +43,8 @@ class Span:
     page_end: int | None = None
     """The page on which the passage ends, if it is another one."""
     locator: str | None = None
-    """Other locations for citations: `slide 4`, `cells 2-4`, `sheet Prices, rows 2-40`."""
+    """Other locations for citations: `slide 4`, `cells 2-4`, `sheet Prices, rows 2-40`, and
+    the headings above the passage, `Chapter 4 › Ownership`."""
     time_start: float | None = None
     """When the passage begins, in seconds, if the format has times."""
     time_end: float | None = None

@@ -6,11 +6,12 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+import docx
 import pytest
 
 from tests.app.missing_packages import hide
 from tests.bindings.helpers import PARTS
-from tests.knowledge.documents import pdf_bytes, pptx_bytes, xlsx_bytes
+from tests.knowledge.documents import docx_bytes, pdf_bytes, pptx_bytes, xlsx_bytes
 from tests.knowledge.folders import shut
 
 from .helpers import DOCUMENTS, PROJECT, run_forked
@@ -250,6 +251,20 @@ def test_a_missing_extra_is_printed_once(
         assert out.count(install) == 2
     (tmp_path / "docs/keys.md").unlink()
     assert empty_cli("ask", "docs", QUESTION).err.count(install) == 2
+
+
+def test_word_is_located_by_its_headings(empty_cli: Cli, tmp_path: Path) -> None:
+    """The command line locates a passage of Word like its citation: by the headings, once."""
+    empty_cli.write({"lorebind.yaml": ANY_FILE, "docs/keys.md": DOCUMENTS["docs/keys.md"]})
+    document = docx.Document()
+    for text, style in (("Chapter 4", "Heading 1"), ("Doors", "Heading 2"), ("Lock them.", None)):
+        document.add_paragraph(text, style=style)
+    (tmp_path / "docs/guide.docx").write_bytes(docx_bytes(document))
+    empty_cli("ingest")
+    place = "docs/guide.docx, Chapter 4 › Doors"
+    found = empty_cli("query", "d", "-q", "lock doors", "--top-k", "1").out
+    assert re.search(rf"(?m)^ 1 .* {place}$", found)
+    assert f"\n{place}\n" in "\n" + empty_cli("knowledge", "chunks", "d", "docs/guide.docx").out
 
 
 def test_skipped_files_are_named_if_nothing_is_left(empty_cli: Cli) -> None:

@@ -7,13 +7,21 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import docx
 import pytest
 
 from lorebind import Project
 from lorebind_knowledge.loaders.registry import SUPPORTED_SUFFIXES
 from lorebind_prompts import label
 from tests.bindings.helpers import write
-from tests.knowledge.documents import epub_bytes, handbook, pdf_bytes, pptx_bytes, xlsx_bytes
+from tests.knowledge.documents import (
+    docx_bytes,
+    epub_bytes,
+    handbook,
+    pdf_bytes,
+    pptx_bytes,
+    xlsx_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +51,14 @@ BOOK = {
 }
 
 
+def word(*blocks: tuple[str, int]) -> bytes:
+    """Return a Word document of paragraphs, each with its level as a heading or 0."""
+    document = docx.Document()
+    for text, level in blocks:
+        document.add_paragraph(text, style=f"Heading {level}" if level else None)
+    return docx_bytes(document)
+
+
 def mail() -> bytes:
     made = EmailMessage()
     made["Subject"], made["From"], made["To"] = "Trees", "ann@example.com", "bob@example.com"
@@ -69,7 +85,7 @@ FILES: dict[str, tuple[str | bytes, str, str]] = {
     ),
     "a.epub": (epub_bytes(BOOK, title="Trees"), "cypress", 'chapter "Leaves"'),
     "a.pdf": (pdf_bytes(["One " * 15, "The pine"]), "pine", "page 2"),
-    "a.docx": (handbook(), "handbook", "lines 1-7"),
+    "a.docx": (handbook(), "handbook", "The handbook to Keys"),
 }
 """By name: the content, a word of it, and the location of the passage with that word."""
 
@@ -131,6 +147,11 @@ def test_neighbours_are_cited_too(project: Project) -> None:
 
 
 FACTS = {
+    "short.docx": (
+        word(("Chapter 4", 1), ("Refunds", 2), ("In 9 days.", 0)),
+        "Chapter 4 › Refunds",
+    ),
+    "plain.docx": (word(("Returns.", 0), ("Refunds in 9 days.", 0)), "lines 1-3"),
     "short.pptx": (
         pptx_bytes(("Agenda", "Welcome."), ("Returns", "Keep the box."), ("Refunds", "In 9 days.")),
         "slide 3",

@@ -51,6 +51,36 @@ def test_document_order() -> None:
     assert document.format == "docx"
 
 
+def test_places() -> None:
+    """A passage is cited by the headings above its text, from its first to its last; without any
+    heading, by lines."""
+    document = docx.Document()
+    document.add_paragraph("A preface.")
+    for text, level in (
+        ("Chapter 4", 1),
+        ("Ownership", 2),
+        ("Moves.", 0),
+        ("Loans", 2),
+        ("Ref", 0),
+    ):
+        document.add_paragraph(text, style=f"Heading {level}" if level else None)
+    loaded = load_document(docx_bytes(document), "a.docx")
+
+    def cited(first: str, last: str) -> str | None:
+        text = loaded.text
+        return loaded.span(text.index(first), text.index(last) + len(last)).locator
+
+    assert cited("Moves.", "Moves.") == "Chapter 4 › Ownership"
+    assert cited("Chapter 4", "Moves.") == "Chapter 4 › Ownership"
+    assert cited("Ownership", "Ownership") == "Chapter 4 › Ownership"
+    assert cited("Moves.", "Ref") == "Chapter 4 › Ownership to Chapter 4 › Loans"
+    assert cited("A preface.", "A preface.") == "beginning"
+    assert cited("A preface.", "Moves.") == "beginning to Chapter 4 › Ownership"
+    plain = docx.Document()
+    plain.add_paragraph("Moves.")
+    assert load_document(docx_bytes(plain), "a.docx").span(0, 6).locator is None
+
+
 def test_title() -> None:
     """The title is the property, or else the first heading, or else the file name."""
     document = docx.Document()

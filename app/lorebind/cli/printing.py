@@ -261,8 +261,10 @@ def print_matches(result: QueryResult, question: str, *, explain: bool = False) 
     for rank, match in enumerate(result.matches, start=1):
         header = Text(f"{rank:>2}  {match.score:.3f}  ", style="bold")
         header.append(f"relevance {match.relevance:.3f}  ", style="dim")
-        header.append(one_line(location(match)), style="cyan")
-        if heading := match.metadata.get("heading"):
+        place = location(match)
+        header.append(one_line(place), style="cyan")
+        heading = match.metadata.get("heading")
+        if heading and heading.replace(" > ", " › ") not in place:  # Word is cited by its headings
             header.append(one_line(f"  {heading}"), style="dim")
         out.print(header, soft_wrap=True)
         if explain:
@@ -292,13 +294,13 @@ def print_chunks(chunks: Iterable[ChunkInfo]) -> None:
 
 
 def location(match: DocumentMatch | ChunkInfo) -> str:
-    """Return a path that terminals and editors open, `docs/cors.md:12-30`, or `a.pdf page 4`."""
+    """Return a path that terminals and editors open, `docs/cors.md:12-30`, or `a.pdf, page 4`."""
     from lorebind_prompts.citations import named_place
 
     about = match.metadata
     uri, first, last = about["uri"], about.get("line_start"), about.get("line_end")
     if place := named_place(about):
-        return f"{uri} {place}"
+        return f"{uri}, {place}"
     lines = "" if first is None else f":{first}" if first == last else f":{first}-{last}"
     return f"{uri}{lines}"
 

@@ -33,6 +33,9 @@ MOST_HEADINGS = 50_000
 
 _BLOCK = 2**16
 
+_CITED_BY_HEADINGS = ("docx",)
+"""Formats whose readers see no lines, and no pages that are the same for all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Heading:
@@ -123,6 +126,9 @@ class LoadedDocument:
     def _place(self, start: int, end: int) -> dict[str, Any]:
         """Return the place of the passage, from its first to its last part."""
         last = start + max(len(self.text[start:end].rstrip()) - 1, 0)
+        if self.format in _CITED_BY_HEADINGS and self.headings:
+            first_path = self._headings_at(self._below_headings(start, end))
+            return {"locator": joined_locator(first_path, self._headings_at(last))}
         first, final = self._place_at(start), self._place_at(last)
         if first is None or final is None:
             return {}
@@ -133,6 +139,19 @@ class LoadedDocument:
     def _place_at(self, offset: int) -> Place | None:
         after = bisect.bisect_right(self.places, offset, key=lambda place: place.start)
         return self.places[after - 1] if after else None
+
+    def _headings_at(self, offset: int) -> str:
+        return " › ".join(self.heading_path(offset)) or "beginning"
+
+    def _below_headings(self, start: int, end: int) -> int:
+        """Return the start of the text below the headings that a passage begins with."""
+        at = bisect.bisect_left(self.headings, start, key=lambda heading: heading.start)
+        for heading in self.headings[at:]:
+            below = self.text.find("\n\n", start, end)
+            if heading.start != start or below < 0:
+                break
+            start = below + 2
+        return start
 
     def _locator(self, place: Place, offset: int) -> str:
         """Return the locator of a character, with its row for a sheet."""

@@ -37,7 +37,7 @@ LOADERS_VERSION = "3"
 """Increased when a loader returns a different text or title for the same bytes."""
 _NEWER = {
     ".rst": "headings",
-    **dict.fromkeys((".ipynb", ".pdf", ".pptx"), "parts"),
+    **dict.fromkeys((".docx", ".ipynb", ".pdf", ".pptx"), "parts"),
     **dict.fromkeys((".csv", ".tsv"), "headers"),
     ".xlsx": "headers, parts",
     ".epub": "parts, quotes",
