@@ -12,7 +12,6 @@ from lorebind.cli.options import Output
 from lorebind.cli.terminal import is_showable, one_line, visible
 from lorebind.plain_data import as_data
 from lorebind_knowledge.ingest.report import skipped_summary
-from lorebind_knowledge.loaders.registry import conversion_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -235,6 +234,8 @@ def print_skipped(sources: Iterable[SourceReport]) -> None:
     skipped = list(dict.fromkeys(one for source in sources for one in source.skipped))
     if not skipped:
         return
+    from lorebind_knowledge.loaders.registry import conversion_of
+
     folders = sum(one.uri.endswith("/") for one in skipped)
     files = len(skipped) - folders
     counts = [counted(files, "file")] * bool(files) + [counted(folders, "folder")] * bool(folders)
