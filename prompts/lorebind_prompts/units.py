@@ -13,7 +13,7 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})\s*(.*)")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*)")
 _ITEM = re.compile(r"\s*(?:[*+-]|\d{1,3}[.)])\s+(.*)")
 _ROW = re.compile(r"\s*\|(.+)\|\s*")
-_RULE = re.compile(r"\s*[|:\s=*_-]{2,}\s*")
+_RULE = re.compile(r"[|:\s=*_-]{2,}")
 # Admonition fences, include directives, template tags, images on a line of their own.
 _FURNITURE = re.compile(
     r"\s*(?:/{3,}|:{3,}|(?:!!!|\?\?\?\+?)\s|\{[*!{%].*|!\[[^\]]*\]\([^)]*\)\s*$)"
@@ -22,10 +22,10 @@ _FURNITURE = re.compile(
 # Languages of diagrams, which are meant to be drawn rather than read.
 _DIAGRAMS = {"mermaid", "dot", "plantuml"}
 
-_TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--.*?-->")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--.{0,1000}?-->")
 _LINK = re.compile(r"!?\[([^\[\]]+)\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*(?:\s+\"[^\"]*\")?\)")
-_ATTRIBUTES = re.compile(r"\s*\{\s*[.#:][^{}]*\}")
-_CODE_SPAN = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+_ATTRIBUTES = re.compile(r"(?<!\s)\s*+\{\s*[.#:][^{}]*\}")
+_CODE_SPAN = re.compile(r"(?<!`)(`++).{1,1000}?(?<!`)\1(?!`)")
 
 _SENTENCE_END = re.compile(
     r"[.!?…][\"'”’)\]*_]*\s+(?=[\"'“‘(\[*_`]*[^\W\d_a-z])|[。！？]|[.!?…]\s+(?=`)"
@@ -86,7 +86,7 @@ def split_sentences(text: str) -> list[str]:
     sentences, start = [], 0
     masked = _CODE_SPAN.sub(lambda found: "`" + "x" * (len(found[0]) - 2) + "`", text)
     for found in _SENTENCE_END.finditer(masked):
-        if not _ABBREVIATION.search(masked, 0, found.end()):
+        if not _ABBREVIATION.search(masked, max(0, found.start() - 10), found.end()):
             sentences.append(text[start : found.end()].strip())
             start = found.end()
     sentences.append(text[start:].strip())
