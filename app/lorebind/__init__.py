@@ -1,11 +1,13 @@
 """Lorebind: declare knowledge once, bind it to every agent.
 
+```python
 from lorebind import Project
 
 project = Project.load("lorebind.yaml")
 project.ingest("docs")
 for match in project.query("docs", "How do I rotate keys?"):
     print(match.score, match.metadata["uri"])
+```
 """
 
 from __future__ import annotations

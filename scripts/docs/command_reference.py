@@ -22,10 +22,11 @@ Every command has `--help`. `lorebind --install-completion` installs completion 
 options for your shell.
 
 All commands take `--tenant NAME`, and `-v` to write logs to standard error. All except `chat` and
-`serve` take `--output json` or `yaml`. All except `ask`, `chat` and `init` take `--project DIR`.
-Without it, they use the nearest `lorebind.yaml`, in the current folder or above it, if the file and
-the folders belong to you. `Project.load()` in Python uses only the folder that it names.
-The commands `knowledge`, `bindings`, `workflow` and `run` take `--server URL` instead, see
+`serve` take `--output json` or `yaml`. All except `ask`, `chat`, `init` and
+`trust`, which take a path, take `--project DIR`. Without it,
+they use the nearest `lorebind.yaml`, in the current folder or above it, if the file and the folders
+belong to you. `Project.load()` in Python uses only the folder that it names. The commands
+`knowledge`, `bindings`, `workflow`, `ingest`, `query` and `run` take `--server URL` instead, see
 [Use the commands against a server](../how-to/server.md#the-same-commands-against-a-server).
 
 | exit code | meaning |

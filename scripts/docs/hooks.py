@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mkdocs.utils import get_relative_url
+from mkdocstrings_handlers.python._internal import rendering
 from scripts.docs.llms import WrittenPage, llms_full_txt, llms_txt
 from scripts.docs.public_names import undocumented
 
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("mkdocs.hooks.lorebind")
 _SHIM = "https://unpkg.com/iframe-worker/shim"
 _written: dict[str, WrittenPage] = {}
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Show the ways to create an object, its class methods, before its other methods."""
+    by_line = rendering._order_map["source"]
+
+    def created_first(item: Any) -> tuple[bool, Any]:
+        return "classmethod" not in item.labels, by_line(item)
+
+    rendering._order_map["source"] = created_first  # type: ignore[assignment]
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
@@ -51,6 +62,11 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     if _SHIM not in output:
         log.warning("%s does not load %s; the search of a local copy would not work", page, _SHIM)
     return output.replace(_SHIM, get_relative_url("assets/iframe-worker.js", page.url))
+
+
+def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
+    """Do the same for the page that a server shows for an unknown address."""
+    return output_content.replace(_SHIM, "/assets/iframe-worker.js")
 
 
 def on_post_build(config: MkDocsConfig) -> None:

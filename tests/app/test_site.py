@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import html
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,6 +84,43 @@ def test_the_picture_shows_the_current_commands() -> None:
     assert not re.search(r"/(?:tmp|home|root|Users)/", picture)
     for command in terminal_svg.COMMANDS:
         assert command in picture, "record it again: make picture"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation site."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    return folder
+
+
+def test_the_site_requests_no_other_host(site: Path) -> None:
+    """Scripts, styles and pictures belong to the site, and diagrams are pictures."""
+    pages = list(site.rglob("*.html"))
+    requested = r"""<(?:script|img|iframe)[^>]*\ssrc="?https?:|<link[^>]*rel="?(?:style|pre|icon)"""
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for element in re.findall(rf"(?:{requested})[^>]*>", text):
+            assert "http" not in element, (page, element)
+        assert 'class="mermaid"' not in text, page
+    sheets = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
+    assert not re.search(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", sheets)
+    written = sum(page.read_text(encoding="utf-8").count("```mermaid") for page in WRITTEN)
+    drawn = sum(
+        page.read_text(encoding="utf-8").count("data:image/svg+xml;base64") for page in pages
+    )
+    assert written == drawn > 0
+
+
+def test_the_reference_begins_with_the_ways_to_create_a_project(site: Path) -> None:
+    """`load` and `build` come first, and the example of the package is a block of code."""
+    page = (site / "reference/python/lorebind.html").read_text(encoding="utf-8")
+    methods = re.findall(r'<h3 id="lorebind\.Project\.(\w+)', page)
+    assert methods.index("load") < methods.index("arun")
+    assert methods.index("build") < methods.index("arun")
+    example = page.partition('id="lorebind.Project"')[0]
+    assert "<pre><span></span><code><a id" in example
 
 
 def test_language_models_get_a_list_and_all_texts() -> None:
