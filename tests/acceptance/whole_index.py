@@ -46,9 +46,12 @@ def all_passages(project: Project, kb_id: str, revision: str) -> Passages:
         numbers = nearest.numbers.tolist()
         whole = view.chunks(numbers)
         return [
-            DocumentMatch(one.id, score, score, {"dense": score}, one.text, one.metadata)
-            for one, score in zip(
-                map(whole.__getitem__, numbers), map(score_of, nearest.figures), strict=True
+            DocumentMatch(one.id, score, score, {"dense": cosine}, one.text, one.metadata)
+            for one, score, cosine in zip(
+                map(whole.__getitem__, numbers),
+                map(score_of, nearest.figures),
+                nearest.figures.tolist(),
+                strict=True,
             )
         ]
 

@@ -167,7 +167,8 @@ def test_a_model_condenses(tmp_path: Path) -> None:
 
 
 def test_what_a_model_condenses_is_no_part_of_the_answer(tmp_path: Path) -> None:
-    """The stream of an agent's messages has only the answer; callbacks see both calls."""
+    """The stream of an agent's messages has only the answer and, in a chunk without text, its
+    citations; callbacks see both calls."""
     seen: list[str] = []
 
     class Watching(BaseCallbackHandler):
@@ -181,7 +182,7 @@ def test_what_a_model_condenses_is_no_part_of_the_answer(tmp_path: Path) -> None
         given = {"messages": [*HISTORY, ("user", SECOND)]}
         config: Any = {"callbacks": [Watching()]}
         told = [part.text for part, _ in agent.stream(given, config, stream_mode="messages")]
-        assert (told, len(model.heard)) == (["In one day [1]."], 1)
+        assert (told, len(model.heard)) == (["In one day [1].", ""], 1)
         assert (seen[0], len(seen)) == ("lorebind condense", 2)
         seen.clear()
         project.generate(SECOND, history=HISTORY, config=config)

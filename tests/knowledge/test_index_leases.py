@@ -213,7 +213,7 @@ def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
 def test_a_killed_writer_is_followed_at_once(tmp_path: Path) -> None:
     """The lease of a killed process can be taken before it expires."""
     path = tmp_path / "catalog.db"
-    with hold(path, 3600) as holder, closing(Driver(PlainStore(), Catalog(path))) as to:
+    with hold(path, leases.SECONDS) as holder, closing(Driver(PlainStore(), Catalog(path))) as to:
         with pytest.raises(IngestRunningError):
             to.lease()
         holder.kill()
