@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 
 if TYPE_CHECKING:
     from lorebind.project import Project
-    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.configuration import Demands, LoadedProject
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
@@ -115,14 +116,13 @@ def project_at(path: Path, *, trusted: bool) -> Project:
     Raises:
         UsageError: the path is none of these, or the project is not trusted yet.
     """
-    from lorebind.cli.trust import check_trusted
     from lorebind_knowledge.configuration import demands_of
     from lorebind_knowledge.project_modules import run_only
 
     config = config_at(path)
     demands = demands_of(config)
     if not trusted:
-        check_trusted(demands, path)
+        _check_trusted(demands, path)
     # The files may have changed since the user saw the demands.
     run_only(demands.root, demands.modules)
     return opened(config)
@@ -155,3 +155,33 @@ def config_at(path: Path) -> LoadedProject:
     }
     root = path.parent if is_document else path
     return build_project({"name": "ask", "knowledge_bases": [knowledge_base]}, root=root)
+
+
+def _check_trusted(demands: Demands, path: Path) -> None:
+    """Show what the user has not granted yet; ask for it in a terminal.
+
+    Args:
+        demands: what the project needs trust for.
+        path: how the user named the project.
+
+    Raises:
+        UsageError: the project is not trusted.
+    """
+    from lorebind import trust as trusted
+    from lorebind.cli.printing import print_line
+
+    missing = trusted.not_granted(demands)
+    for demand in missing:
+        print_line(str(demand), stderr=True)
+    if not missing:
+        return
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        print("Do you trust the project with this? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            trusted.trust(demands)
+            return
+        raise UsageError("the project is not trusted, and nothing of it was run")
+    raise UsageError(
+        "this project is not trusted, and demands the permissions listed above; read its files, "
+        f"then trust it with: lorebind trust {shlex.quote(str(path))}; or for this run with --trust"
+    )

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from lorebind.cli.options import Output, OutputOption
-from lorebind_knowledge.errors import UsageError
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.configuration import Demands
 
 
 def trust(
@@ -54,33 +48,3 @@ def trust(
         return
     for line in lines:
         print_line(line)
-
-
-def check_trusted(demands: Demands, path: Path) -> None:
-    """Show what the user has not granted yet; ask for it in a terminal.
-
-    Args:
-        demands: what the project needs trust for.
-        path: how the user named the project.
-
-    Raises:
-        UsageError: the project is not trusted.
-    """
-    from lorebind import trust as trusted
-    from lorebind.cli.printing import print_line
-
-    missing = trusted.not_granted(demands)
-    for demand in missing:
-        print_line(str(demand), stderr=True)
-    if not missing:
-        return
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        print("Do you trust the project with this? [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() in ("y", "yes"):
-            trusted.trust(demands)
-            return
-        raise UsageError("the project is not trusted, and nothing of it was run")
-    raise UsageError(
-        "this project is not trusted, and demands the permissions listed above; read its files, "
-        f"then trust it with: lorebind trust {shlex.quote(str(path))}; or for this run with --trust"
-    )

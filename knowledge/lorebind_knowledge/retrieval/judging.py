@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.errors import UsageError
@@ -11,11 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from lorebind_knowledge.declarations import RetrievalDeclaration
-    from lorebind_knowledge.records import DocumentMatch, Grade
-    from lorebind_knowledge.retrieval.query import Candidate
+    from lorebind_knowledge.records import Grade
 
 _Figure = TypeVar("_Figure")
-_Scored = TypeVar("_Scored", "Candidate", "DocumentMatch")
+
+
+class _HasScores(Protocol):
+    @property
+    def scores(self) -> Mapping[str, float]: ...
+
+
+_Scored = TypeVar("_Scored", bound=_HasScores)
 
 
 class Judgement(NamedTuple):

@@ -17,8 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
 from lorebind_bindings.workflow.threads.claims import MemoryClaims
-from lorebind_bindings.workflow.threads.journal import CHANNEL
-from lorebind_bindings.workflow.threads.serializing import JsonSerializer
+from lorebind_bindings.workflow.threads.serializing import CHANNEL, JsonSerializer
 from lorebind_knowledge.bridge import call_daemon
 from lorebind_knowledge.errors import LorebindError, StoreError
 from lorebind_knowledge.redaction import said_by

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.workflow.threads.serializing import encoded
+from lorebind_bindings.workflow.threads.serializing import CHANNEL, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import PendingWrite
 
     from lorebind_bindings.workflow.threads.checkpointers import ThreadedSaver
-
-CHANNEL = "lorebind"
 
 Record = dict[str, Any]
 

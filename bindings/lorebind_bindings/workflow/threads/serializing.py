@@ -13,6 +13,9 @@ from typing import Any
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.redaction import said_by
 
+CHANNEL = "lorebind"
+"""The channel whose values are the records of a thread's journal."""
+
 _PLAIN = "json"
 # LangGraph writes these two into its own channels. They are recognized by their tag, not by their
 # value, which may be any output of a task.

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lorebind_bindings.workflow.answers import answer_to, passed_key
 from lorebind_bindings.workflow.how_to_resume import how_to_list
-from lorebind_bindings.workflow.threads.journal import CHANNEL, Journal, Record, records_of
+from lorebind_bindings.workflow.threads.journal import Journal, Record, records_of
+from lorebind_bindings.workflow.threads.serializing import CHANNEL
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.configuration.template_checks import refuse_unset
 from lorebind_knowledge.errors import NotFoundError, ThreadRefusedError, UsageError
