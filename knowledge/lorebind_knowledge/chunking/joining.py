@@ -28,8 +28,11 @@ _LINK_OR_TAG = re.compile(
     r"|\]\([^()]*+\)"  # the end of a linked image
     r"|<[!/?A-Za-z][^<>]*+>|https?://\S++"
 )
+_LINK_SIGNS = ("[", "](", "<", "://")
+"""One of these is in every link and tag."""
 _LETTER = re.compile(r"[^\W_]")
 _OTHERS = re.compile(r"[\W_]+")
+_NO_LETTERS = bytes(byte for byte in range(128) if not chr(byte).isalnum())
 _SPACE = re.compile(r"\s+")
 
 
@@ -126,8 +129,12 @@ def _joined(
 
 def says_little(text: str) -> bool:
     """Return whether a text is hardly more than punctuation, links and tags."""
-    letters = _OTHERS.sub("", _LINK_OR_TAG.sub("", text))
-    return len(letters) <= _LITTLE * len(_SPACE.sub("", text))
+    prose = _LINK_OR_TAG.sub("", text) if any(sign in text for sign in _LINK_SIGNS) else text
+    # Deleting bytes takes a tenth of the time, and is exact where ASCII alone is enough.
+    ascii_letters = prose.encode("ascii", "ignore").translate(None, _NO_LETTERS)
+    if len(ascii_letters) > _LITTLE * len(text):
+        return False
+    return len(_OTHERS.sub("", prose)) <= _LITTLE * len(_SPACE.sub("", text))
 
 
 def _says_nothing(text: str) -> bool:

@@ -266,7 +266,7 @@ def test_what_is_not_there_is_not_found(api: httpx.Client) -> None:
     assert problem(api.get("/bindings?workflow=no")) == (404, "not_found")
 
 
-@pytest.mark.parametrize("depth", [300, *range(930, 970, 4), 100_000])
+@pytest.mark.parametrize("depth", [300, *range(930, 970, 4), 90_000])
 def test_what_is_nested_too_deeply_is_refused(api: httpx.Client, depth: int) -> None:
     nested = "[" * depth + "]" * depth
     headers = {"Content-Type": "application/json"}
