@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.declarations.models import EXTRACTIVE, ModelDeclaration
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
     from lorebind_knowledge.declarations.project import ProjectDeclaration
     from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
+    from lorebind_knowledge.plugins import Group
 
 T = TypeVar("T", bound=Any)
 
@@ -35,14 +37,19 @@ def meant(declared: Sequence[Any], wanted: object) -> Any:
 
 def embedders(project: ProjectDeclaration) -> Sequence[EmbedderDeclaration]:
     """Return the project's embedders, or else the local one."""
-    return project.embedders or [PLACES["embedders"].read({"id": EMBEDDER, "provider": EMBEDDER})]
+    return project.embedders or [_read("embedders", "provider", EMBEDDER)]
 
 
 def vector_dbs(project: ProjectDeclaration) -> Sequence[VectorDBDeclaration]:
     """Return the project's vector databases, or else a single SQLite file."""
-    return project.vector_dbs or [PLACES["vector_dbs"].read({"id": VECTOR_DB, "type": VECTOR_DB})]
+    return project.vector_dbs or [_read("vector_dbs", "type", VECTOR_DB)]
 
 
 def models(project: ProjectDeclaration) -> Sequence[ModelDeclaration]:
     """Return the project's chat models, or else the extractive one, which needs no API key."""
     return project.models or [ModelDeclaration(id="default", provider=EXTRACTIVE)]
+
+
+@cache  # every search asks several times, and reading one takes longer than the rest of the lookup
+def _read(place: Group, kind_key: str, kind: str) -> Any:
+    return PLACES[place].read({"id": kind, kind_key: kind})

@@ -153,10 +153,10 @@ class Query:
         numbers = self._of_each(passages, lambda view, numbers: view.documents(numbers))
         return [(one[0], number) for one, number in zip(passages, numbers, strict=True)]
 
-    def best_relevance(self, candidates: Candidates) -> float:
-        """Return the highest relevance of the candidates; 0 if there are none."""
+    def best_relevance(self, candidates: Candidates, most: int | None = None) -> float:
+        """Return the highest relevance of the first `most` candidates; 0 if there are none."""
         figures = deciding(candidates.figures, self.settings)
-        return score_of(figures.max(initial=0.0))
+        return score_of(figures[:most].max(initial=0.0))
 
     def passages(self, candidates: Sequence[Candidate]) -> list[DocumentMatch]:
         """Return the candidates with their texts and metadata."""

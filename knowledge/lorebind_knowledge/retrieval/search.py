@@ -257,7 +257,7 @@ def _ranked(query: Query, limit: int) -> tuple[Ranking, float]:
     settings = query.settings
     candidates = STRATEGIES[settings.strategy](query, limit)
     if settings.strategy == "lexical":
-        return candidates, query.best_relevance(candidates[: settings.fusion.depth])
+        return candidates, query.best_relevance(candidates, settings.fusion.depth)
     best = query.best_relevance(candidates)
     return (mmr(query, candidates, limit) if settings.strategy == "mmr" else candidates), best
 
