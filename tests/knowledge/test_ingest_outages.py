@@ -53,6 +53,31 @@ async def test_embedder_fails_in_the_middle(bench: Bench) -> None:
     assert len(await bench.visible()) == 30
 
 
+async def test_a_failure_is_recorded_beside_the_loop(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that hangs while the end of a failed run is recorded does not stop the loop."""
+    fill(bench)
+    ledger = bench.catalog.ledger
+    record, going = ledger.finish_run, threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def hang_and_record(*args: Any) -> None:
+        loop.call_soon_threadsafe(going.set)
+        assert going.wait(10)
+        record(*args)
+
+    def fail(number: int) -> None:
+        raise RuntimeError("quota")
+
+    monkeypatch.setattr(ledger, "finish_run", hang_and_record)
+    bench.embedder.before_batch = fail
+    with pytest.raises(EmbedderError, match="quota"):
+        await bench.ingest()
+    (run,) = ledger.last_runs(bench.kb.namespace, 1)
+    assert run["status"] == "failed"
+
+
 class FailingStore(MemoryStore):
     """The memory store, in which a method fails half-way after a number of calls."""
 

@@ -196,7 +196,7 @@ class _Run:
             self._emit("ingest_failed", kind=kind, texts=lambda: {"reason": reason})
             # Raise the original error even if it cannot be recorded; the next run closes this one.
             with suppress(StoreError):
-                self._finish(reason)
+                await call(self._finish, reason)
             raise
         self._emit("ingest_completed", **reported(report))
         return report
