@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("lorebind.server")
 
 _SHORT = 4
+_MOST_TEXTS = 1000
+"""Texts of a caller that are looked for one by one; with more, no message is shown."""
 
 
 class FailureLog:
@@ -34,10 +36,11 @@ class FailureLog:
         Args:
             said: the operation that failed.
             error: the error; values of variables are removed from its text.
-            sent: texts from the caller, which are removed too.
+            sent: texts from the caller, which are removed too. If they are very many, whole
+                messages are removed instead, as the event loop waits for this.
         """
-        # Longest first, because one text may contain another. Short texts occur in ordinary words.
-        hidden = sorted((one for one in sent if len(one) >= _SHORT), key=len, reverse=True)
+        long = {text for text in sent if len(text) >= _SHORT}  # others are in ordinary words
+        hidden = _forms(long) if len(long) <= _MOST_TEXTS else None
         parts = [
             _without_sent(without(part, self._values), hidden)
             for part in traceback.format_exception(error)
@@ -58,11 +61,18 @@ class FailureLog:
         return found
 
 
-def _without_sent(part: str, sent: Iterable[str]) -> str:
-    """Remove the caller's texts from a part of a traceback, except from lines that name code."""
+def _forms(texts: Iterable[str]) -> list[str]:
+    """Return texts as messages show them, longest first, because one may contain another."""
+    forms = {form for text in texts for form in (text, repr(text)[1:-1], json.dumps(text)[1:-1])}
+    return sorted(forms, key=len, reverse=True)
+
+
+def _without_sent(part: str, hidden: Iterable[str] | None) -> str:
+    """Remove the caller's texts, or all text, from a part of a traceback that names no code."""
     if part.lstrip(" |").startswith(("File ", "Traceback ")):
         return part
-    for text in sent:
-        for form in (text, repr(text)[1:-1], json.dumps(text)[1:-1]):
-            part = part.replace(form, "[request]")
+    if hidden is None:
+        return "[request]\n"
+    for form in hidden:
+        part = part.replace(form, "[request]")
     return part
