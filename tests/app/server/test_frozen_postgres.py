@@ -88,3 +88,27 @@ def test_a_frozen_database_delays_no_other(process: Process, own_postgres: Serve
             assert len(api.get("/knowledge-bases").json()["items"]) == 2
             assert len(api.get("/knowledge-bases/store/documents").json()["items"]) == 1
             assert api.get("/knowledge-bases/store/stats").json()["chunks"] == 1
+
+
+def test_a_killed_database_is_a_503_until_it_returns(tmp_path: Path, own_postgres: Server) -> None:
+    """While PostgreSQL is down, requests are refused without a traceback; then they work again."""
+    with own_postgres.connect() as db:
+        db.execute("create extension vector")
+    dsn = "{{ .env.DSN }}"
+    shared = {"server": {"state": {"dsn": dsn}}, "checkpointer": {"type": "postgres", "dsn": dsn}}
+    folder = write_project(tmp_path / "shop", project(own_postgres.dsn()) | shared)
+    paths = ("/knowledge-bases", "/knowledge-bases/depot/runs", "/knowledge-bases/depot/documents")
+    with serving(folder, DSN=own_postgres.dsn()) as made, made.client() as api:
+        run = api.post("/knowledge-bases/depot/ingest", headers={"Prefer": "wait=20"}).json()
+        assert run["status"] == "completed", run
+        for change, expected in ((None, 200), (own_postgres.stop, 503), (own_postgres.start, 200)):
+            if change is not None:
+                change()
+            deadline = time.monotonic() + 30  # the tokens are read again after a while
+            while query(api, "depot").status_code != expected:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            assert [api.get(path).status_code for path in paths] == [expected] * 3
+        code, output = made.stop()
+    assert code == 0
+    assert "Traceback" not in output
