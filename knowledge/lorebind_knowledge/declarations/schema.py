@@ -31,8 +31,8 @@ def json_schema(kind: Kind) -> dict[str, Any]:
 
     It accepts all valid files, except that an aliased key must not be written by its Python name.
     Some problems are found only when a file is loaded: duplicate or unknown ids, an overlap that is
-    not less than the size, integers written as 5.0, wrong templates, missing files, and secrets in
-    nested free settings.
+    not less than the size, integers written as 5.0, wrong templates, wrong conditions of filters,
+    missing files, and secrets in nested free settings.
     """
     schema = FILES[kind].model_json_schema(schema_generator=_Generator)
     return {"$schema": _Generator.schema_dialect} | schema | {"title": f"Lorebind {kind} file"}
