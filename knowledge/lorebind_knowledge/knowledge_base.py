@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchableKnowledgeBase:
+class SearchableKnowledgeBase(ABC):
     """A declared knowledge base for searches by one tenant."""
 
     id: str
@@ -37,9 +38,9 @@ class SearchableKnowledgeBase:
     """The relevance of the best passage below which a match is weak; None: no match is weak."""
 
     @property
+    @abstractmethod
     def threads(self) -> Threads:
         """The threads of functions that use its database."""
-        raise NotImplementedError
 
     def emit(
         self,
