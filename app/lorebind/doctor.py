@@ -172,7 +172,7 @@ async def _index(
     index = await call(kb.catalog.ledger.index, kb.namespace, "active")
     if index is None:
         return Finding(part, "warning", f"nothing is ingested yet; run: {kb.fill_command}")
-    if not kb.embedder.fingerprint.made(index.manifest.embedder_key):
+    if kb.embedder.fingerprint.key != index.manifest.embedder_key:
         detail = (
             f"its index was built with the embedder {index.manifest.embedder} of dimension "
             f"{index.manifest.dimension}, and the project now declares {kb.embedder.fingerprint}; "

@@ -21,7 +21,7 @@ LOUD: dict[str, str] = {
     "manifest, a type": "update catalog_indexes set manifest ="
     " json_set(manifest, '$.dimension', 'many')",
     "number of the index": "update catalog_indexes set number = 'one'",
-    "version of the catalog": "update catalog_version set version = 0",
+    "version of the catalog": "update catalog_schema set version = 0",
     "birth of the index": "update catalog_indexes set birth = 'first'",
     "birth, another": "update catalog_indexes set birth = birth + 1",
     "state of the index": "update catalog_indexes set live = 'all', entered = 'all'",

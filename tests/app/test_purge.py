@@ -49,7 +49,7 @@ knowledge_bases:
 GONE = Undeclared("file", "rules", "default", "project", documents=1, chunks=1)
 NOTHING = "no data is left of knowledge bases that are no longer declared\n"
 
-KEPT = {"catalog_version", "catalog_leases", "catalog_embeddings", "store_spaces"}
+KEPT = {"catalog_schema", "catalog_leases", "catalog_embeddings", "store_spaces"}
 """Tables that belong to no knowledge base, or contain nothing about its content."""
 
 

@@ -111,7 +111,7 @@ def test_a_newer_schema_is_refused(path: Path) -> None:
     with contextlib.closing(Catalog(path)) as catalog:
         start_run(catalog)
     with contextlib.closing(sqlite3.connect(path)) as db, db:
-        db.execute("update catalog_version set version = 99")
+        db.execute("update catalog_schema set version = 99")
     with contextlib.closing(Catalog(path)) as catalog:
         with pytest.raises(StoreError, match=r"newer Lorebind .schema 99.*pip install -U lorebind"):
             catalog.ledger.index(HERE, "active")
@@ -126,7 +126,7 @@ def test_not_a_database(path: Path) -> None:
     before = path.read_bytes()
     with (
         contextlib.closing(Catalog(path)) as catalog,
-        pytest.raises(StoreError, match="not a database; move the file away"),
+        pytest.raises(StoreError, match="not a database; move it away"),
     ):
         start_run(catalog)
     assert path.read_bytes() == before

@@ -8,7 +8,6 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from lorebind_knowledge.catalog import schema
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.tables import CATALOG
 from lorebind_knowledge.configuration import build_project
@@ -23,7 +22,6 @@ from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.service import KnowledgeService
 
 from .test_catalog import ELSEWHERE, HERE, create_index, read_everything
-from .test_catalog_migration import UNDONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -270,21 +268,3 @@ def test_locks_of_two_schemas(make_catalog: Callable[..., Catalog], name: str) -
         create_index(make_catalog(), ELSEWHERE)
         with pytest.raises(IngestRunningError), make_catalog().lease(HERE):
             pass
-
-
-def test_migrations_in_a_schema(make_catalog: Callable[..., Catalog], dsn: str, name: str) -> None:
-    """Tables of an earlier version are migrated in their schema only."""
-    catalog = make_catalog()
-    create_index(catalog)
-    with psycopg.connect(dsn, autocommit=True) as db:
-        db.execute(f'set search_path to "{name}"')
-        for step in sorted(schema.MIGRATIONS, reverse=True):
-            for statement in UNDONE[step]:
-                db.execute(statement)
-        db.execute("update catalog_version set version = 1")
-    reopened = make_catalog()
-    assert len(reopened.ledger.retired_indexes(HERE)) == 1
-    assert reopened.ledger.last_runs(HERE, 9) == []
-    with psycopg.connect(dsn) as db:
-        row = db.execute(f'select version from "{name}".catalog_version').fetchone()
-    assert row == (schema.SCHEMA_VERSION,)

@@ -101,7 +101,7 @@ def test_a_newer_schema_is_refused(dsn: str, make_catalog: Callable[..., Catalog
     """Tables of a newer version are not changed, and the error suggests an upgrade."""
     start_run(make_catalog(dsn))
     with psycopg.connect(dsn) as db:
-        db.execute("update catalog_version set version = 99")
+        db.execute("update catalog_schema set version = 99")
     with pytest.raises(StoreError, match=r"newer Lorebind .schema 99.*pip install -U lorebind"):
         make_catalog(dsn).ledger.index(HERE, "active")
     with pytest.raises(StoreError, match="newer Lorebind"):

@@ -73,7 +73,7 @@ def test_a_migration(make_kept: Callable[..., Any]) -> None:
         with database.reading() as sql:
             assert sql.run("select title, shelf from books") == [("a", "")]
         with database.writing() as sql:
-            assert sql.run("select version from library_version") == [(2,)]
+            assert sql.run("select version from library_schema") == [(2,)]
             assert sql.run("select * from loans") == []
     with (
         closing(make_kept(FIRST)) as database,
@@ -86,13 +86,29 @@ def test_a_migration(make_kept: Callable[..., Any]) -> None:
 def test_a_damaged_version(make_kept: Callable[..., Any]) -> None:
     """The error suggests the fix that the tables were given."""
     with closing(make_kept(SECOND)) as database, database.writing() as sql:
-        sql.run("update library_version set version = 0")
+        sql.run("update library_schema set version = 0")
     with (
         closing(make_kept(SECOND)) as database,
         pytest.raises(StoreError, match="is damaged: 0; restore the library"),
         database.reading(),
     ):
         pass
+
+
+def test_tables_from_before_the_first_release(make_kept: Callable[..., Any]) -> None:
+    """They are refused with the fix that the tables were given, and do not change."""
+    with closing(make_kept(SECOND)) as database, database.writing() as sql:
+        sql.run("insert into books (title) values ('a')")
+        sql.run("alter table library_schema rename to library_version")
+    with closing(make_kept(SECOND)) as database:
+        for transaction in (database.reading, database.writing):
+            with (
+                pytest.raises(
+                    StoreError, match="before the first release of Lorebind; restore the library"
+                ),
+                transaction(),
+            ):
+                pass
 
 
 class Counting(Tables):
@@ -121,11 +137,13 @@ def test_two_threads_at_once(make_kept: Callable[..., Any], database_for_each: b
     assert found == [("another",), ("another",), ("the first",)]
 
 
-def test_an_administrator_makes_them(dsn: str) -> None:
+@pytest.mark.parametrize("schema", [None, "shelves"])
+def test_an_administrator_makes_them(dsn: str, schema: str | None) -> None:
     """With `ensure_schema: false`, the error has the SQL for new tables and for a migration."""
     address = PostgresAddress(dsn)
+    settings: dict[str, Any] = {"ensure_schema": False, "own_schema": schema}
     for tables in (FIRST, SECOND):
-        with closing(PostgresDatabase(address, tables, ensure_schema=False)) as database:
+        with closing(PostgresDatabase(address, tables, **settings)) as database:
             with (
                 pytest.raises(StoreError, match="ensure_schema is false; create them") as caught,
                 database.writing(),
@@ -135,6 +153,7 @@ def test_an_administrator_makes_them(dsn: str) -> None:
                 db.execute(str(caught.value).partition(":\n")[2])
             with database.writing() as sql:
                 sql.insert("books", [{"title": tables.name}])
+                assert sql.run("select version from library_schema") == [(tables.version,)]
     assert "alter table books" in str(caught.value)
 
 
@@ -149,6 +168,6 @@ def test_they_share_a_database(dsn: str) -> None:
         with library.writing() as sql, archive.writing() as also:
             sql.insert("books", [{"title": "a"}])
             also.insert("papers", [{"title": "b"}])
-            assert also.run("select version from archive_version") == [(7,)]
+            assert also.run("select version from archive_schema") == [(7,)]
         with library.lock("door") as free, archive.lock("door") as also_free:
             assert (free, also_free) == (True, True)

@@ -7,7 +7,6 @@ import logging
 import random
 import sys
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -200,19 +199,15 @@ def test_fingerprint(server: EmbeddingServer, tmp_path: Path) -> None:
 
 
 def test_another_address_is_no_other_embedder(tmp_path: Path) -> None:
-    """An index from a version that included the written address is still recognized."""
+    """Vectors of the same model at two addresses are comparable, until an ingest checks them."""
     environ = {"OPENAI_API_KEY": KEY, "HOST": "internal.example"}
-    plain = declared(tmp_path, None).fingerprint
     for more in ({}, {"strip_newlines": True}):
         address = "https://me:hun@ter2@{{ .env.HOST }}/v1"
         config = {"base_url": address, **more}
         found = declared(tmp_path, None, environ, config=config).fingerprint
-        assert found == declared(tmp_path, None, config=more).fingerprint
-        former = "https://{{ .env.HOST }}/v1" + (" newlines stripped" if more else "")
-        assert found.formerly == (replace(plain, revision=former).key,)
-        assert found.made(found.key)
-        assert found.made(found.formerly[0])
-        assert not plain.made(found.formerly[0])
+        elsewhere = declared(tmp_path, None, config=more).fingerprint
+        assert found.key == elsewhere.key
+        assert found.address != elsewhere.address
 
 
 async def test_an_address_by_a_variable_is_not_told(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,10 +15,8 @@ from lorebind_knowledge.errors import (
     IngestRefusedError,
     IngestRunningError,
     NotIngestedError,
-    SourceError,
     UsageError,
 )
-from lorebind_knowledge.sources.base import Content, SourceItem
 
 from .bench import (
     Bench,
@@ -33,7 +30,7 @@ from .bench import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from lorebind_knowledge.ingest.report import IngestReport
 
@@ -349,43 +346,8 @@ async def test_a_first_run_that_fails_serves_nothing(bench: Bench) -> None:
     assert len(await bench.ask("one")) > 0
 
 
-class Renamed:
-    """Documents with other names than before; some cannot be read."""
-
-    key = "renamed"
-
-    def __init__(self, names: dict[str, str], unreadable: str = "") -> None:
-        self._names, self._unreadable = names, unreadable
-
-    def items(self) -> Iterator[SourceItem]:
-        for name, former in self._names.items():
-            yield SourceItem(name, partial(self._read, former or name), former)
-
-    def _read(self, name: str, version: str) -> Content:
-        if name == self._unreadable:
-            raise SourceError(f"{name}: is out of order")
-        return Content(paragraph(name).encode(), "text/plain")
-
-
 async def served(bench: Bench) -> set[str]:
     return {str(match.metadata["uri"]) for match in await bench.visible()}
-
-
-@pytest.mark.parametrize("strategy", ["upsert", "replace"])
-async def test_renamed_documents(bench: Bench, strategy: str) -> None:
-    """A renamed document is neither removed nor embedded again, and stays until it is read."""
-    bench.change(sources=[Renamed({"a": "", "b": ""})])
-    await bench.ingest(strategy=strategy)
-    texts = len(bench.embedder.texts)
-    now = {"https://h/a": "a", "https://h/b": "b"}
-    bench.change(sources=[Renamed(now, unreadable="b")])
-    report = await bench.ingest()
-    assert report.documents == counts(added=1, failed=1, removed=1)
-    assert await served(bench) == {"https://h/a", "b"}
-    bench.change(sources=[Renamed(now)])
-    report = await bench.ingest(strategy=strategy)
-    assert await served(bench) == set(now)
-    assert len(bench.embedder.texts) == texts
 
 
 @pytest.mark.parametrize("strategy", ["upsert", "replace"])

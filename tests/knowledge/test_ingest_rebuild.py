@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +19,6 @@ from .bench import Bench, CountingEmbedder, chunk_counts, counts, fill, paragrap
 
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import IndexEntry
-    from lorebind_knowledge.embedders.base import Fingerprint
     from lorebind_knowledge.records import Space
 
 
@@ -102,33 +100,6 @@ async def test_another_embedder(bench: Bench) -> None:
     assert bench.entry != old
     assert (await bench.ask("word1a", top_k=1)).matches[0].text == paragraph("word1a")
     assert dropped(bench, old)
-
-
-class Renamed(CountingEmbedder):
-    """The embedder of the bench, with the key that an earlier version used for it."""
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        former = super().fingerprint
-        return replace(former, revision="", formerly=(former.key,))
-
-
-async def test_an_index_of_an_earlier_version(bench: Bench) -> None:
-    """An old index stays in use and gets the new key; nothing is embedded again."""
-    fill(bench)
-    await bench.ingest()
-    old, before = bench.entry, await bench.visible()
-    bench.embedder = Renamed()
-    bench.change(embedder=bench.embedder)
-    assert (await bench.ask("word1a", top_k=1)).matches[0].text == paragraph("word1a")
-    assert (await bench.plan(strategy="replace")).texts_to_embed == 0
-    report = await bench.ingest()
-    assert report.documents == counts(unchanged=4)
-    assert (bench.entry.key, await bench.visible()) == (old.key, before)
-    assert bench.entry.manifest.embedder_key == bench.embedder.fingerprint.key
-    report = await bench.ingest(strategy="replace")
-    assert (report.texts_embedded, report.cache_hits) == (0, 12)
-    assert bench.embedder.batches == []
 
 
 async def test_a_rebuild_that_was_interrupted(bench: Bench) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.ingest.report import Unlisted
-from lorebind_knowledge.sources.base import Content, SourceItem
 
 from .bench import Bench, counts, fill, paragraph
 from .folders import shut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pytest
 
 SHUT = Unlisted("docs/shut/", "Permission denied")
@@ -101,32 +97,3 @@ async def test_a_rebuild_that_read_it_before(bench: Bench, monkeypatch: pytest.M
     await bench.reindex()
     assert bench.entry != old
     assert await bench.visible() == before
-
-
-class Renamed:
-    """Documents with other names than before, one of them in a folder that may be closed."""
-
-    key = "renamed"
-
-    def __init__(self, now: str, *, is_open: bool) -> None:
-        self._now, self._is_open = now, is_open
-
-    def items(self) -> Iterator[SourceItem]:
-        for name in ("x/a.md", "b.md", "c.md"):
-            read = partial(self._read, name)
-            if self._is_open or name != "x/a.md":
-                yield SourceItem(f"{self._now}{name}", read, f"then/{name}")
-            else:
-                yield SourceItem(f"{self._now}x/", read, "then/x/", unlisted="is closed")
-
-    def _read(self, name: str, version: str) -> Content:
-        return Content(paragraph(name).encode(), "text/plain")
-
-
-async def test_its_documents_had_another_name(bench: Bench) -> None:
-    """Documents of the folder are kept under the names that an earlier version gave them."""
-    bench.change(sources=[Renamed("then/", is_open=True)])
-    await bench.ingest()
-    bench.change(sources=[Renamed("now/", is_open=False)])
-    assert (await bench.ingest()).documents == counts(added=2, removed=2)
-    assert await served(bench) == {"then/x/a.md", "now/b.md", "now/c.md"}

@@ -153,13 +153,6 @@ def test_uris_are_the_documents_own(tmp_path: Path) -> None:
         assert uris(made(tmp_path, environ=values, type="url", urls=urls)) == expected
 
 
-def test_what_documents_were_called(tmp_path: Path) -> None:
-    """The uri in earlier versions is known: with values of `env`, but without secrets."""
-    source = made(tmp_path, type="url", url="https://{{ .env.HOST }}/{{ .secrets.TOKEN }}?a#b")
-    (item,) = source.items()
-    assert item.formerly == "https://example.com/[secret]?a"
-
-
 async def test_variables_of_a_workflow(tmp_path: Path, server: WebServer) -> None:
     """A workflow's variable with a value from the environment is hidden too."""
     yaml = """
@@ -197,7 +190,6 @@ async def test_buckets_by_variables(tmp_path: Path) -> None:
     source = made(tmp_path, environ=environ, **declared, prefix="{{ .env.TEAM }}/")
     (item,) = source.items()
     assert item.uri == "file://{{ .env.TOKEN }}/{{ .env.TEAM }}/a.md"
-    assert item.formerly == "file://hidden/docs/a.md"
     assert (await read(item)).data == b"text"
     for environ in ({"TOKEN": "hidden", "TEAM": "gone"}, {"TOKEN": "gone", "TEAM": "docs"}):
         source = made(tmp_path, environ=environ, **declared, prefix="{{ .env.TEAM }}/")
@@ -212,7 +204,6 @@ async def test_loaders_that_tell(tmp_path: Path) -> None:
     config: dict[str, Any] = {"place": "https://h/{{ .env.TOKEN }}", "fails": False}
     (item,) = made(tmp_path, **{"type": "langchain", "class": place, "config": config}).items()
     assert item.uri == "https://h/{{ .env.TOKEN }}/a"
-    assert item.formerly == "https://h/hidden/a"
     metadata = (await read(item)).metadata
     assert metadata == {"source": "https://h/{{ .env.TOKEN }}/a", "by": "{{ .env.TOKEN }}"}
     config["fails"] = True

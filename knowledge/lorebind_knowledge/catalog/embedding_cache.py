@@ -84,12 +84,11 @@ class EmbeddingCache:
         self, embedder: Embedder, by_key: Mapping[str, str]
     ) -> tuple[dict[str, Vector], int]:
         """Return vectors by key, and the number of new ones."""
-        former = _former_keys(embedder, by_key)
         vectors: dict[str, Vector] = {}
         count = 0
         while missing := [key for key in by_key if key not in vectors]:
             seen = self._written
-            vectors |= await call(self._read, missing, former)
+            vectors |= await call(self._read, missing)
             ours, theirs = self._claim([key for key in missing if key not in vectors], seen)
             if ours:
                 new = {key: by_key[key] for key in ours}
@@ -140,8 +139,7 @@ class EmbeddingCache:
         The lookup does not count as a use of cached vectors, and writes nothing.
         """
         by_key = dict(zip(_keys(embedder, texts), texts, strict=True))
-        former = _former_keys(embedder, by_key)
-        known = {former.get(key, key) for (key,) in self._rows("key", [*by_key, *former])}
+        known = {key for (key,) in self._rows("key", by_key)}
         return {key: text for key, text in by_key.items() if key not in known}
 
     async def trim(self) -> int:
@@ -158,18 +156,14 @@ class EmbeddingCache:
         """
         return await self._recency.trim()
 
-    def _read(self, keys: Iterable[str], former: Mapping[str, str]) -> dict[str, Vector]:
+    def _read(self, keys: Iterable[str]) -> dict[str, Vector]:
         import numpy as np
 
-        wanted = set(keys)
-        named = [*wanted, *(old for old, key in former.items() if key in wanted)]
         # A damaged vector counts as missing: its text is embedded again and the row replaced.
-        rows = [row for row in self._rows("key, vector, used_on, size", named) if _is_sound(*row)]
+        rows = [row for row in self._rows("key, vector, used_on, size", keys) if _is_sound(*row)]
         today = self._recency.today
         self._recency.note(key for key, _, used_on, _ in rows if used_on < today)
-        return {
-            former.get(key, key): np.frombuffer(vector, dtype="<f4") for key, vector, *_ in rows
-        }
+        return {key: np.frombuffer(vector, dtype="<f4") for key, vector, *_ in rows}
 
     def _rows(self, columns: str, keys: Iterable[str]) -> list[Any]:
         query = f"select {columns} from catalog_embeddings where key in (:*keys)"
@@ -208,10 +202,3 @@ def _keys(embedder: Embedder, texts: Iterable[str]) -> list[str]:
     # covers one index only.
     owner = [made_by.key, made_by.address] if made_by.address else [made_by.key]
     return [digest(*owner, text) for text in texts]
-
-
-def _former_keys(embedder: Embedder, by_key: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys of texts by the keys that earlier versions used for them."""
-    made_by = embedder.fingerprint
-    formerly = () if made_by.address else made_by.formerly  # former keys omit the address
-    return {digest(owner, text): key for key, text in by_key.items() for owner in formerly}

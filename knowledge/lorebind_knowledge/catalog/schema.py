@@ -4,44 +4,11 @@ from __future__ import annotations
 
 from lorebind_knowledge.catalog.rows import OWNER
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 1
 
-MIGRATIONS = {
-    2: (
-        "ALTER TABLE catalog_documents ADD COLUMN version VARCHAR NOT NULL DEFAULT ''",
-        "ALTER TABLE catalog_documents ADD COLUMN recipe VARCHAR NOT NULL DEFAULT ''",
-    ),
-    3: (
-        "ALTER TABLE catalog_embeddings ADD COLUMN used_on INTEGER NOT NULL DEFAULT 0",
-        "ALTER TABLE catalog_embeddings ADD COLUMN size INTEGER NOT NULL DEFAULT 0",
-        "UPDATE catalog_embeddings SET size = length(vector)",
-        "CREATE INDEX catalog_embeddings_use ON catalog_embeddings (used_on, created_at, size)",
-    ),
-    4: ("ALTER TABLE catalog_documents ADD COLUMN refused VARCHAR NOT NULL DEFAULT ''",),
-    5: (
-        "ALTER TABLE catalog_indexes ADD COLUMN birth BIGINT NOT NULL DEFAULT 0",
-        "ALTER TABLE catalog_indexes ADD COLUMN version BIGINT NOT NULL DEFAULT 0",
-        "ALTER TABLE catalog_indexes ADD COLUMN swept BIGINT NOT NULL DEFAULT 0",
-        "ALTER TABLE catalog_indexes ADD COLUMN live BIGINT NOT NULL DEFAULT 0",
-        "ALTER TABLE catalog_indexes ADD COLUMN entered BIGINT NOT NULL DEFAULT 0",
-        "ALTER TABLE catalog_indexes ADD COLUMN next_number BIGINT NOT NULL DEFAULT 1",
-        "ALTER TABLE catalog_documents DROP COLUMN chunk_ids",
-        "ALTER TABLE catalog_documents DROP COLUMN staged",
-    ),
-    6: (),  # adds a table only
-    7: ("ALTER TABLE catalog_indexes ADD COLUMN words INTEGER NOT NULL DEFAULT 0",),
-    8: ("ALTER TABLE catalog_documents ADD COLUMN id VARCHAR NOT NULL DEFAULT ''",),
-    9: ("ALTER TABLE catalog_documents ADD COLUMN textless_pages INTEGER NOT NULL DEFAULT 0",),
-}
-"""The statements that turn the tables of the previous version into this one, in every database."""
-
-NUMBERED = 5
-"""The version since which the catalog stores chunks, and stores identify vectors by numbers."""
-OF_CHUNKS = {
-    7: ("ALTER TABLE catalog_versions ADD COLUMN language VARCHAR NOT NULL DEFAULT 'en'",),
-}
-"""The migrations of tables that exist since that version."""
-
+MIGRATIONS: dict[int, tuple[str, ...]] = {}
+"""By version: the statements that turn the tables of the previous version into it, in every
+database."""
 
 _OWNERS = ", ".join(f"{name} varchar not null" for name in OWNER.split(", "))
 
@@ -52,7 +19,7 @@ STATEMENTS = (
   manifest json not null,
   created_at float not null,
   -- Random: a new index that reuses the number of a dropped one has another birth.
-  birth bigint not null default 0,
+  birth bigint not null,
   -- Incremented by every publication, which changes what searches find.
   version bigint not null default 0,
   -- Vectors that searches found at this version or later have not been deleted.
@@ -80,13 +47,12 @@ STATEMENTS = (
   version varchar not null default '', -- the source's name for it
   recipe varchar not null default '', -- how it was made into chunks
   refused varchar not null default '', -- see the ledger
-  id varchar not null default '', -- `document_id` of the uri
+  id varchar not null, -- `document_id` of the uri
   textless_pages integer not null default 0, -- of the live generation
   primary key (tenant, project, scope, kb, number, uri)
 )""",
-    # With the id first, so that rows without an id, from an earlier version, are found too.
     f"create index if not exists catalog_documents_id on catalog_documents (id, {OWNER}, number)",
-    # Such rows are few and asked for most often: listing them must not read the many ready ones.
+    # They are few and asked for most often: listing them must not read the many ready ones.
     "create index if not exists catalog_documents_unready"
     f" on catalog_documents ({OWNER}, number, state, uri) where state <> 'ready'",
     # Whole documents that were added by hand.

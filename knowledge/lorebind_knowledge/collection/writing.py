@@ -47,7 +47,7 @@ def check_embedder(entry: IndexEntry, embedder: Embedder) -> None:
     Raises:
         IndexMismatchError: the embedder is another one.
     """
-    if not embedder.fingerprint.made(entry.manifest.embedder_key):
+    if embedder.fingerprint.key != entry.manifest.embedder_key:
         raise IndexMismatchError(
             f"collection {entry.key.namespace.kb!r} was created with the embedder "
             f"{entry.manifest.embedder}, but it is used with {embedder.fingerprint}; use the first "

@@ -119,9 +119,8 @@ class PostgresDatabase:
         """Create the current tables, or migrate those of an earlier version."""
         if not self._ensure_schema:
             what = "missing" if version is None else "of an earlier version"
-            how = "create them with" if version is None else self._tables.by_hand(version)[0]
             raise StoreError(
-                f"{self}: its tables are {what}, and ensure_schema is false; {how}:\n"
+                f"{self}: its tables are {what}, and ensure_schema is false; create them with:\n"
                 f"{self._schema_sql()}{self._tables.script(version)}"
             )
         with self._changing_tables() as sql:

@@ -32,7 +32,7 @@ class Tables:
     """The tables of a `Database`. A subclass may migrate them in ways that SQL alone cannot."""
 
     name: str
-    """The name in messages. The table `<name>_version` holds the version."""
+    """The name in messages. The table `<name>_schema` holds the version."""
     version: int
     statements: Sequence[str]
     """The statements that create missing tables and indexes.
@@ -46,7 +46,7 @@ class Tables:
     """By version: the statements that turn tables of the previous version into this version, in
     every database. They run before `statements`."""
     move_away: str = MOVE_AWAY
-    """The suggested fix for a damaged database, for messages."""
+    """The suggested fix for a damaged database or an unreleased version's, for messages."""
     elsewhere: str = ELSEWHERE
     """The advice on choosing another location for a file, for messages."""
 
@@ -72,17 +72,9 @@ class Tables:
             version: the version before the migration; None if there were no tables.
         """
 
-    def by_hand(self, version: int) -> tuple[str, Sequence[str]]:
-        """Return how an administrator migrates tables of an earlier version.
-
-        Returns:
-            the advice for a message, and the SQL to run in place of `finish`.
-        """
-        return "create them with", ()
-
     def made(self, *, postgres: bool) -> list[str]:
         """Return the statements in the dialect of the database."""
-        made = [f"create table if not exists {self.name}_version (version integer primary key)"]
+        made = [f"create table if not exists {self._version_table} (version integer primary key)"]
         for statement in self.statements:
             for word, kind in (_POSTGRES if postgres else _SQLITE).items():
                 statement = statement.replace(word, kind)
@@ -91,19 +83,24 @@ class Tables:
 
     def version_in(self, sql: Sql) -> int | None:
         """Return the version of the tables, or None if there are none."""
-        if not sql.has_table(f"{self.name}_version"):
+        if not sql.has_table(self._version_table):
             return None
-        rows = sql.run(f"select version from {self.name}_version")
+        rows = sql.run(f"select version from {self._version_table}")
         return rows[0][0] if rows else None
 
     def is_current(self, sql: Sql, place: str) -> bool:
         """Return whether the tables exist in the current version.
 
         Raises:
-            StoreError: a newer Lorebind has created them. The message begins with `place`.
+            StoreError: a newer Lorebind has created them, or one before the first release. The
+                message begins with `place`.
         """
         version = self.version_in(sql)
         if version is None:
+            if sql.has_table(f"{self.name}_version"):
+                raise StoreError(
+                    f"{place}: was written before the first release of Lorebind; {self.move_away}"
+                )
             return False
         if type(version) is not int or version < 1:
             raise StoreError(f"{place}: its version is damaged: {version!r}; {self.move_away}")
@@ -126,9 +123,10 @@ class Tables:
         if version != self.version:
             for statement in (*([] if version is None else self.steps(version)), *made):
                 sql.run(statement)
-            table = f"{self.name}_version"
-            sql.run(f"delete from {table}")
-            sql.run(f"insert into {table} (version) values (:today)", today=self.version)
+            sql.run(f"delete from {self._version_table}")
+            sql.run(
+                f"insert into {self._version_table} (version) values (:today)", today=self.version
+            )
         self.finish(sql, version)
 
     def script(self, version: int | None) -> str:
@@ -139,10 +137,13 @@ class Tables:
         """
         made, today = self.made(postgres=True), self.version
         if version is None:
-            return script(*made, f"INSERT INTO {self.name}_version (version) VALUES ({today})")
-        _, rest = self.by_hand(version)
-        set_version = f"UPDATE {self.name}_version SET version = {today}"
-        return script(*self.steps(version), *made, *rest, set_version)
+            return script(*made, f"INSERT INTO {self._version_table} (version) VALUES ({today})")
+        set_version = f"UPDATE {self._version_table} SET version = {today}"
+        return script(*self.steps(version), *made, set_version)
+
+    @property
+    def _version_table(self) -> str:
+        return f"{self.name}_schema"
 
 
 def script(*statements: str) -> str:

@@ -31,20 +31,14 @@ class Fingerprint:
     normalised: bool = True
     document_prefix: str = ""
     query_prefix: str = ""
-    formerly: tuple[str, ...] = field(default=(), compare=False)
-    """The keys that earlier versions gave this embedder. They are ignored in comparisons."""
     address: str = field(default="", compare=False)
-    """Digest of the service's address, see `address_digest`. It is ignored in comparisons too: when
-    the address has changed, an ingest checks once that the vectors are the same."""
+    """Digest of the service's address, see `address_digest`. It is ignored in comparisons: when the
+    address has changed, an ingest checks once that the vectors are the same."""
 
     @property
     def key(self) -> str:
         """SHA-256 over all compared fields, each with its name."""
         return _key(self)
-
-    def made(self, key: str) -> bool:
-        """Check whether an index with this key holds vectors of this embedder."""
-        return key == self.key or key in self.formerly
 
     def __str__(self) -> str:
         return f"{self.provider}/{self.model}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -164,16 +163,13 @@ class LangChainEmbedder(Embedder):
         self._say = say or partial(said_by_provider, holder=embeddings)
         self._model = model or type(embeddings).__name__
         self._is_openai = (model or str((settings or {}).get("model"))) in OPENAI_DIMENSIONS
-        settings = dict(settings or {})
-        telling = {name: value for name, value in settings.items() if name not in _ADDRESSES}
+        telling = {
+            name: value for name, value in (settings or {}).items() if name not in _ADDRESSES
+        }
         if address is None:
             address = _address(embeddings, {})
         revision = _revision(embeddings, telling)
-        found = Fingerprint("langchain", self._model, revision, address=address)
-        if telling != settings:  # the address used to be part of the fingerprint
-            former = replace(found, revision=_revision(embeddings, settings))
-            found = replace(found, formerly=(former.key,))
-        self._fingerprint = found
+        self._fingerprint = Fingerprint("langchain", self._model, revision, address=address)
 
     @property
     def fingerprint(self) -> Fingerprint:

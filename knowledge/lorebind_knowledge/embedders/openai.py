@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -199,13 +198,8 @@ class OpenAIEmbedder(Embedder):
     @property
     def fingerprint(self) -> Fingerprint:
         stripped = "newlines stripped" if self._strip_newlines else ""
-        found = Fingerprint("openai", self._model, stripped, self._dimension)
-        if not self._base_url:
-            return found
-        # The address used to be part of the fingerprint.
-        address = re.sub("//[^/]*@", "//", self._address)
-        former = replace(found, revision=f"{address} {stripped}".rstrip())
-        return replace(found, formerly=(former.key,), address=address_digest(self._base_url))
+        address = address_digest(self._base_url) if self._base_url else ""
+        return Fingerprint("openai", self._model, stripped, self._dimension, address=address)
 
     def count_truncated(self, texts: Sequence[str]) -> int:
         if self._own_dimension is None:

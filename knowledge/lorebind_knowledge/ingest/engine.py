@@ -220,16 +220,14 @@ class _Run:
             self._report.note_truncated()
         said = self._planned.notices if self._planned else []
         self._report.notices += dict.fromkeys([*said, *self._corpus.chunker.notices])
-        unread = enumeration.renamed({failure.uri for failure in self._report.failures})
-        await self._finalise(index, [uri for uri in vanished if uri not in unread])
+        await self._finalise(index, vanished)
 
     async def _refuse_mass_delete(self, enumeration: Enumeration) -> None:
         kb = self._kb
         active = await call(self._ledger.index, kb.namespace, "active")
         known = await call(self._ledger.documents, active.key) if active else {}
         served = {uri: entry for uri, entry in known.items() if entry.generation}
-        renamed = enumeration.renamed()
-        vanished = [uri for uri in enumeration.vanished(served) if uri not in renamed]
+        vanished = enumeration.vanished(served)
         if len(vanished) * 2 > len(served):
             raise IngestRefusedError(
                 f"{len(vanished)} of {len(served)} documents of {kb.id!r} are no longer in its "
@@ -470,8 +468,7 @@ class _Run:
             report.documents["removed"] += 1
             self._emit("document_deleted", uri=uri)
         chunker = chunker_fingerprint(self._corpus)
-        key = kb.embedder.fingerprint.key  # the manifest may have the key of an earlier version
-        manifest = replace(index.manifest, chunker=chunker, embedder_key=key)
+        manifest = replace(index.manifest, chunker=chunker)
         if manifest != index.manifest and not self._partial:
             await call(self._ledger.set_manifest, self._lease, index.key, manifest)
         failed_sources = [source for source in report.sources if source.status == "failed"]

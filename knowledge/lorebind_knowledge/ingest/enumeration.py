@@ -39,11 +39,6 @@ class Enumeration:
         items = {uri: item for uri, item in self.items.items() if uri in uris}
         return Enumeration(items, self.sources)
 
-    def renamed(self, uris: Collection[str] | None = None) -> set[str]:
-        """Return the uris that earlier versions used for the listed documents, or some of them."""
-        meant = self.items if uris is None else self.items.keys() & uris
-        return {self.items[uri][1].formerly for uri in meant}
-
     def vanished(self, known: Mapping[str, DocumentEntry]) -> list[str]:
         """Return known documents that are no longer listed, although their source was read.
 
@@ -90,13 +85,13 @@ def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
     for source in sources:
         items: dict[str, SourceItem] = {}
         skipped: list[Skipped] = []
-        unlisted: dict[Unlisted, str] = {}
+        unlisted: list[Unlisted] = []
         try:
             for item in source.items():
                 if item.uri.startswith(ADDED_SCHEME) and source.key != ADDED:
                     item = replace(item, uri=f"./{item.uri}")
                 if item.unlisted:
-                    unlisted[Unlisted(item.uri, item.unlisted)] = item.formerly or item.uri
+                    unlisted.append(Unlisted(item.uri, item.unlisted))
                 elif item.skipped:
                     skipped.append(Skipped(item.uri, item.skipped, _setting(item)))
                 elif _is_readable(item):
@@ -109,12 +104,12 @@ def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
         except SourceError as error:
             result.sources.append(SourceReport(source.key, "failed", 0, str(error), skipped))
             continue
-        result.unlisted.update((one.uri for one in unlisted), unlisted.values())
+        result.unlisted.update(folder.uri for folder in unlisted)
         for uri, item in items.items():
             result.items.setdefault(uri, (source.key, item))
         notices = list(getattr(source, "notices", ()))
         result.sources.append(
-            SourceReport(source.key, "ok", len(items), "", skipped, notices, [*unlisted])
+            SourceReport(source.key, "ok", len(items), "", skipped, notices, unlisted)
         )
     return result
 

@@ -133,4 +133,4 @@ async def _give_up(kb: KnowledgeBase, lease: Lease, index: IndexEntry) -> None:
 
 
 def _is_of_embedder(kb: KnowledgeBase, index: IndexEntry) -> bool:
-    return kb.embedder.fingerprint.made(index.manifest.embedder_key)
+    return kb.embedder.fingerprint.key == index.manifest.embedder_key

@@ -81,7 +81,7 @@ class QueryCache(Wrapper):
             if not isinstance(kb, KnowledgeBase):
                 return None
             version = kb.index.version(kb.namespace)
-            if version is None or not kb.embedder.fingerprint.made(version.embedder_key):
+            if version is None or kb.embedder.fingerprint.key != version.embedder_key:
                 return None
             found.append(version)
         return tuple(found)

@@ -227,7 +227,7 @@ def not_ingested(kb: KnowledgeBase) -> str:
 
 
 def check_embedder(kb: KnowledgeBase, index: IndexEntry) -> None:
-    if not kb.embedder.fingerprint.made(index.manifest.embedder_key):
+    if kb.embedder.fingerprint.key != index.manifest.embedder_key:
         raise IndexMismatchError(
             f"the index of knowledge base {kb.id!r} was built with the embedder "
             f"{index.manifest.embedder}, and the project now declares "

@@ -52,11 +52,6 @@ class SourceItem:
     any case. It returns None if the document has not changed since that version, and raises
     SourceError if the document cannot be read; then only that document fails.
     """
-    formerly: str = ""
-    """The document's uri in indexes of earlier versions, if it was a different one.
-
-    A document in the index under this uri does not count as missing.
-    """
     skipped: str = ""
     """Why the source skips it, in a word or two; it is then reported but not read."""
     setting: str = ""

@@ -79,7 +79,7 @@ def make(declaration: CloudStorageSource, environment: SourceEnvironment) -> Buc
     Raises:
         SourceError: a folder is declared with `config`, which it does not support.
     """
-    filled, shown, former = environment.filled(declaration)
+    filled, shown = environment.filled(declaration)
     bucket: Bucket
     if filled.provider == "file":
         if filled.config:
@@ -101,7 +101,6 @@ def make(declaration: CloudStorageSource, environment: SourceEnvironment) -> Buc
         filled.prefix,
         filled.pattern,
         shown_prefix=shown.prefix,
-        former=address_of(former.provider, former.bucket),
     )
 
 
@@ -113,7 +112,7 @@ class BucketSource:
     """
 
     def __init__(
-        self, key: str, bucket: Bucket, prefix: str, pattern: str, *, shown_prefix: str, former: str
+        self, key: str, bucket: Bucket, prefix: str, pattern: str, *, shown_prefix: str
     ) -> None:
         """Create the source.
 
@@ -123,13 +122,11 @@ class BucketSource:
             prefix: start of the objects' names.
             pattern: glob pattern for the rest of the names.
             shown_prefix: the prefix as shown in uris: with templates instead of values.
-            former: the bucket's address in uris of earlier versions.
         """
         self.key = key
         self._bucket = bucket
         self._prefix = prefix.lstrip("/")
         self._shown_prefix = shown_prefix.lstrip("/")
-        self._former = former
         self._pattern = pattern
 
     def items(self) -> Iterator[SourceItem]:
@@ -147,9 +144,8 @@ class BucketSource:
             )
         for name in sorted(found):
             shown = f"{self._shown_prefix}{name[len(self._prefix) :]}"
-            uri, formerly = f"{address}/{shown}", f"{self._former}/{name}"
             peek = None if name == self._prefix else found[name].peek
-            yield replace(found[name], uri=uri, formerly=formerly, peek=peek)
+            yield replace(found[name], uri=f"{address}/{shown}", peek=peek)
 
     def _matches(self, name: str) -> bool:
         from wcmatch import glob

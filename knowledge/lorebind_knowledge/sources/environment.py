@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.configuration import confided, templates
 from lorebind_knowledge.configuration.make_part import PartEnvironment
-from lorebind_knowledge.configuration.templates import LazyScope, TemplateError
+from lorebind_knowledge.configuration.templates import TemplateError
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.redaction import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +37,6 @@ class SourceEnvironment(PartEnvironment):
         super().__init__(environment, of_run)
         self.key = key
         self._confided = {**environment.confided_scopes(), **of_run}
-        self._former = {**environment.scopes(), "secrets": _Hidden(), **confided.plain(of_run)}
 
     def value(self, reference: Reference) -> Any:
         """Return the value of a template; a `Confided` text includes how it may be shown.
@@ -50,13 +48,8 @@ class SourceEnvironment(PartEnvironment):
         self.told |= confided.values_in(value)
         return value
 
-    def filled(
-        self, written: AnyDeclaration
-    ) -> tuple[AnyDeclaration, AnyDeclaration, AnyDeclaration]:
-        """Return a declaration with resolved templates, in three variants.
-
-        Returns:
-            The declaration with real values, as it may be shown, and as earlier versions showed it.
+    def filled(self, written: AnyDeclaration) -> tuple[AnyDeclaration, AnyDeclaration]:
+        """Return a declaration with resolved templates: with real values, and as it may be shown.
 
         Raises:
             SourceError: a template has no value, or a value of the wrong type.
@@ -64,18 +57,7 @@ class SourceEnvironment(PartEnvironment):
         fields = _filled(written, self._confided)
         self.told |= confided.values_in(fields)
         real = written.model_copy(update=confided.plain(fields))
-        shown = written.model_copy(update=confided.shown(fields))
-        return real, shown, written.model_copy(update=_filled(written, self._former))
-
-
-class _Hidden(LazyScope):
-    """The scope `secrets` for uris of earlier versions.
-
-    Earlier versions hid secrets in uris, but not the values of `env`.
-    """
-
-    def __getitem__(self, name: str) -> str:
-        return HIDDEN
+        return real, written.model_copy(update=confided.shown(fields))
 
 
 def _filled(written: Declaration, scopes: Mapping[str, Any]) -> dict[str, Any]:

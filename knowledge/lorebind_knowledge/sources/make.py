@@ -95,8 +95,7 @@ class RedactingSource:
         with self._redacting("cannot be listed"):
             for item in self._inner.items():
                 uri = self._shown(item.uri) if self._names else item.uri
-                read, formerly = self._reading(item, uri), item.formerly or item.uri
-                yield replace(item, uri=uri, read=read, formerly=formerly)
+                yield replace(item, uri=uri, read=self._reading(item, uri))
         self.notices = [self._shown(one) for one in getattr(self._inner, "notices", ())]
 
     def _reading(self, item: SourceItem, uri: str) -> Callable[[str], Any]:

@@ -77,7 +77,7 @@ def make(declaration: MediaTranscriptSource, environment: SourceEnvironment) -> 
         parts.append(files)
     if declaration.addresses:
         parts.append(web.make(declaration, environment))
-    filled, shown, _ = environment.filled(declaration)
+    filled, shown = environment.filled(declaration)
     if filled.video_id is not None:
         from lorebind_knowledge.sources.youtube import YoutubeCaptions
 

@@ -107,15 +107,12 @@ class WebSource:
     The uri of a document is its address without user, password and fragment.
     """
 
-    def __init__(
-        self, key: str, addresses: Iterable[tuple[str, str, str]], fetcher: Fetcher
-    ) -> None:
+    def __init__(self, key: str, addresses: Iterable[tuple[str, str]], fetcher: Fetcher) -> None:
         """Create the source.
 
         Args:
             key: the source's key.
-            addresses: each as it is fetched, as it is shown (with templates instead of values), and
-                as earlier versions showed it (with some of the values).
+            addresses: each as it is fetched, and as it is shown (with templates instead of values).
             fetcher: fetches the documents.
         """
         self.key = key
@@ -123,6 +120,6 @@ class WebSource:
         self._fetcher = fetcher
 
     def items(self) -> Iterator[SourceItem]:
-        for address, public, former in self._addresses:
+        for address, public in self._addresses:
             read = partial(self._fetcher.fetch, address, name=shown(public))
-            yield SourceItem(without_credentials(public), read, without_credentials(former))
+            yield SourceItem(without_credentials(public), read)

@@ -76,7 +76,7 @@ class YoutubeCaptions:
         return _WATCHED_AT + self._shown_id
 
     def items(self) -> Iterator[SourceItem]:
-        yield SourceItem(self.uri, self._read, _WATCHED_AT + self._video_id)
+        yield SourceItem(self.uri, self._read)
 
     def _read(self, version: str) -> Content:
         try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TABLES = Tables(
     "server",
-    version=2,
+    version=1,
     statements=(
         """create table if not exists server_tokens (
             id [name] primary key, name [name] not null unique, digest [name] not null,
@@ -43,12 +43,6 @@ TABLES = Tables(
             digest [name] not null, run_id [name] not null, used_at double precision not null,
             primary key (tenant, project, key))""",
     ),
-    migrations={
-        2: (
-            "drop index if exists server_runs_open",
-            "alter table server_runs add column alone integer not null default 1",
-        ),
-    },
     move_away="move it away; tokens and knowledge bases created over the API are lost with it",
 )
 
