@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind import Project
+from lorebind import Project, trust
 from tests.bindings.helpers import write
 
-from .helpers import FILES, Cli
+from .helpers import DOCUMENTS, EXTENSION, FILES, HOOKS, PROJECT, Cli
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +28,21 @@ def empty_cli(
 def cli(empty_cli: Cli) -> Cli:
     """Return the command line in the folder of a project that is not ingested yet."""
     empty_cli.write(FILES)
+    return empty_cli
+
+
+@pytest.fixture
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Set up a user who has trusted nothing yet."""
+    folder = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv(trust.HOME, str(folder))
+    return folder
+
+
+@pytest.fixture
+def others_cli(empty_cli: Cli) -> Cli:
+    """Return the command line in a project of others, which names its own class."""
+    empty_cli.write(DOCUMENTS | {"lorebind.yaml": PROJECT + EXTENSION, "hooks.py": HOOKS})
     return empty_cli
 
 

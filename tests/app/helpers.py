@@ -52,6 +52,20 @@ DOCUMENTS = {
 FILES = DOCUMENTS | {"lorebind.yaml": PROJECT, "workflows/reply.yaml": WORKFLOW}
 """A project with two knowledge bases and a workflow that needs no model."""
 
+HOOKS = """\
+from pathlib import Path
+
+from lorebind import Extension
+
+(Path(__file__).parent / "was-run").touch()
+
+
+class Audit(Extension):
+    pass
+"""
+EXTENSION = 'extensions: [{ provider: python, class: "hooks:Audit" }]\n'
+"""Code of a project, and the setting that names it."""
+
 
 @dataclass(frozen=True)
 class Done:

@@ -14,27 +14,17 @@ from lorebind import trust
 from lorebind_knowledge.configuration import read_demands
 from lorebind_knowledge.errors import UsageError
 
-from .helpers import DOCUMENTS, PROJECT, Cli
+from .helpers import DOCUMENTS, EXTENSION, HOOKS, PROJECT, Cli
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from .forked_python import ForkedPython
 
+pytestmark = pytest.mark.usefixtures("home")
+
 QUESTION = "How often must the keys be rotated?"
 
-HOOKS = """\
-from pathlib import Path
-
-from lorebind import Extension
-
-(Path(__file__).parent / "was-run").touch()
-
-
-class Audit(Extension):
-    pass
-"""
-EXTENSION = 'extensions: [{ provider: python, class: "hooks:Audit" }]\n'
 LINE = (
     f"lorebind.yaml:{PROJECT.count(chr(10)) + 1}:34: extension wants to run hooks:Audit, in "
     "hooks.py\n"
@@ -45,73 +35,58 @@ STOPPED = (
 )
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Set up a user who has trusted nothing yet."""
-    folder = tmp_path_factory.mktemp("home")
-    monkeypatch.setenv(trust.HOME, str(folder))
-    return folder
-
-
-@pytest.fixture
-def shop(empty_cli: Cli) -> Cli:
-    """Return the command line in a project of others, which names its own class."""
-    empty_cli.write(DOCUMENTS | {"lorebind.yaml": PROJECT + EXTENSION, "hooks.py": HOOKS})
-    return empty_cli
-
-
-def test_ask_stops_before_anything_is_run(shop: Cli) -> None:
+def test_ask_stops_before_anything_is_run(others_cli: Cli) -> None:
     """The project's demands are listed, with the command to trust it; nothing is imported or
     written."""
-    (shop.root / "a b").mkdir()
+    (others_cli.root / "a b").mkdir()
     for path, named in ((".", "."), ("lorebind.yaml",) * 2, ("./a b/..", "'a b/..'")):
-        done = shop("ask", path, QUESTION)
+        done = others_cli("ask", path, QUESTION)
         assert (done.code, done.out, done.err) == (2, "", LINE + STOPPED.format(named))
-    assert not (shop.root / "was-run").exists()
-    assert not (shop.root / ".lorebind").exists()
+    assert not (others_cli.root / "was-run").exists()
+    assert not (others_cli.root / ".lorebind").exists()
 
 
-def test_trust_lets_it_run_until_something_new_is_demanded(shop: Cli) -> None:
+def test_trust_lets_it_run_until_something_new_is_demanded(others_cli: Cli) -> None:
     """`trust` shows the same list; after it, only new demands are shown, and settings never."""
-    done = shop("trust", ".")
+    done = others_cli("trust", ".")
     assert (done.code, done.out) == (0, f"{LINE}. is trusted with this\n")
-    assert not (shop.root / "was-run").exists()
-    done = shop("ask", ".", QUESTION)
+    assert not (others_cli.root / "was-run").exists()
+    done = others_cli("ask", ".", QUESTION)
     assert (done.code, done.err) == (0, "")
-    assert (shop.root / "was-run").exists()
-    shop.write({"docs/new.md": "# New\n\nNothing to do with it.\n"})
-    assert shop("ask", ".", QUESTION).code == 0
-    shop.write({"lorebind.yaml": PROJECT + EXTENSION + "description: other\n"})
-    assert shop("ask", ".", QUESTION).code == 0
-    shop.write({"hooks.py": HOOKS + "\nprint('more')\n"})
-    assert shop("ask", ".", QUESTION).err == LINE + STOPPED.format(".")
+    assert (others_cli.root / "was-run").exists()
+    others_cli.write({"docs/new.md": "# New\n\nNothing to do with it.\n"})
+    assert others_cli("ask", ".", QUESTION).code == 0
+    others_cli.write({"lorebind.yaml": PROJECT + EXTENSION + "description: other\n"})
+    assert others_cli("ask", ".", QUESTION).code == 0
+    others_cli.write({"hooks.py": HOOKS + "\nprint('more')\n"})
+    assert others_cli("ask", ".", QUESTION).err == LINE + STOPPED.format(".")
     new = 'models: [{ id: m, provider: openai, model: m, api_key: "{{ .env.KEY }}" }]\n'
-    shop.write({"hooks.py": HOOKS, "lorebind.yaml": PROJECT + EXTENSION + new})
-    done = shop("ask", ".", QUESTION)
+    others_cli.write({"hooks.py": HOOKS, "lorebind.yaml": PROJECT + EXTENSION + new})
+    done = others_cli("ask", ".", QUESTION)
     assert (done.code, "hooks" in done.err, done.err.count("model 'm' wants")) == (2, False, 2)
-    shop.write({"lorebind.yaml": PROJECT + EXTENSION})
-    assert shop("ask", ".", QUESTION).code == 0
+    others_cli.write({"lorebind.yaml": PROJECT + EXTENSION})
+    assert others_cli("ask", ".", QUESTION).code == 0
 
 
-def test_trust_may_be_for_once(shop: Cli) -> None:
+def test_trust_may_be_for_once(others_cli: Cli) -> None:
     """`--trust` runs the project and stores nothing."""
-    assert shop("ask", ".", QUESTION, "--trust").code == 0
-    assert (shop.root / "was-run").exists()
-    assert shop("ask", ".", QUESTION).code == 2
+    assert others_cli("ask", ".", QUESTION, "--trust").code == 0
+    assert (others_cli.root / "was-run").exists()
+    assert others_cli("ask", ".", QUESTION).code == 2
 
 
-def test_trust_can_be_listed_and_removed(shop: Cli, tmp_path: Path) -> None:
+def test_trust_can_be_listed_and_removed(others_cli: Cli, tmp_path: Path) -> None:
     """Trust is removed by the folder, however its path is written, or by its file."""
-    assert shop("trust", "--list").out == ""
+    assert others_cli("trust", "--list").out == ""
     link = tmp_path.parent / f"link to {tmp_path.name}"
-    link.symlink_to(shop.root)
+    link.symlink_to(others_cli.root)
     for removed in (".", "lorebind.yaml", str(link)):
-        shop("trust", str(link))
-        assert shop("trust", "--list").out == f"{shop.root.resolve()}\n"
-        assert shop("trust", "--remove", removed).out == f"{removed} is no longer trusted\n"
-        assert shop("ask", ".", QUESTION).code == 2
-    assert shop("trust", "--remove", ".").out == ". was not trusted\n"
-    assert json.loads(shop("trust", "--list", "-o", "json").out) == {"trusted": []}
+        others_cli("trust", str(link))
+        assert others_cli("trust", "--list").out == f"{others_cli.root.resolve()}\n"
+        assert others_cli("trust", "--remove", removed).out == f"{removed} is no longer trusted\n"
+        assert others_cli("ask", ".", QUESTION).code == 2
+    assert others_cli("trust", "--remove", ".").out == ". was not trusted\n"
+    assert json.loads(others_cli("trust", "--list", "-o", "json").out) == {"trusted": []}
 
 
 @pytest.mark.parametrize("variable", ["env", "secrets"])
@@ -187,26 +162,26 @@ def test_a_project_that_asks_for_nothing_needs_no_trust(
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 90_000, b'{"own": 1}']
 )
-def test_a_damaged_file_trusts_nothing(shop: Cli, home: Path, content: bytes) -> None:
+def test_a_damaged_file_trusts_nothing(others_cli: Cli, home: Path, content: bytes) -> None:
     """Nor does a file that was written for another folder; and both can be written again."""
-    shop("trust")
+    others_cli("trust")
     (file,) = (home / "trusted").iterdir()
     file.write_bytes(content)
-    assert shop("ask", ".", QUESTION).err == LINE + STOPPED.format(".")
-    assert shop("trust", "--list").out == ""
-    assert shop("trust").code == 0
-    assert shop("ask", ".", QUESTION).code == 0
+    assert others_cli("ask", ".", QUESTION).err == LINE + STOPPED.format(".")
+    assert others_cli("trust", "--list").out == ""
+    assert others_cli("trust").code == 0
+    assert others_cli("ask", ".", QUESTION).code == 0
 
 
-def test_trust_is_for_one_folder(shop: Cli, home: Path) -> None:
+def test_trust_is_for_one_folder(others_cli: Cli, home: Path) -> None:
     """Trust of a project does not apply to a copy, even with the same trust file."""
-    shop("trust")
+    others_cli("trust")
     (file,) = (home / "trusted").iterdir()
     for name in ("hooks.py", "lorebind.yaml"):
-        text = (shop.root / name).read_text()
-        shop.write({f"copy/{name}": text})
-    copy = read_demands(shop.root / "copy")
-    assert copy.all == read_demands(shop.root).all
+        text = (others_cli.root / name).read_text()
+        others_cli.write({f"copy/{name}": text})
+    copy = read_demands(others_cli.root / "copy")
+    assert copy.all == read_demands(others_cli.root).all
     assert not trust.is_trusted(copy)
     trust.trust(copy)
     (other,) = set((home / "trusted").iterdir()) - {file}
@@ -214,26 +189,28 @@ def test_trust_is_for_one_folder(shop: Cli, home: Path) -> None:
     assert not trust.is_trusted(copy)
 
 
-def test_trust_is_private(shop: Cli, home: Path) -> None:
+def test_trust_is_private(others_cli: Cli, home: Path) -> None:
     """Only the owner can read and write the file, and no unfinished file is left."""
-    shop("trust")
+    others_cli("trust")
     (file,) = (home / "trusted").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    assert str(shop.root) not in file.name
+    assert str(others_cli.root) not in file.name
 
 
-def test_where_nothing_can_be_kept(shop: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_can_be_kept(
+    others_cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The message suggests a fix, and `ask` stays refused."""
     (home / "trusted").write_text("no folder")
     for arguments in (["trust"], ["trust", "--remove"]):
-        done = shop(*arguments)
+        done = others_cli(*arguments)
         assert done.code == 2
         assert f"{home / 'trusted'}, where trust is stored, cannot be used: " in done.err
-    assert shop("ask", ".", QUESTION).code == 2
-    assert shop("trust", "--list").out == ""
+    assert others_cli("ask", ".", QUESTION).code == 2
+    assert others_cli("trust", "--list").out == ""
     monkeypatch.setenv(trust.HOME, "some/where")
-    done = shop("trust")
+    done = others_cli("trust")
     assert done.err == (
         "lorebind: some/where is not an absolute path; set LOREBIND_HOME to an absolute path\n"
     )

@@ -15,32 +15,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lorebind import trust
-
-from .helpers import DOCUMENTS, LOREBIND, PROJECT, Cli
-from .test_trust import EXTENSION, HOOKS, QUESTION
+from .helpers import DOCUMENTS, EXTENSION, HOOKS, LOREBIND, PROJECT, Cli
+from .test_trust import QUESTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+pytestmark = pytest.mark.usefixtures("home")
 
 EVIL = HOOKS.replace("was-run", "was-evil")
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Set up a user who has trusted nothing yet."""
-    folder = tmp_path_factory.mktemp("home")
-    monkeypatch.setenv(trust.HOME, str(folder))
-    return folder
-
-
 @pytest.fixture
-def shop(empty_cli: Cli) -> Cli:
+def shop(others_cli: Cli) -> Cli:
     """Return the command line in a project of others, which its user trusts."""
-    empty_cli.write(DOCUMENTS | {"lorebind.yaml": PROJECT + EXTENSION, "hooks.py": HOOKS})
-    assert empty_cli("trust").code == 0
-    return empty_cli
+    assert others_cli("trust").code == 0
+    return others_cli
 
 
 @pytest.fixture
@@ -192,6 +183,10 @@ def test_a_key_goes_only_to_the_host_that_was_shown(
          "{ base_url: 'https://a@b.example/v1' } }]", "b.example"),
         ("checkpointer: { type: postgres, dsn: '{{ .env.WORDS }}' }", "w.example"),
         ("server: { state: { dsn: '{{ .env.TRICK }}' } }", "good, evil.example"),
+        ("server: { state: { dsn: '{{ .env.ENCODED }}' } }", "good, evil.example"),
+        ("checkpointer: { type: postgres, dsn: '{{ .env.SPACED }}' }", "evil.example"),
+        ("checkpointer: { type: postgres, dsn: '{{ .env.QUOTED }}' }", "evil.example"),
+        ("checkpointer: { type: postgres, dsn: '{{ .env.JOINED }}' }", "evil.example"),
     ],
 )  # fmt: skip
 def test_hosts_are_found_in_all_parts(empty_cli: Cli, settings: str, host: str) -> None:
@@ -202,6 +197,8 @@ def test_hosts_are_found_in_all_parts(empty_cli: Cli, settings: str, host: str) 
     variables = (
         "DSN=postgresql://me:sesame@h:5432/db\nWORDS=host=w.example password=sesame\n"
         "TRICK=postgresql://good/db?host=evil.example\nKEY=sesame\n"
+        "ENCODED=postgresql://good/db?%68ost=evil.example\nSPACED=hostaddr = evil.example\n"
+        "QUOTED=\"host = 'evil.example'\"\nJOINED=\"user='me'host=evil.example\"\n"
     )
     empty_cli.write({"lorebind.yaml": project, ".env": variables})
     shown = asked(empty_cli)
@@ -272,6 +269,26 @@ def test_paths_that_leave_the_folder_are_asked_for(
         if wants == "use" and path == "link/x":
             continue  # the meaning of settings of code is not known
         assert shown == (path != "x"), (path, done.out)
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_path_of_the_users_variables_is_asked_for(
+    empty_cli: Cli, outside: Path, monkeypatch: pytest.MonkeyPatch, *, is_own: bool
+) -> None:
+    """A path that a variable of the process leads out is shown as it is written, also to `init`."""
+    if is_own:
+        assert empty_cli("init").code == 0
+    database = "vector_dbs: [{ id: v, type: sqlite, config: { path: '{{ .env.AT }}/x.db' } }]\n"
+    bases = "knowledge_bases: [{ id: docs, sources: [{ type: file_glob, path: '*.md' }] }]\n"
+    empty_cli.write(DOCUMENTS | {"lorebind.yaml": f"name: p\n{database}{bases}"})
+    monkeypatch.setenv("AT", str(outside))
+    says = "wants to write a file outside the project folder: {{ .env.AT }}/x.db\n"
+    assert says in asked(empty_cli)
+    assert not list(outside.iterdir())
+    monkeypatch.setenv("AT", "data")
+    assert says not in empty_cli("ask", ".", QUESTION).err
+    monkeypatch.delenv("AT")
+    assert says not in empty_cli("ask", ".", QUESTION).err
 
 
 def linked_folder(root: Path, outside: Path) -> None:
@@ -349,42 +366,35 @@ class Terminal:
         return self._running.returncode, out
 
 
-@pytest.fixture
-def others(empty_cli: Cli) -> Path:
-    """Return the folder of a project of others, which its user has not seen yet."""
-    empty_cli.write(DOCUMENTS | {"lorebind.yaml": PROJECT + EXTENSION, "hooks.py": HOOKS})
-    return empty_cli.root
-
-
-def test_a_terminal_asks(others: Path) -> None:
+def test_a_terminal_asks(others_cli: Cli) -> None:
     """No is an error, yes is remembered, and a pipe is refused with the command to run."""
-    terminal = Terminal(others, "ask", ".", QUESTION)
+    terminal = Terminal(others_cli.root, "ask", ".", QUESTION)
     terminal.until("[y/N] ")
     assert "wants to run hooks:Audit, in hooks.py\nDo you trust" in terminal.shown
     assert terminal.type("")[0] == 2
     assert "the project is not trusted, and nothing of it was run\n" in terminal.shown
-    assert not (others / "was-run").exists()
-    terminal = Terminal(others, "ask", ".", QUESTION, "-o", "json")
+    assert not (others_cli.root / "was-run").exists()
+    terminal = Terminal(others_cli.root, "ask", ".", QUESTION, "-o", "json")
     terminal.until("[y/N] ")
     code, out = terminal.type("y")
     assert (code, out[0]) == (0, "{")
-    assert (others / "was-run").exists()
-    again = Terminal(others, "ask", ".", QUESTION)
+    assert (others_cli.root / "was-run").exists()
+    again = Terminal(others_cli.root, "ask", ".", QUESTION)
     assert again.type("")[0] == 0
     assert "trust" not in again.shown
 
 
-def test_files_that_change_while_it_asks_have_no_effect(others: Path) -> None:
+def test_files_that_change_while_it_asks_have_no_effect(others_cli: Cli) -> None:
     """The modules are run as they were shown, whatever the files contain after the answer."""
-    terminal = Terminal(others, "ask", ".", QUESTION)
+    terminal = Terminal(others_cli.root, "ask", ".", QUESTION)
     terminal.until("[y/N] ")
-    (others / "hooks.py").write_text(EVIL)
-    (others / "more.py").write_text(EVIL)
-    (others / "lorebind.yaml").write_text(PROJECT + EXTENSION.replace("hooks:", "more:"))
+    (others_cli.root / "hooks.py").write_text(EVIL)
+    (others_cli.root / "more.py").write_text(EVIL)
+    (others_cli.root / "lorebind.yaml").write_text(PROJECT + EXTENSION.replace("hooks:", "more:"))
     assert terminal.type("y")[0] == 0
-    assert (others / "was-run").exists()
-    assert not (others / "was-evil").exists()
-    terminal = Terminal(others, "chat")
+    assert (others_cli.root / "was-run").exists()
+    assert not (others_cli.root / "was-evil").exists()
+    terminal = Terminal(others_cli.root, "chat")
     terminal.until("[y/N] ")
     assert "wants to run more:Audit, in more.py\nDo you trust" in terminal.shown
     assert terminal.type("n")[0] == 2

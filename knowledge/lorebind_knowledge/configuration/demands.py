@@ -1,8 +1,9 @@
 """Lists everything a project needs the user's trust for: code to run, variables to send, and more.
 
 `lorebind ask` shows the list for a project that its user has not trusted yet. To find it, nothing
-is imported from the project folder. `.env` is read to show the hosts of variables, and whether the
-process sets a variable is looked up; values of the process's environment are never shown.
+is imported from the project folder. `.env` is read to show the hosts of variables. Variables of the
+process are looked up to see whether they are set, and whether a path that contains one leaves the
+folder; their values are never shown.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.configuration.hosts import filled_in, hosts_of
+from lorebind_knowledge.configuration.hosts import filled_in, hosts_of, with_names
 from lorebind_knowledge.configuration.loading import load_project
 from lorebind_knowledge.configuration.named_code import code_named
 from lorebind_knowledge.configuration.outside import leads_to, written_to
 from lorebind_knowledge.configuration.template_checks import texts
-from lorebind_knowledge.configuration.templates import mentions, shown
+from lorebind_knowledge.configuration.templates import TemplateError, mentions, shown
 from lorebind_knowledge.data_folder import DATA_FOLDER
 from lorebind_knowledge.declarations.base import OUTSIDE, Declaration, Position, within
 from lorebind_knowledge.declarations.places import is_plugins
 from lorebind_knowledge.declarations.values import leaves_project
+from lorebind_knowledge.errors import ConfigurationError
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.project_code import modules_of_project
 
@@ -228,12 +230,20 @@ class _Part:
         if written is None or field not in declared.model_fields_set:
             return
         path, unknown = filled_in(written, self._environment)
-        if unknown:  # the user's own variable decides
-            return
-        if wants == "write":
-            yield from written_to(self._root, path)
-        elif outside := leads_to(self._root, path):
-            yield outside
+        written_as = with_names(path, unknown)
+        if unknown:
+            try:
+                path = str(self._environment.fill(written))
+            except (TemplateError, ConfigurationError):  # not set, so the path cannot be used
+                return
+        reached = (
+            [*written_to(self._root, path)] if wants == "write" else [leads_to(self._root, path)]
+        )
+        outside = [place for place in reached if place is not None]
+        if unknown and outside:  # the value of the variable is not for display
+            yield written_as
+        else:
+            yield from outside
 
     def _addresses(self, receivers: set[str]) -> Iterator[Demand]:
         """Yield the hosts of a part that no variable was shown with, and the paths that settings of

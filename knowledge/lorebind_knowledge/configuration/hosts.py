@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from lorebind_knowledge.configuration import templates
 from lorebind_knowledge.configuration.template_checks import texts
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
 
 _ADDRESS_NAME = re.compile(
     r"(^|_)(ur[il]s?|dsn|endpoints?|hosts?|hostname|hostaddr|nodes?|server|address|domain|proxy"
-    r"|base|connection_?string)$"
+    r"|base|connection(_?string)?|conninfo)$"
 )
 """Names of settings that are an address, also where their value has no `://`."""
 _AUTHORITY = re.compile(r"(?:^|:)//([^/?#\s;]*)")
-_HOST_OF_DSN = re.compile(r"(?:^|[\s?&])(?:host|hostaddr|service)=([^\s&]+)")
-"""The parameters by which a PostgreSQL DSN names its host; in a URL, they override it."""
+_HOST_OF_DSN = re.compile(
+    r"""(?:^|[\s?&'])(?:host|hostaddr|service)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|([^\s&]+))"""
+)
+"""The parameters by which a PostgreSQL DSN names its host; in a URL, they override it. A URL may
+encode their names; elsewhere, there may be blanks around `=`, and quotes around values."""
 _UNKNOWN = 0xE000
 """The first character of a private range, one of which stands for each value that is not shown."""
 
@@ -56,6 +60,13 @@ def filled_in(text: str, environment: Environment) -> tuple[str, list[Reference]
     return "".join(filled), unknown
 
 
+def with_names(filled: str, unknown: list[Reference]) -> str:
+    """Put the templates that `filled_in` did not fill in back into its text."""
+    for number, reference in enumerate(unknown):
+        filled = filled.replace(chr(_UNKNOWN + number), templates.shown(reference))
+    return filled
+
+
 def _hosts(text: str, path: Path, environment: Environment) -> Iterator[str]:
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
     is_address, is_secret = bool(_ADDRESS_NAME.search(snake_case(name))), is_secret_name(name)
@@ -64,16 +75,16 @@ def _hosts(text: str, path: Path, environment: Environment) -> Iterator[str]:
     filled, unknown = filled_in(text, environment)
     hosts = [authority.rpartition("@")[2] for authority in _AUTHORITY.findall(filled)]
     if is_address:
-        hosts += _HOST_OF_DSN.findall(filled)
+        hosts += [quoted or plain for quoted, plain in _HOST_OF_DSN.findall(unquote(filled))]
     if is_address and not hosts and (not is_secret or len(filled) == len(unknown)):
         hosts = [re.split("[/?#]", filled, maxsplit=1)[0].rpartition("@")[2]]
     for host in filter(None, hosts):
-        words = host
-        for number, reference in enumerate(unknown):
-            mark = chr(_UNKNOWN + number)
-            alone = _in_words(reference, environment) if words == mark else None
-            words = alone or words.replace(mark, templates.shown(reference))
-        yield words if words.isascii() else ascii(words)  # letters of other scripts look alike
+        alone = ord(host) - _UNKNOWN if len(host) == 1 else -1
+        if 0 <= alone < len(unknown):
+            yield _in_words(unknown[alone], environment)
+        else:
+            words = with_names(host, unknown)
+            yield words if words.isascii() else ascii(words)  # letters of other scripts look alike
 
 
 def _in_words(reference: Reference, environment: Environment) -> str:
