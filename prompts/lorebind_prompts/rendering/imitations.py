@@ -18,7 +18,9 @@ from lorebind_prompts.rendering.registry import BUILT_IN, renderer_for
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_DELIMITER = rf"<(?=[{INVISIBLE}]*+(?:/{SPACE})?+{spelled('knowledge')}(?:[\s/>{INVISIBLE}]|\Z))"
+_NAME = rf"(?=[{INVISIBLE}]*+(?:/{SPACE})?+{spelled('knowledge')}(?:[\s/>{INVISIBLE}]|\Z))"
+_DELIMITER = rf"<{_NAME}|(?<!\w)<(?i:{_NAME})"
+"""In any case, but a type parameter such as `List<Knowledge>` stays."""
 
 
 def without_imitations(pieces: Sequence[tuple[str, bool]], templates: Sequence[str] = ()) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class JsonLines:
     """Writes a passage as an object with `marker`, `source` and `text`."""
 
-    imitation = rf'"{SPACE}{spelled("marker")}{SPACE}"{SPACE}:{SPACE}"{SPACE}{NUMBER}'
+    imitation = rf'"{SPACE}(?i:{spelled("marker")}){SPACE}"{SPACE}:{SPACE}"{SPACE}{NUMBER}'
 
     def entry(self, passage: Passage) -> str:
         written = {

@@ -27,7 +27,7 @@ class Xml:
     """Writes a passage as an element with its number and source as attributes."""
 
     imitation = (
-        rf"<[{INVISIBLE}]*+{spelled('passage')}(?>[^<>]*?{spelled('marker')}{SPACE}={SPACE})"
+        rf"(?i:<[{INVISIBLE}]*+{spelled('passage')}(?>[^<>]*?{spelled('marker')}{SPACE}={SPACE}))"
         rf"[\"']?+{SPACE}{NUMBER}"
     )
 
