@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import lorebind_prompts  # noqa: F401 - registers its kinds of tokenizers
+
 if TYPE_CHECKING:
     from lorebind.objects import existing
     from lorebind.project import Project

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.extras import lazy_door
+from lorebind_knowledge.plugins import register_built_in
 
 if TYPE_CHECKING:
     from lorebind_knowledge.chunking.base import Chunker
@@ -85,3 +86,45 @@ _MODULES = {
 }
 
 __getattr__ = lazy_door(__name__, _MODULES)
+
+_STRATEGIES = (
+    *("recursive_text_splitter", "token", "fixed", "markdown", "html", "json", "code", "semantic"),
+)
+register_built_in(
+    {
+        "embedders": {
+            "local": "lorebind_knowledge.embedders.local",
+            "openai": "lorebind_knowledge.embedders.openai",
+            "hashing": "lorebind_knowledge.embedders.hashing",
+            "langchain": "lorebind_knowledge.embedders.langchain",
+            "fastembed": "lorebind_knowledge.embedders.fastembed",
+        },
+        "vector_dbs": {
+            "memory": "lorebind_knowledge.stores.memory",
+            "sqlite": "lorebind_knowledge.stores.sqlite",
+            "pgvector": "lorebind_knowledge.stores.pgvector.declaration",
+            "qdrant": "lorebind_knowledge.stores.qdrant.declaration",
+            "langchain": "lorebind_knowledge.stores.langchain.declaration",
+        },
+        "sources": {
+            "markdown_glob": "lorebind_knowledge.sources.markdown_glob",
+            "file_glob": "lorebind_knowledge.sources.file_glob",
+            "url": "lorebind_knowledge.sources.url",
+            "media_transcript": "lorebind_knowledge.sources.transcripts",
+            "cloud_storage": "lorebind_knowledge.sources.cloud",
+            "inline": "lorebind_knowledge.sources.inline",
+            "langchain": "lorebind_knowledge.sources.langchain",
+        },
+        "chunkers": dict.fromkeys(_STRATEGIES, "lorebind_knowledge.chunking.strategies"),
+        "rerankers": {
+            "langchain": "lorebind_knowledge.rerankers.langchain",
+            "onnx": "lorebind_knowledge.rerankers.onnx",
+            "fastembed": "lorebind_knowledge.rerankers.fastembed",
+        },
+        "extensions": {
+            "python": "lorebind_knowledge.extensions.python",
+            "prometheus": "lorebind_knowledge.extensions.prometheus",
+            "logging": "lorebind_knowledge.extensions.logging",
+        },
+    }
+)

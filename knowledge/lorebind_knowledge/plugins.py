@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -32,6 +33,7 @@ Group: TypeAlias = Literal[
 
 _loading = threading.RLock()
 _registered: dict[tuple[Group, str], Any] = {}
+_built_in: defaultdict[Group, dict[str, str]] = defaultdict(dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +87,36 @@ def _named(entry: EntryPoint) -> str:
     )
 
 
-def offered(group: Group, name: str, built_in: Mapping[str, str]) -> Offer | None:
+def register_built_in(kinds: Mapping[Group, Mapping[str, str]]) -> None:
+    """Register Lorebind's own kinds: the module of each, by its name.
+
+    Each package of Lorebind registers its kinds when it is imported. They are not entry points,
+    because a checkout or a frozen program has no package metadata.
+    """
+    for group, modules in kinds.items():
+        _built_in[group].update(modules)
+
+
+def built_in(group: Group) -> Mapping[str, str]:
+    """Return Lorebind's own kinds of a group: the module of each, by its name."""
+    return _built_in[group]
+
+
+def offered(group: Group, name: str) -> Offer | None:
     """Return the plugin or built-in kind with a name, or None if there is none.
 
     Args:
         group: the group to search.
         name: the name of the plugin.
-        built_in: Lorebind's own kinds: the module of each, by its name.
 
     Raises:
         PluginError: two distributions claim the name, so that it is ambiguous.
     """
     claims = offers(group).get(name, ())
-    if name in built_in:
+    if module := _built_in[group].get(name):
         from importlib.metadata import EntryPoint
 
-        entry = EntryPoint(name, built_in[name], f"lorebind.{group}")
+        entry = EntryPoint(name, module, f"lorebind.{group}")
         claims = (Offer(group, name, "Lorebind itself", entry), *claims)
     if len(claims) > 1:
         owners = " and by ".join(offer.distribution for offer in claims)

@@ -5,23 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.extras import lazy_door
-from lorebind_prompts.assembler import Assembler, AssembleResult, Dropped, assemble_simple
-from lorebind_prompts.citations import Citation, CitedAnswer, check, label
-from lorebind_prompts.contexts import RetrievedContext
-from lorebind_prompts.rendering.base import Passage, Renderer
-from lorebind_prompts.rendering.reading import parse
-from lorebind_prompts.rendering.registry import render, renderer_for
-from lorebind_prompts.sharing import Portion, assemble_together
-from lorebind_prompts.tokens import (
-    EstimateCounter,
-    FileCounter,
-    ModelCounter,
-    TiktokenCounter,
-    TokenCounter,
-    counter_for,
-)
+from lorebind_knowledge.plugins import register_built_in
 
 if TYPE_CHECKING:
+    from lorebind_prompts.assembler import Assembler, AssembleResult, Dropped, assemble_simple
     from lorebind_prompts.builder import (
         build_messages,
         count_messages,
@@ -31,8 +18,22 @@ if TYPE_CHECKING:
         user_texts,
         with_instructions,
     )
+    from lorebind_prompts.citations import Citation, CitedAnswer, check, label
+    from lorebind_prompts.contexts import RetrievedContext
     from lorebind_prompts.extractive import ExtractiveChatModel
+    from lorebind_prompts.rendering.base import Passage, Renderer
+    from lorebind_prompts.rendering.reading import parse
+    from lorebind_prompts.rendering.registry import render, renderer_for
     from lorebind_prompts.rendering.template import TemplateRenderer
+    from lorebind_prompts.sharing import Portion, assemble_together
+    from lorebind_prompts.tokens import (
+        EstimateCounter,
+        FileCounter,
+        ModelCounter,
+        TiktokenCounter,
+        TokenCounter,
+        counter_for,
+    )
 
 __all__ = [
     "AssembleResult",
@@ -68,10 +69,43 @@ __all__ = [
     "with_instructions",
 ]
 
-# These need langchain-core or the declarations, which are slow to import.
 __getattr__ = lazy_door(
     __name__,
     {
+        "assembler": (
+            "Assembler",
+            "AssembleResult",
+            "Dropped",
+            "assemble_simple",
+        ),
+        "citations": (
+            "Citation",
+            "CitedAnswer",
+            "check",
+            "label",
+        ),
+        "contexts": ("RetrievedContext",),
+        "rendering.base": (
+            "Passage",
+            "Renderer",
+        ),
+        "rendering.reading": ("parse",),
+        "rendering.registry": (
+            "render",
+            "renderer_for",
+        ),
+        "sharing": (
+            "Portion",
+            "assemble_together",
+        ),
+        "tokens": (
+            "EstimateCounter",
+            "FileCounter",
+            "ModelCounter",
+            "TiktokenCounter",
+            "TokenCounter",
+            "counter_for",
+        ),
         "builder": (
             *("build_messages", "count_messages", "last_question", "messages_of"),
             *("put_before_question", "user_texts", "with_instructions"),
@@ -79,4 +113,14 @@ __getattr__ = lazy_door(
         "extractive": ("ExtractiveChatModel",),
         "rendering.template": ("TemplateRenderer",),
     },
+)
+
+register_built_in(
+    {
+        "tokenizers": {
+            "tiktoken": "lorebind_prompts.tokenizers.tiktoken",
+            "huggingface": "lorebind_prompts.tokenizers.huggingface",
+            "estimate": "lorebind_prompts.tokenizers.estimate",
+        }
+    }
 )

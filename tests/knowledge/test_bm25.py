@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from lorebind_knowledge.bm25 import tokenize
 from lorebind_knowledge.bm25.languages import (
     DETECTED,
-    SNOWBALL,
     detect_among,
     detect_language,
     stop_words,
 )
 from lorebind_knowledge.bm25.splitting import words_of
 from lorebind_knowledge.bm25.tokenize import kept_words, wanted_words
+from lorebind_knowledge.languages import SNOWBALL
 
 HARD = [
     "",

@@ -9,52 +9,13 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bm25.splitting import words_of
+from lorebind_knowledge.languages import SNOWBALL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
 
-SNOWBALL: Mapping[str, str] = {
-    "ar": "arabic",
-    "ca": "catalan",
-    "cs": "czech",
-    "da": "danish",
-    "de": "german",
-    "el": "greek",
-    "en": "english",
-    "eo": "esperanto",
-    "es": "spanish",
-    "et": "estonian",
-    "eu": "basque",
-    "fa": "persian",
-    "fi": "finnish",
-    "fr": "french",
-    "ga": "irish",
-    "hi": "hindi",
-    "hu": "hungarian",
-    "hy": "armenian",
-    "id": "indonesian",
-    "it": "italian",
-    "lt": "lithuanian",
-    "ne": "nepali",
-    "nl": "dutch",
-    "no": "norwegian",
-    "pl": "polish",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "sr": "serbian",
-    "sv": "swedish",
-    "ta": "tamil",
-    "tr": "turkish",
-    "yi": "yiddish",
-}
-"""Snowball's names of the languages, by their codes in ISO 639-1."""
 DETECTED = ("en", "da", "de", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ru", "sv", "tr")
 """The languages that can be detected: those with a list of stop words."""
-UNSPACED = ("ja", "ko", "th", "zh")
-"""Languages whose words are cut into pairs of characters, in texts of any language."""
-AUTO = "auto"
-"""The setting that detects the language of each document."""
 DEFAULT = "en"
 """The language of a text whose language cannot be detected."""
 

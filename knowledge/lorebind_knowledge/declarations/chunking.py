@@ -20,16 +20,8 @@ class ChunkerBase(Declaration):
         return False
 
 
-_STRATEGIES = (
-    *("recursive_text_splitter", "token", "fixed", "markdown", "html", "json", "code", "semantic"),
-)
 AnyChunking: TypeAlias = Annotated[
     ChunkerBase,
-    Place(
-        "chunkers",
-        ChunkerBase,
-        dict.fromkeys(_STRATEGIES, "lorebind_knowledge.chunking.strategies"),
-        default="recursive_text_splitter",
-    ),
+    Place("chunkers", ChunkerBase, default="recursive_text_splitter"),
 ]
 """A chunking strategy, selected by `strategy`: built in or from a plugin."""

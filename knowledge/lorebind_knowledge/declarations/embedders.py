@@ -76,16 +76,6 @@ class RetryConfig(Declaration):
 
 EmbedderDeclaration: TypeAlias = Annotated[
     EmbedderBase,
-    Place(
-        "embedders",
-        EmbedderBase,
-        {
-            "local": "lorebind_knowledge.embedders.local",
-            "openai": "lorebind_knowledge.embedders.openai",
-            "hashing": "lorebind_knowledge.embedders.hashing",
-            "langchain": "lorebind_knowledge.embedders.langchain",
-            "fastembed": "lorebind_knowledge.embedders.fastembed",
-        },
-    ),
+    Place("embedders", EmbedderBase),
 ]
 """An embedder, selected by `provider`: built in or from a plugin."""

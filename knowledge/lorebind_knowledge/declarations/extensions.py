@@ -33,14 +33,6 @@ class ExtensionBase(Declaration):
 # sees the work of all tenants, and a package may have been installed as another one's dependency.
 ExtensionDeclaration: TypeAlias = Annotated[
     ExtensionBase,
-    Place(
-        "extensions",
-        ExtensionBase,
-        {
-            "python": "lorebind_knowledge.extensions.python",
-            "prometheus": "lorebind_knowledge.extensions.prometheus",
-            "logging": "lorebind_knowledge.extensions.logging",
-        },
-    ),
+    Place("extensions", ExtensionBase),
 ]
 """An extension, selected by `provider`: built in or from a plugin."""

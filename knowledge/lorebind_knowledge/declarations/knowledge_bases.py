@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from lorebind_knowledge.bm25.languages import AUTO, SNOWBALL, UNSPACED
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
 from lorebind_knowledge.declarations.chunking import AnyChunking
 from lorebind_knowledge.declarations.places import PLACES
@@ -15,6 +14,7 @@ from lorebind_knowledge.declarations.retrieval import RetrievalDeclaration
 from lorebind_knowledge.declarations.sources import SourceDeclaration
 from lorebind_knowledge.declarations.values import MetadataMap
 from lorebind_knowledge.errors import did_you_mean
+from lorebind_knowledge.languages import AUTO, SNOWBALL, UNSPACED
 
 _LANGUAGES = sorted([AUTO, *SNOWBALL, *UNSPACED])
 

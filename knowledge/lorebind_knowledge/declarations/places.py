@@ -39,22 +39,21 @@ class Place:
     """
 
     def __init__(
-        self,
-        group: plugins.Group,
-        base: type[Declaration],
-        built_in: Mapping[str, str],
-        default: str | None = None,
+        self, group: plugins.Group, base: type[Declaration], default: str | None = None
     ) -> None:
         """
         Args:
-            group: the entry-point group of its plugins.
-            base: the base class of all declarations of the place; its `kind_key` selects the kind.
-            built_in: Lorebind's own kinds: the module of each, by its word. They are not entry
-                points, because a checkout or a frozen program has no package metadata.
+            group: the group of its kinds: the built-in ones, and the entry points of plugins.
+            base: the base class of all its declarations, whose `kind_key` selects the kind.
             default: the word to use if a declaration has none.
         """
-        self.group, self.base, self.built_in, self.default = group, base, built_in, default
+        self.group, self.base, self.default = group, base, default
         PLACES[group] = self
+
+    @property
+    def built_in(self) -> Mapping[str, str]:
+        """Lorebind's own kinds: the module of each, by its word."""
+        return plugins.built_in(self.group)
 
     def kind(self, word: str) -> Any:
         """Return the object with the `MEMBERS` of a kind, or None if the word is unknown.
@@ -63,7 +62,7 @@ class Place:
             PluginError: the kind cannot be loaded, does not fit its group, or two plugins claim
                 the word.
         """
-        offer = plugins.offered(self.group, word, self.built_in)
+        offer = plugins.offered(self.group, word)
         if offer is None:
             return None
         found = plugins.load(offer, MEMBERS)

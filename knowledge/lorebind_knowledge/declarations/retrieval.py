@@ -155,16 +155,7 @@ class RerankerBase(Declaration):
 
 AnyReranker: TypeAlias = Annotated[
     RerankerBase,
-    Place(
-        "rerankers",
-        RerankerBase,
-        {
-            "langchain": "lorebind_knowledge.rerankers.langchain",
-            "onnx": "lorebind_knowledge.rerankers.onnx",
-            "fastembed": "lorebind_knowledge.rerankers.fastembed",
-        },
-        default="langchain",
-    ),
+    Place("rerankers", RerankerBase, default="langchain"),
 ]
 """A reranker, selected by `provider`: built in or from a plugin."""
 

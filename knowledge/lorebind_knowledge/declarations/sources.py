@@ -42,18 +42,6 @@ def one_of(*alternatives: dict[str, Any]) -> ConfigDict:
 
 SourceDeclaration: TypeAlias = Annotated[
     SourceBase,
-    Place(
-        "sources",
-        SourceBase,
-        {
-            "markdown_glob": "lorebind_knowledge.sources.markdown_glob",
-            "file_glob": "lorebind_knowledge.sources.file_glob",
-            "url": "lorebind_knowledge.sources.url",
-            "media_transcript": "lorebind_knowledge.sources.transcripts",
-            "cloud_storage": "lorebind_knowledge.sources.cloud",
-            "inline": "lorebind_knowledge.sources.inline",
-            "langchain": "lorebind_knowledge.sources.langchain",
-        },
-    ),
+    Place("sources", SourceBase),
 ]
 """A source, selected by `type`: built in or from a plugin."""

@@ -17,14 +17,6 @@ class TokenizerBase(Declaration):
 
 TokenizerDeclaration: TypeAlias = Annotated[
     TokenizerBase,
-    Place(
-        "tokenizers",
-        TokenizerBase,
-        {
-            "tiktoken": "lorebind_prompts.tokenizers.tiktoken",
-            "huggingface": "lorebind_prompts.tokenizers.huggingface",
-            "estimate": "lorebind_prompts.tokenizers.estimate",
-        },
-    ),
+    Place("tokenizers", TokenizerBase),
 ]
 """A tokenizer, selected by `provider`: built in or from a plugin."""

@@ -57,16 +57,6 @@ class VectorDBBase(Declaration):
 
 VectorDBDeclaration: TypeAlias = Annotated[
     VectorDBBase,
-    Place(
-        "vector_dbs",
-        VectorDBBase,
-        {
-            "memory": "lorebind_knowledge.stores.memory",
-            "sqlite": "lorebind_knowledge.stores.sqlite",
-            "pgvector": "lorebind_knowledge.stores.pgvector.declaration",
-            "qdrant": "lorebind_knowledge.stores.qdrant.declaration",
-            "langchain": "lorebind_knowledge.stores.langchain.declaration",
-        },
-    ),
+    Place("vector_dbs", VectorDBBase),
 ]
 """A vector database, selected by `type`: built in or from a plugin."""
