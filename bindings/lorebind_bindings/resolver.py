@@ -236,7 +236,7 @@ def _resolved(
     }
     chosen = RetrievalDeclaration(**values)
     template = loaded.passage_template(chosen.render) if is_file(chosen.render) else ""
-    level = loaded.weak_below(kb)
+    level = loaded.weak_levels(kb).of(chosen)
     return ResolvedBinding(kb_id, chosen, provenance, workflow, template, weak_below=level)
 
 

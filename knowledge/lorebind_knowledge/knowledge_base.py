@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.declarations.weak_levels import WeakLevels
 from lorebind_knowledge.events import Event
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class SearchableKnowledgeBase(ABC):
     """Whether passages with the same text are returned only once."""
     reranker: Callable[[AnyReranker], Reranker] | None = None
     """Returns a declared reranker, which is created at its first use."""
-    weak_below: float | None = None
-    """The relevance of the best passage below which a match is weak; None: no match is weak."""
+    weak_levels: WeakLevels = field(default_factory=WeakLevels)
+    """The relevances of the best passage below which a match is weak."""
 
     @property
     @abstractmethod

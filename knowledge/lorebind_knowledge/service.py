@@ -113,7 +113,7 @@ class KnowledgeService:
             retrieval=declaration.retrieval,
             dedupe=declaration.preprocess.dedupe,
             reranker=self.reranker,
-            weak_below=self._loaded.weak_below(declaration),
+            weak_levels=self._loaded.weak_levels(declaration),
             events=self.events,
         )
 
@@ -134,7 +134,7 @@ class KnowledgeService:
             namespace=self.namespace(kb_id, workflow),
             retrieval=declaration.retrieval.model_copy(update={} if own else strategy),
             reranker=self.reranker,
-            weak_below=self._loaded.weak_below(declaration),
+            weak_levels=self._loaded.weak_levels(declaration),
             events=self.events,
             store=self._parts.existing(self._loaded.vector_db(declaration.vector_db), embedder),
         )

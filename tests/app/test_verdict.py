@@ -173,3 +173,55 @@ def test_a_reranker_decides(tmp_path: Path, level: float, verdict: str) -> None:
         assert [one.relevance for one in dense] == pytest.approx(
             [max(one.scores["dense"], 0) for one in dense], abs=1e-6
         )
+
+
+@pytest.mark.parametrize(
+    ("kb", "reranker", "low", "verdict"),
+    [
+        ({}, {}, None, "hit"),
+        ({}, {"weak_below": 0.5}, 0.5, "weak"),
+        ({}, {"weak_below": 0.05}, 0.05, "hit"),
+        ({"weak_below": 0.5}, {}, 0.5, "weak"),
+        ({"weak_below": 0.05}, {"weak_below": 0.5}, 0.5, "weak"),
+        ({"weak_below": 0.5}, {"weak_below": None}, None, "hit"),
+    ],
+)
+def test_a_reranker_has_a_level_of_its_own(
+    tmp_path: Path, kb: dict[str, Any], reranker: dict[str, Any], low: float | None, verdict: str
+) -> None:
+    """The embedder's `weak_below` is about cosines, so it does not judge a reranker's scores."""
+    rerank = {"class": f"{__name__}:Reversed", **reranker}
+    retrieval = {"strategy": "rerank", "rerank": rerank}
+    with built(tmp_path, {**kb, "retrieval": retrieval}) as project:
+        assert [one.weak_below for one in project.explain()] == [low]
+        assert project.query("help", QUESTIONS[6]).verdict == verdict
+        assert project.generate(QUESTIONS[6]).verdict == verdict
+        if not kb:
+            by_cosine = project.query("help", "What is the capital of France?", strategy="hybrid")
+            assert by_cosine.verdict == "weak"
+            by_cosine = project.query("help", QUESTIONS[14], min_score_on="dense")
+            assert by_cosine.verdict == "weak"
+
+
+@pytest.mark.parametrize(("kb", "verdict"), [({}, "hit"), ({"weak_below": 0.95}, "weak")])
+def test_the_level_of_an_embedder_is_about_cosines_only(
+    tmp_path: Path, kb: dict[str, Any], verdict: str
+) -> None:
+    """With `min_score_on: lexical`, BM25 is not compared with a level for cosines."""
+    with built(tmp_path, kb, {"provider": "hashing", "weak_below": 0.99}) as project:
+        found = project.query("help", "zygotes of bread", min_score_on="fused")
+        assert (found.verdict, found.matches[0].relevance < 0.99) == (verdict, True)
+
+
+def test_the_order_of_knowledge_bases_does_not_matter(tmp_path: Path) -> None:
+    """Several knowledge bases are weak together only if they are below the level of each."""
+    source = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": PAGES["keys"]}]}]}
+    levels = {"low": 0.05, "high": 0.95, "never": None}
+    bases = [{"id": name, "weak_below": level, **source} for name, level in levels.items()]
+    with Project.build({"name": "shop", "knowledge_bases": bases}, root=tmp_path) as project:
+        for name in levels:
+            project.ingest(name)
+        assert project.query("high", QUESTIONS[6]).verdict == "weak"
+        for other in ("low", "never"):
+            for names in (["high", other], [other, "high"]):
+                assert project.query_many(names, QUESTIONS[6]).verdict == "hit"

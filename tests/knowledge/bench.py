@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.declarations.weak_levels import WeakLevels
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.events import Event, Events
@@ -107,7 +108,7 @@ class Bench:
             index=self.index,
             retrieval=RetrievalDeclaration(top_k=5),
             events=self.events,
-            weak_below=0.1,
+            weak_levels=WeakLevels(0.1),
         )
         self.corpus = Corpus(
             kb=kb,

@@ -10,6 +10,7 @@ import pytest
 
 from lorebind_knowledge import bridge
 from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.declarations.weak_levels import WeakLevels
 from lorebind_knowledge.errors import (
     EmbedderError,
     NotFoundError,
@@ -198,7 +199,7 @@ def test_verdicts(
 async def test_a_weak_match_is_found(bench: Bench) -> None:
     """A result below the embedder's level has all its passages, and says that they are weak."""
     await filled(bench)
-    bench.change(weak_below=0.99)
+    bench.change(weak_levels=WeakLevels(0.99))
     found = await bench.ask("gamma and more", top_k=6)
     assert (len(found), found.verdict) == (6, "weak")
     assert "'docs' has the relevance" in found.shortfall

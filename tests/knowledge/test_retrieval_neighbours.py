@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -154,3 +154,20 @@ async def test_a_document_that_is_replaced_while_it_is_reranked(bench: Bench) ->
     (found,) = (one for one in plain if one.id == hit.id)
     assert "mark11" in hit.text
     assert (hit.text, hit.metadata) == (found.text, found.metadata)
+
+
+@pytest.mark.parametrize("strategy", ["similarity", "lexical", "hybrid", "mmr"])
+async def test_more_hits_fill_the_place_of_those_that_lie_within_others(
+    bench: Bench, strategy: str
+) -> None:
+    """A smaller `top_k` returns the first passages of a larger one, with the same verdict."""
+    await filled(bench, Pieces(30, 0))
+    for number in range(0, 12, 3):
+        question = f"mark{number} thing{number} says"
+        asked: dict[str, Any] = {"strategy": strategy, "neighbours": 1, "min_results": 3}
+        most = await bench.ask(question, top_k=50, **asked)
+        assert len(most) >= 3
+        for top_k in range(1, 8):
+            fewer = await bench.ask(question, top_k=top_k, **asked)
+            assert fewer.matches == most.matches[:top_k]
+            assert fewer.verdict == most.verdict

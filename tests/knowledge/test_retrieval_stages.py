@@ -8,6 +8,7 @@ import pytest
 
 from lorebind_knowledge.configuration import build_project
 from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.declarations.weak_levels import WeakLevels
 from lorebind_knowledge.errors import ConfigurationError, UsageError
 from lorebind_knowledge.retrieval.search import search_several
 
@@ -89,7 +90,7 @@ async def test_what_is_not_likely_to_answer(
 ) -> None:
     """Enough passages of which none is near do not suffice."""
     await filled(bench)
-    bench.change(weak_below=weak_below)
+    bench.change(weak_levels=WeakLevels(weak_below))
     settings = RetrievalDeclaration.model_validate({"stages": [{"min_score_on": "fused"}]})
     result = await bench.ask("alpha and words", stages=settings.stages)
     assert result.stage == stage
@@ -111,6 +112,23 @@ async def test_fewer_are_the_first_of_more(bench: Bench, strategy: str) -> None:
     for top_k in range(1, 6):
         fewer = await bench.ask("alpha beta", top_k=top_k, **settings)
         assert fewer.stage == 1
+        assert fewer.matches == most.matches[:top_k]
+
+
+@pytest.mark.parametrize("min_results", [1, 4])
+async def test_the_stage_does_not_depend_on_top_k(bench: Bench, min_results: int) -> None:
+    """Also if no stage is a hit, a smaller `top_k` returns the first passages of a larger one."""
+    await filled(bench)
+    bench.change(weak_levels=WeakLevels(0.999))
+    settings: dict[str, Any] = {
+        "filters": {"uri": ["docs/alpha.md"]},
+        "min_results": min_results,
+        "stages": [{"filters": {"uri": ["docs/beta.md"]}}, {"filters": {}}],
+    }
+    most = await bench.ask("alpha and more", top_k=6, **settings)
+    for top_k in range(1, 6):
+        fewer = await bench.ask("alpha and more", top_k=top_k, **settings)
+        assert (fewer.stage, fewer.verdict) == (most.stage, most.verdict)
         assert fewer.matches == most.matches[:top_k]
 
 

@@ -72,7 +72,10 @@ def print_binding(binding: ResolvedBinding) -> None:
 def _level(binding: ResolvedBinding) -> str:
     """Describe the lowest relevance at which a match is not weak."""
     if binding.weak_below is None:
-        return "No match is weak: neither the knowledge base nor its embedder has a weak_below."
+        return (
+            f"No match is weak: no weak_below is set for the relevance, which is the score "
+            f"{binding.settings.relevance_is!r}."
+        )
     level = f"{binding.weak_below:g} (weak_below)"
     return f"A match is weak if its best passage has a relevance below {level}."
 

@@ -46,7 +46,7 @@ ALLOWED: Mapping[str, str] = {
     "SmoothingDeclaration": "weight documents",
     "StageDeclaration": "strategy min_score min_score_on filters",
     "CondenseDeclaration": "method model",
-    "FastembedRerankDeclaration": "provider model candidates batch_size",
+    "FastembedRerankDeclaration": "provider model candidates batch_size weak_below",
 }
 """The settings that a declaration may have here, by the name of its class. All others are refused,
 also those that are added to Lorebind later and are in neither list."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.passage_templates import read_passage_template
 from lorebind_knowledge.declarations.live import LiveObject
+from lorebind_knowledge.declarations.weak_levels import WeakLevels
 from lorebind_knowledge.errors import NotFoundError, TenantRequiredError, did_you_mean
 from lorebind_knowledge.namespace import DEFAULT_TENANT, PROJECT_SCOPE, named_tenant
 
@@ -121,21 +122,21 @@ class LoadedProject:
         default: str = type(kb.retrieval).model_fields["strategy"].default
         return "similarity" if self.is_existing(kb) else default
 
-    def weak_below(self, kb: KnowledgeBaseDeclaration) -> float | None:
-        """Return the relevance of the best passage below which a match is weak.
+    def weak_levels(self, kb: KnowledgeBaseDeclaration) -> WeakLevels:
+        """Return the relevances of the best passage below which a match is weak.
 
-        It is that of the knowledge base, or else of its embedder. None if neither states it. The
-        embedder of an existing vector store is unknown if the store was passed as an object. If a
-        factory creates the store, its embedder is known only if the knowledge base names one.
+        They are that of the knowledge base, or else for cosines that of its embedder. The embedder
+        of an existing vector store is unknown if the store was passed as an object. If a factory
+        creates the store, its embedder is known only if the knowledge base names one.
         """
         if "weak_below" in kb.model_fields_set:
-            return kb.weak_below
+            return WeakLevels(kb.weak_below, kb.weak_below)
         maker = getattr(self.vector_db(kb.vector_db), "class_path", None)
         if self.is_existing(kb) and (
             isinstance(maker, LiveObject) or (maker is None and kb.embedder is None)
         ):
-            return None
-        return self.embedder(kb.embedder).weak_below
+            return WeakLevels()
+        return WeakLevels(self.embedder(kb.embedder).weak_below)
 
     def every_knowledge_base(self) -> list[tuple[KnowledgeBaseDeclaration, str | None]]:
         """Return all knowledge bases with the workflow that declares each; None for the project."""

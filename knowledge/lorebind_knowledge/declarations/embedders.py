@@ -8,15 +8,13 @@ from pydantic import Field, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
 from lorebind_knowledge.declarations.places import Place
+from lorebind_knowledge.declarations.weak_levels import Level
 
 WeakBelow: TypeAlias = Annotated[
-    float | None,
+    Level,
     Field(
-        ge=0,
-        le=1,
-        description="The relevance (the cosine, unless a reranker ran) that the best passage "
-        "usually reaches if it answers the question. Below it, a match is weak. null: no match is "
-        "weak.",
+        description="The cosine that the best passage usually reaches if it answers the question. "
+        "Below it, a match is weak. null: no match is weak.",
     ),
 ]
 

@@ -13,6 +13,7 @@ from lorebind_knowledge.declarations.preprocess import PreprocessDeclaration
 from lorebind_knowledge.declarations.retrieval import RetrievalDeclaration
 from lorebind_knowledge.declarations.sources import SourceDeclaration
 from lorebind_knowledge.declarations.values import MetadataMap
+from lorebind_knowledge.declarations.weak_levels import Level
 from lorebind_knowledge.errors import did_you_mean
 from lorebind_knowledge.languages import AUTO, SNOWBALL, UNSPACED
 
@@ -82,12 +83,11 @@ class KnowledgeBaseDeclaration(Declaration):
         default_factory=RetrievalDeclaration,
         description="Settings for searches and prompts. A binding can override each field.",
     )
-    weak_below: float | None = Field(
+    weak_below: Level = Field(
         None,
-        ge=0,
-        le=1,
         description="The relevance of the best passage below which a match is weak. By default the "
-        "`weak_below` of the embedder. null: no match is weak.",
+        "`weak_below` of the embedder if the relevance is the cosine, and none for other scores. "
+        "The `weak_below` of a reranker precedes it. null: no match is weak.",
     )
     metadata: MetadataMap = Field(
         default_factory=dict,

@@ -18,6 +18,7 @@ from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedErro
 from lorebind_knowledge.declarations.places import Place
 from lorebind_knowledge.declarations.rendering import Render
 from lorebind_knowledge.declarations.values import JsonMap
+from lorebind_knowledge.declarations.weak_levels import Level
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.filters import compile_filter
 
@@ -150,6 +151,12 @@ class RerankerBase(Declaration):
         le=200,
         description="Number of passages that the reranker orders. More can improve the results and "
         "take longer.",
+    )
+    weak_below: Level = Field(
+        None,
+        description="The reranker's score that the best passage usually reaches if it answers the "
+        "question. Below it, a match is weak. By default the `weak_below` of the knowledge base, "
+        "if it sets one. null: no match is weak.",
     )
 
 
@@ -317,9 +324,9 @@ class RetrievalDeclaration(Declaration):
     on_weak: Literal["give", "fallback"] = Field(
         "give",
         description="The response to a weak match: the relevance of the best passage is below the "
-        "`weak_below` of the knowledge base or its embedder. `give`: the prompt contains the "
-        "passages and a note that they match weakly; `fallback`: the text of `fallback` is used "
-        "instead.",
+        "`weak_below` of the knowledge base, its embedder or the reranker. `give`: the prompt "
+        "contains the passages and a note that they match weakly; `fallback`: the text of "
+        "`fallback` is used instead.",
     )
     fallback: str = Field(
         NOTHING_FOUND,
@@ -349,3 +356,8 @@ class RetrievalDeclaration(Declaration):
         "`auto`: it gets a tool to search with its own words; `escalate`: it must call a tool "
         "before it answers; `never`: it gets no additional tool.",
     )
+
+    @property
+    def relevance_is(self) -> ScoredOn:
+        """The name of the score that is the relevance of a passage."""
+        return self.min_score_on or ("rerank" if self.strategy == "rerank" else "dense")

@@ -110,7 +110,7 @@ def key_of(asked: Retrieval) -> Key:
     """Return everything that determines a result, except for the content of the index."""
     settings = asked.settings
     return (
-        tuple((kb.namespace, kb.weak_below) for kb in asked.kbs),
+        tuple((kb.namespace, kb.weak_levels) for kb in asked.kbs),
         asked.together,
         asked.question,
         settings.model_dump_json(),

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from lorebind_knowledge.retrieval.judging import Judgement
 
 
+_MOST = 50
+"""The largest `top_k`: stages are compared by this number of passages."""
+
+
 class Search(ABC):
     """A question to some knowledge bases. Subclasses define what is searched and how."""
 
@@ -35,6 +39,15 @@ class Search(ABC):
     async def ranked(self, settings: RetrievalDeclaration) -> tuple[list[DocumentMatch], float]:
         """Return at most `top_k` passages that reach `min_score`, and the highest relevance of all
         candidates, which does not depend on `top_k`."""
+
+    def weak_below(self, settings: RetrievalDeclaration) -> float | None:
+        """Return the relevance below which a match is weak; None: no match is weak.
+
+        Of several knowledge bases, the lowest level counts.
+        """
+        levels = [kb.weak_levels.of(settings) for kb in self.kbs]
+        known = [level for level in levels if level is not None]
+        return min(known) if len(known) == len(levels) else None
 
     @property
     def name(self) -> str:
@@ -117,15 +130,15 @@ async def _staged(
     stages = stages_of(settings)
     check_stages(search.name, stages)
     # Judged by the same passages for every top_k: a smaller one returns a prefix of a larger one.
-    limit = max(settings.top_k, settings.min_results)
+    limit = _MOST if settings.stages else max(settings.top_k, settings.min_results)
     best: tuple[list[DocumentMatch], Judgement, str, int] | None = None
     for number, one in enumerate(stages):
         matches, relevance = await search.ranked(one.model_copy(update={"top_k": limit}))
-        weak_below = search.kbs[0].weak_below
-        judgement = judge(search.name, len(matches), relevance, one, weak_below)
+        level = search.weak_below(one)
+        judgement = judge(search.name, len(matches), relevance, one, level)
         if best is None or judgement.verdict == "hit" or len(matches) > len(best[0]):
-            best = matches[: settings.top_k], judgement, one.strategy, number
+            best = matches, judgement, one.strategy, number
         if judgement.verdict == "hit":
             break
     assert best is not None  # the settings themselves are a stage
-    return best
+    return best[0][: settings.top_k], *best[1:]

@@ -79,7 +79,7 @@ def deciding(scores: Mapping[str, _Figure], settings: RetrievalDeclaration) -> _
     Raises:
         UsageError: the strategy does not compute the score that `min_score_on` names.
     """
-    stage = settings.min_score_on or ("rerank" if settings.strategy == "rerank" else "dense")
+    stage = settings.relevance_is
     if stage not in scores:
         raise UsageError(
             f"the strategy {settings.strategy!r} has no score {stage!r} for min_score_on; "

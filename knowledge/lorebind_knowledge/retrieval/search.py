@@ -279,12 +279,14 @@ def _found(query: Query, *, dedupe: bool) -> tuple[list[DocumentMatch], float]:
             kept = without_repeats(query.read(passed, top_k + 1), most)
         else:
             kept = list(query.passages(passed if settings.neighbours else passed[:top_k]))
+        if settings.neighbours:
+            kept = with_neighbours(query, kept, top_k)
         if len(kept) >= top_k or complete or limit > _MOST:
             break
         limit *= 4
     # With min_score, the first passage can come after the candidates that a lexical search judges.
     best = max([best, *(match.relevance for match in kept[:1])])
-    return (with_neighbours(query, kept, top_k) if settings.neighbours else kept[:top_k]), best
+    return kept[:top_k], best
 
 
 def _passed(query: Query, ranked: Ranking) -> Ranking:
