@@ -43,7 +43,7 @@ class Search(ABC):
     def weak_below(self, settings: RetrievalDeclaration) -> float | None:
         """Return the relevance below which a match is weak; None: no match is weak.
 
-        Of several knowledge bases, the lowest level counts.
+        The level of several knowledge bases is the lowest of theirs.
         """
         levels = [kb.weak_levels.of(settings) for kb in self.kbs]
         known = [level for level in levels if level is not None]
