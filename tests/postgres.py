@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,6 +102,20 @@ class Server:
         """The id of the server's main process."""
         assert self._process is not None
         return self._process.pid
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop all processes of the server within the block, as a disk that hangs does."""
+        with open(f"/proc/{self.process}/task/{self.process}/children") as file:
+            processes = [self.process, *map(int, file.read().split())]
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
 
     def stop(self) -> None:
         """Stop the server immediately, as in a crash. It can be started again."""

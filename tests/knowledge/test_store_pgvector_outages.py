@@ -175,6 +175,21 @@ def test_an_idle_connection_is_tried_first(
     assert found(store) == [1]
 
 
+def test_an_idle_connection_to_a_server_that_hangs(
+    own_postgres: Server, make_store: Callable[..., PgvectorStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that accepts statements and never answers is an outage, and then works again."""
+    with own_postgres.connect() as db:
+        db.execute("create extension vector")
+    monkeypatch.setattr(connections, "_TRUSTED_SECONDS", -1)
+    monkeypatch.setattr(connections, "_CHECK_SECONDS", 0.2)
+    store = add(make_store(f"{own_postgres.dsn()}?connect_timeout=2"), 1)
+    with own_postgres.frozen(), pytest.raises(StoreError) as caught:
+        found(store)
+    assert message(caught).endswith("check that the server is up and that this is its address")
+    assert found(store) == [1]
+
+
 def test_connections_in_use(dsn: str, make_store: Callable[..., PgvectorStore]) -> None:
     """The error of a caller that waits too long for a connection names the setting to raise."""
     store = add(make_store(dsn, pool=PoolConfig(max_size=1, timeout_seconds=0.05)), 1)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind.plain_data import as_data
+from lorebind.server.outages import OutageLog
 from lorebind.server.problems import problem_of
 from lorebind.server.run_events import RunEvents
 from lorebind.server.state.runs import BEAT_SECONDS
@@ -65,6 +66,8 @@ class Ingests:
         self._under_way: dict[str, _UnderWay] = {}
         self._watching: asyncio.Task[None] | None = None
         self._is_stopping = False
+        what = "the state of the server"
+        self._outages = OutageLog(f"{what} cannot be reached", f"{what} can be reached again")
 
     async def request(
         self,
@@ -177,8 +180,9 @@ class Ingests:
                     else:
                         log.info("resuming run %s", run.run_id)
                         self._start(run, waits=True)
-            except LorebindError as error:  # an outage; running ingests report their own errors
-                log.error("the state of the server cannot be reached: %s", error)
+                self._outages.worked()
+            except LorebindError as error:  # running ingests report their own errors
+                self._outages.failed(error)
             await asyncio.sleep(BEAT_SECONDS)
 
     def _start(self, run: RequestedRun, *, waits: bool = False) -> _UnderWay:

@@ -7,6 +7,7 @@ and never get the reason. Here the caller connects, and gets the error immediate
 from __future__ import annotations
 
 import os
+import selectors
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ a lease."""
 # A connection that was idle for longer is checked with a round trip before it is used.
 _TRUSTED_SECONDS = 1.0
 _KEPT_SECONDS = 300.0
+# A server that is frozen accepts a statement and never answers.
+_CHECK_SECONDS = 10.0
 
 
 class Connections:
@@ -172,9 +175,17 @@ class Connections:
             connection.close()
 
     def _answers(self, connection: psycopg.Connection) -> bool:
-        with suppress(self._errors.Error):
-            connection.execute("select 1")
-            return True
+        """Send a statement, and return whether the result comes in time."""
+        pgconn, deadline = connection.pgconn, time.monotonic() + _CHECK_SECONDS
+        with suppress(self._errors.Error), selectors.DefaultSelector() as selector:
+            pgconn.send_query(b"select 1")
+            selector.register(pgconn.socket, selectors.EVENT_READ)
+            while pgconn.is_busy() or pgconn.get_result() is not None:
+                if pgconn.is_busy():
+                    if not selector.select(deadline - time.monotonic()):
+                        return False
+                    pgconn.consume_input()
+            return pgconn.transaction_status == _IDLE
         return False
 
     def _undo(self, connection: psycopg.Connection) -> None:
@@ -203,6 +214,8 @@ class Connections:
             old.close()
 
 
+# `PQTRANS_IDLE`: the connection is usable, and in no transaction.
+_IDLE = 0
 # `PQTRANS_ACTIVE`: a statement is still running, as after an interrupt; a rollback would wait.
 _ACTIVE = 1
 

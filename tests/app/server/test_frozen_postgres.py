@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .conftest import serving, write_project
+from .conftest import problem, serving, write_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,28 +55,9 @@ def query(api: httpx.Client, name: str) -> httpx.Response:
     return api.post(f"/knowledge-bases/{name}/query", json={"query": "When does it open?"})
 
 
-@contextmanager
-def frozen(server: Server) -> Iterator[None]:
-    """Stop all processes of a server, as a disk that hangs does."""
-    family = [server.process, *children(server.process)]
-    for one in family:
-        os.kill(one, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for one in family:
-            with suppress(ProcessLookupError):
-                os.kill(one, signal.SIGCONT)
-
-
-def children(process: int) -> list[int]:
-    with open(f"/proc/{process}/task/{process}/children") as file:
-        return [int(one) for one in file.read().split()]
-
-
 def test_a_frozen_database_delays_no_other(process: Process, own_postgres: Server) -> None:
     """After a burst of requests to a database that hangs, all others are answered as before."""
-    with process.client() as api, ThreadPoolExecutor(40) as burst, frozen(own_postgres):
+    with process.client() as api, ThreadPoolExecutor(40) as burst, own_postgres.frozen():
         for _ in range(16):
             burst.submit(query, api, "depot")
             burst.submit(api.get, "/knowledge-bases/depot/documents")
@@ -90,25 +69,71 @@ def test_a_frozen_database_delays_no_other(process: Process, own_postgres: Serve
             assert api.get("/knowledge-bases/store/stats").json()["chunks"] == 1
 
 
-def test_a_killed_database_is_a_503_until_it_returns(tmp_path: Path, own_postgres: Server) -> None:
-    """While PostgreSQL is down, requests are refused without a traceback; then they work again."""
-    with own_postgres.connect() as db:
+PATHS = ("/knowledge-bases", "/knowledge-bases/depot/runs", "/knowledge-bases/depot/documents")
+
+
+@contextmanager
+def serving_with_shared_state(folder: Path, postgres: Server) -> Iterator[Process]:
+    """Run a server whose state, threads, catalog and vectors are in PostgreSQL."""
+    with postgres.connect() as db:
         db.execute("create extension vector")
     dsn = "{{ .env.DSN }}"
     shared = {"server": {"state": {"dsn": dsn}}, "checkpointer": {"type": "postgres", "dsn": dsn}}
-    folder = write_project(tmp_path / "shop", project(own_postgres.dsn()) | shared)
-    paths = ("/knowledge-bases", "/knowledge-bases/depot/runs", "/knowledge-bases/depot/documents")
-    with serving(folder, DSN=own_postgres.dsn()) as made, made.client() as api:
+    write_project(folder, project(postgres.dsn()) | shared)
+    with serving(folder, DSN=postgres.dsn()) as made, made.client() as api:
         run = api.post("/knowledge-bases/depot/ingest", headers={"Prefer": "wait=20"}).json()
         assert run["status"] == "completed", run
-        for change, expected in ((None, 200), (own_postgres.stop, 503), (own_postgres.start, 200)):
-            if change is not None:
-                change()
-            deadline = time.monotonic() + 30  # the tokens are read again after a while
-            while query(api, "depot").status_code != expected:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-            assert [api.get(path).status_code for path in paths] == [expected] * 3
+        yield made
+
+
+def wait_for(api: httpx.Client, status: int) -> None:
+    deadline = time.monotonic() + 40  # the tokens are read again after a while
+    while query(api, "depot").status_code != status:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert [api.get(path).status_code for path in PATHS] == [status] * 3
+
+
+def test_a_killed_database_is_a_503_until_it_returns(tmp_path: Path, own_postgres: Server) -> None:
+    """While PostgreSQL is down, requests are refused; the log has one line about the outage."""
+    with (
+        serving_with_shared_state(tmp_path / "shop", own_postgres) as made,
+        made.client() as api,
+    ):
+        own_postgres.stop()
+        wait_for(api, 503)
+        for _ in range(8):  # the server tries to reach its state several times
+            assert api.get("/knowledge-bases").status_code == 503
+            time.sleep(0.4)
+        own_postgres.start()
+        wait_for(api, 200)
         code, output = made.stop()
+    assert code == 0
+    assert "Traceback" not in output
+    for failure in ("the tokens cannot be read", "the state of the server cannot be reached"):
+        assert output.count(failure) == 1
+    assert output.count("the tokens can be read again") == 1
+
+
+def test_a_frozen_state_is_a_503_until_it_returns(tmp_path: Path, own_postgres: Server) -> None:
+    """While PostgreSQL hangs, requests that need no state are answered, and the server can end."""
+    with (
+        serving_with_shared_state(tmp_path / "shop", own_postgres) as made,
+        made.client() as api,
+    ):
+        time.sleep(1.2)  # connections that were idle for a second are checked before use
+        with own_postgres.frozen():
+            for path in ("healthz", "readyz", "", "docs"):
+                assert api.get(f"http://localhost/{path}").status_code == 200
+            refused = api.get("/knowledge-bases")
+            assert problem(refused) == (503, "store_unavailable")
+            assert refused.headers["retry-after"] == "5"
+        wait_for(api, 200)
+        time.sleep(1.2)
+        with own_postgres.frozen(), ThreadPoolExecutor() as threads:
+            waiting = [threads.submit(api.get, path) for path in PATHS]
+            time.sleep(0.5)  # until the server works on them
+            code, output = made.stop()
+            assert {one.result().status_code for one in waiting} == {503}
     assert code == 0
     assert "Traceback" not in output

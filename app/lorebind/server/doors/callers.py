@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lorebind.server.outages import OutageLog
 from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.state.tokens import LONGEST_NAME, find_token
 from lorebind_knowledge.bridge import call
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from lorebind.server.state.tokens import Rights, Token, Tokens
 
-log = logging.getLogger("lorebind.server")
-
 _KNOWN_SECONDS = 0.5
 """Seconds until known tokens are read again, after which a revoked one is refused."""
 _APART_SECONDS = 0.1
 """The shortest time between two reads of the tokens."""
+_LONGEST_SECONDS = 10.0
+"""Seconds after which a read of the tokens counts as failed, as the database may hang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,9 @@ class Callers:
         self._tokens = tokens
         self._open = open_without_tokens
         self._known: dict[str, Token] = {}
-        self._read_at = self._tried_at = -math.inf
-        self._reading: asyncio.Task[None] | None = None
+        self._read_at = self._tried_at = self._began_at = -math.inf
+        self._reading: asyncio.Task[bool] | None = None
+        self._outages = OutageLog("the tokens cannot be read", "the tokens can be read again")
 
     async def of(self, headers: Headers) -> Caller:
         """Return the caller of a request.
@@ -97,29 +98,42 @@ class Callers:
         return Caller(wanted or token.tenants[0], token)
 
     async def _read_since(self, moment: float) -> None:
-        """Read the tokens, unless a read has begun at this moment or later."""
-        while self._read_at < moment:
-            # One read serves all concurrent requests; shielded, so that no caller cancels it.
-            if self._reading is None or self._reading.done():
-                self._reading = asyncio.create_task(self._read())
-            await asyncio.shield(self._reading)
+        """Read the tokens, unless a read has begun at this moment or later.
 
-    async def _read(self) -> None:
+        Raises:
+            ProblemError: they cannot be read.
+        """
+        while self._read_at < moment:
+            # One read serves all concurrent requests, and no caller cancels it.
+            if self._reading is None or self._reading.done():
+                self._began_at = time.monotonic()
+                self._reading = asyncio.create_task(self._read())
+            reading, left = self._reading, self._began_at + _LONGEST_SECONDS - time.monotonic()
+            await asyncio.wait({reading}, timeout=max(left, 0))
+            if not reading.done():
+                self._outages.failed(f"no answer within {_LONGEST_SECONDS:g} s")
+            if not (reading.done() and reading.result()):
+                # The error names the location of the database, which callers must not see.
+                detail = "the server cannot read its tokens now; try again later"
+                again = {"Retry-After": str(RETRY_SECONDS)}
+                raise ProblemError("store_unavailable", detail, headers=again)
+
+    async def _read(self) -> bool:
+        """Read the tokens, and return whether that was possible; if not, it is logged."""
         await asyncio.sleep(self._tried_at + _APART_SECONDS - time.monotonic())
         self._tried_at = now = time.monotonic()
         try:
             found = await call(self._tokens.all)
         except LorebindError as error:
-            # The error names the location of the database, which callers must not see.
-            log.error("the tokens cannot be read: %s", error)
-            detail = "the server cannot read its tokens now; try again later"
-            again = {"Retry-After": str(RETRY_SECONDS)}
-            raise ProblemError("store_unavailable", detail, headers=again) from error
+            self._outages.failed(error)
+            return False
+        self._outages.worked()
         self._known = {token.id: token for token in found}
         self._read_at = now
         if self._known:
             # Permanent: revoking the last token must not open the server to everyone.
             self._open = False
+        return True
 
 
 def _tenant(headers: Headers) -> str | None:
