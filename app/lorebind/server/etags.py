@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-_TAGS = re.compile(r'\s*(W/)?"([\x21\x23-\x7e]*)"\s*(?:,|$)')
+_TAGS = re.compile(r'\s*(?:(W/)?"([\x21\x23-\x7e\x80-\xff]*)"\s*)?(?:,|$)')
+"""A tag and the comma after it; lists may have empty elements (RFC 9110, 5.6.1)."""
 
 
 def etag_of(value: Any) -> str:
@@ -101,7 +102,7 @@ def _tags(request: Request, header: str) -> str | list[str] | None:
         if found is None:
             detail = f'{header} must be tags in quotes, as "abc", or *; got {text[:80]!r}'
             raise ProblemError("invalid_header", detail)
-        if not found[1] or header == "if-none-match":
+        if found[2] is not None and (not found[1] or header == "if-none-match"):
             tags.append(found[2])
         at = found.end()
     return tags
