@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from lorebind_knowledge.errors import UsageError, did_you_mean
 
@@ -56,14 +56,17 @@ _LOGICAL_OPERATORS = ("$and", "$or", "$not")
 
 
 MOST_CONDITIONS, DEEPEST = 256, 32
+_MOST_ERRORS = 100
+
+T = TypeVar("T")
 
 
 def compile_filter(where: Mapping[str, Any]) -> Predicate:
     """Return the predicate of a filter, for stores that evaluate filters in Python.
 
     Raises:
-        UsageError: the filter is malformed or too large; the message says where and what is
-            expected.
+        UsageError: the filter is malformed or too large; the error lists all mistakes, each with
+            its path in the filter and what is expected.
     """
     _check_size(where)
     return _filter(where)
@@ -96,7 +99,33 @@ def _check_size(where: Any) -> None:
 def _filter(where: Any) -> Predicate:
     if not isinstance(where, Mapping):
         raise UsageError(f"a filter is a mapping of fields to values, not {where!r}")
-    return _all([_entry(name, condition) for name, condition in where.items()])
+    return _all(_each(_entry, ((name, (name, condition)) for name, condition in where.items())))
+
+
+def _each(compile_part: Callable[..., T], parts: Iterable[tuple[Any, tuple[Any, ...]]]) -> list[T]:
+    """Compile each part of a filter.
+
+    Args:
+        compile_part: compiles one part.
+        parts: the key or index of each part, and the arguments for compiling it.
+
+    Raises:
+        UsageError: parts are malformed; the error lists the mistakes of all of them.
+    """
+    compiled: list[T] = []
+    errors: list[UsageError] = []
+    for step, arguments in parts:
+        try:
+            compiled.append(compile_part(*arguments))
+        except UsageError as error:
+            for mistake in error.all or [error]:
+                mistake.at = (step, *mistake.at)
+                errors.append(mistake)
+            if len(errors) >= _MOST_ERRORS:
+                break
+    if errors:
+        raise UsageError.of(errors[:_MOST_ERRORS])
+    return compiled
 
 
 def operators_of(condition: Any) -> Collection[tuple[str, Any]]:
@@ -157,7 +186,8 @@ def _entry(name: Any, condition: Any) -> Predicate:
     if not isinstance(name, str):
         raise UsageError(f"the fields of a filter are strings, not {name!r}")
     if name in ("$and", "$or"):
-        parts = [_filter(part) for part in _list_of_filters(name, condition)]
+        filters = _list_of_filters(name, condition)
+        parts = _each(_filter, ((at, (part,)) for at, part in enumerate(filters)))
         return _all(parts) if name == "$and" else _any(parts)
     if name == "$not":
         inner = _filter(condition)
@@ -176,7 +206,10 @@ def _field(name: str, condition: Any) -> Predicate:
 
 
 def _tests(name: str, condition: Any) -> list[_Test]:
-    tests = [_operator(name, key, operand) for key, operand in operators_of(condition)]
+    operators = operators_of(condition)
+    if not isinstance(condition, Mapping):
+        return [_operator(name, *one) for one in operators]
+    tests = _each(_operator, ((key, (name, key, operand)) for key, operand in operators))
     if not tests:
         raise UsageError(f"the filter on {name!r} has no operator; {_known_operators()}")
     return tests
@@ -188,7 +221,7 @@ def _operator(name: str, key: Any, operand: Any) -> _Test:
     if key in ("$in", "$nin"):
         if not _is_list(operand):
             raise UsageError(f"the filter on {name!r}: {key} takes a list, not {operand!r}")
-        values = [_scalar(name, key, value) for value in operand]
+        values = _each(_scalar, ((at, (name, key, value)) for at, value in enumerate(operand)))
         return _negated(_equals_one_of(values), negate=key == "$nin")
     if key in _ORDERINGS:
         return _compares(_ORDERINGS[key], _comparable(name, key, operand))

@@ -30,6 +30,8 @@ B = TypeVar("B", bound="Body")
 
 _LARGEST = 2**53
 """Larger floats are not exact, so they are no integers."""
+UNREADABLE = "it is not UTF-8, nested too deeply, or has an integer of too many digits"
+"""Why JSON without a syntax error cannot be read."""
 _DEEPEST = 200
 _MOST_ERRORS = 100
 
@@ -123,8 +125,7 @@ async def read_json(request: Request) -> Any:
     except json.JSONDecodeError as error:
         raise _broken(error.pos, error.msg) from None
     except (ValueError, RecursionError):
-        words = "it is not UTF-8, nested too deeply, or has an integer of too many digits"
-        raise _broken(0, words) from None
+        raise _broken(0, UNREADABLE) from None
 
 
 def validated(kind: type[B], data: Any, at: Path = ()) -> B:

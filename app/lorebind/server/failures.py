@@ -8,11 +8,15 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
+from lorebind.server.bodies import UNREADABLE
 from lorebind.server.problems import ProblemError, mistake, problem_of
 from lorebind_knowledge.configuration.at_run_time import pointer
+from lorebind_knowledge.declarations.base import RefusedError
 from lorebind_knowledge.errors import LorebindError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fastapi import FastAPI
     from starlette.requests import Request
     from starlette.responses import Response
@@ -59,7 +63,7 @@ def invalid_request(error: RequestValidationError) -> ProblemError:
     return ProblemError(
         "invalid_request",
         "the request is not valid; see errors",
-        {"errors": [_error(one) for one in found]},
+        {"errors": [shown for one in found for shown in _errors(one)]},
     )
 
 
@@ -69,15 +73,21 @@ def _unsupported(request: Request) -> ProblemError:
     return ProblemError("unsupported_media_type", detail, headers={"Accept": "application/json"})
 
 
-def _error(one: Any) -> dict[str, str]:
-    """Convert an error of pydantic, with a JSON pointer into the body or the name of a
-    parameter."""
+def _errors(one: Any) -> Iterator[dict[str, str]]:
+    """Convert an error of pydantic, with JSON pointers into the body or the name of a parameter."""
     where, *path = one["loc"]
+    refused = one.get("ctx", {}).get("error")
+    if isinstance(refused, RefusedError) and where == "body":
+        for fault in refused.faults:
+            at = pointer((*path, *fault.path))
+            yield {"pointer": at, "message": fault.message, "hint": fault.hint}
+        return
     message = one["msg"].removeprefix("Value error, ")
     if where == "body":
-        return {"pointer": pointer(tuple(path)), "message": message, "hint": ""}
+        yield {"pointer": pointer(tuple(path)), "message": message, "hint": ""}
+        return
     name = ".".join(map(str, path))
-    return {"pointer": "", "parameter": name, "message": f"{name}: {message}", "hint": ""}
+    yield {"pointer": "", "parameter": name, "message": f"{name}: {message}", "hint": ""}
 
 
 def _http(app: FastAPI, request: Request, error: HTTPException) -> ProblemError:
@@ -88,6 +98,8 @@ def _http(app: FastAPI, request: Request, error: HTTPException) -> ProblemError:
         detail = f"{request.method} is not allowed here; allowed: {allowed}"
         return ProblemError("method_not_allowed", detail, headers={"Allow": allowed})
     code = _BY_STATUS.get(error.status_code, "invalid_request")
+    if code == "invalid_json" and isinstance(error.__cause__, ValueError | RecursionError):
+        return ProblemError(code, f"the body is not JSON: {UNREADABLE}")
     detail = "there is no resource at this path" if code == "not_found" else str(error.detail)
     return ProblemError(code, detail)
 

@@ -13,7 +13,7 @@ from lorebind_knowledge.configuration.dimensions import dimensions
 from lorebind_knowledge.configuration.existing import existing
 from lorebind_knowledge.configuration.named_code import code_problems
 from lorebind_knowledge.configuration.passage_templates import passage_templates
-from lorebind_knowledge.configuration.problems import findings
+from lorebind_knowledge.configuration.problems import findings, problems
 from lorebind_knowledge.configuration.references import dangling, duplicates
 from lorebind_knowledge.configuration.template_checks import project_templates, unset_variables
 from lorebind_knowledge.configuration.yaml_source import YamlSource
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.configuration.loaded import LoadedProject
     from lorebind_knowledge.declarations.base import Path
+    from lorebind_knowledge.declarations.project import ProjectDeclaration
     from lorebind_knowledge.errors import Problem
 
 
@@ -50,17 +51,13 @@ def read_knowledge_base(
     try:
         declared = _validated(source)
     except ValidationError as error:
-        invalid = findings(error, source, KnowledgeBaseDeclaration)
-        found = [problem for _, problem in invalid]
-        with suppress(ValidationError, LookupError, TypeError):
-            found += refused(_validated(source.without(path for path, _ in invalid)))
+        found = problems(error, source, KnowledgeBaseDeclaration)
+        if (valid := _valid_part(source)) is not None:
+            found += [*refused(valid), *dangling(_alone(loaded, valid), [], [])]
         raise ConfigurationError(found) from None
     unwanted = list(refused(declared))
     overlaid = with_knowledge_bases(loaded, [declared])
-    # The project's files are valid already, so only the new knowledge base is checked.
-    alone = overlaid.project.model_copy(
-        update={"agents": [], "workflows": [], "knowledge": [], "knowledge_bases": [declared]}
-    )
+    alone = _alone(overlaid, declared)
     everywhere = overlaid.project.model_copy(update={"agents": [], "workflows": []})
     found = [
         *unwanted,
@@ -77,6 +74,24 @@ def read_knowledge_base(
     if found:
         raise ConfigurationError(found)
     return declared
+
+
+def _alone(loaded: LoadedProject, declared: KnowledgeBaseDeclaration) -> ProjectDeclaration:
+    """Return the project with only this knowledge base, since its files are valid already."""
+    update = {"agents": [], "workflows": [], "knowledge": [], "knowledge_bases": [declared]}
+    return loaded.project.model_copy(update=update)
+
+
+def _valid_part(source: _Pointed) -> KnowledgeBaseDeclaration | None:
+    """Return the declaration without what is not valid, so that the rest can be checked too."""
+    rest: _Pointed | None = source
+    while rest is not None:
+        try:
+            return _validated(rest)
+        except ValidationError as error:
+            invalid = findings(error, rest, KnowledgeBaseDeclaration)
+            rest = rest.without(path for path, _ in invalid)
+    return None
 
 
 def _validated(source: YamlSource) -> KnowledgeBaseDeclaration:
@@ -99,16 +114,22 @@ class _Pointed(YamlSource):
     def position(self, path: Path) -> Position:
         return Position(pointer(path), 0, 0)
 
-    def without(self, paths: Iterable[Path]) -> _Pointed:
-        """Return the data without these keys, so that what is wrong elsewhere can be found."""
-        data = deepcopy(self.data)
+    def without(self, paths: Iterable[Path]) -> _Pointed | None:
+        """Return the data without these keys; for one that is missing, without the closest key
+        above it. None if nothing is left to remove."""
+        data, is_shorter = deepcopy(self.data), False
         for path in paths:
             place: Any = data
-            for step in path[:-1]:
-                place = place[step]
-            if path and isinstance(place, dict):
-                place.pop(path[-1], None)
-        return _Pointed(self.shown_as, data)
+            holder: Any = None
+            with suppress(LookupError, TypeError):
+                for step in path:
+                    if isinstance(place, dict) and step in place:
+                        holder, key = place, step
+                    place = place[step]
+            if holder is not None:
+                del holder[key]
+                is_shorter = True
+        return _Pointed(self.shown_as, data) if is_shorter else None
 
 
 def pointer(path: Path) -> str:

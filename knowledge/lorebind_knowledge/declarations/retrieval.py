@@ -49,7 +49,8 @@ def _well_formed(where: dict[str, Any]) -> dict[str, Any]:
     try:
         compile_filter(where)
     except UsageError as error:
-        raise RefusedError([Fault(str(error))]) from None
+        faults = [Fault(str(one), path=one.at) for one in error.all or [error]]
+        raise RefusedError(faults) from None
     return where
 
 

@@ -303,6 +303,7 @@ async def test_bodies_are_json(here: Served) -> None:
     for route in ("/knowledge-bases/handbook/documents", "/query"):
         answer = await client.post(route, content=number, headers=json_type)
         assert problem(answer) == (400, "invalid_json"), route
+        assert "an integer of too many digits" in answer.json()["detail"]
     charset = {"Content-Type": "application/json; charset=utf-8"}
     assert (await client.put(path, json=TOURS, headers=charset)).status_code == 201
 

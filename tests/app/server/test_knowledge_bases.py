@@ -46,6 +46,10 @@ def test_one_is_made_replaced_and_deleted(api: httpx.Client) -> None:
     weak = f'"x", W/{tag}'
     unchanged = api.get("/knowledge-bases/tours", headers={"If-None-Match": weak})
     assert (unchanged.status_code, unchanged.headers["etag"]) == (304, tag)
+    for odd in (f", {tag}", f'"x",, {tag} ,', f'"\xe9", {tag}'):
+        headers = {"If-None-Match": odd.encode("latin-1")}
+        unchanged = api.get("/knowledge-bases/tours", headers=headers)
+        assert unchanged.status_code == 304
     for unseen in (weak, tag, "*"):
         exists = api.put("/knowledge-bases/tours", json=TOURS, headers={"If-None-Match": unseen})
         assert problem(exists) == (412, "precondition_failed")
@@ -205,6 +209,12 @@ def test_all_mistakes_are_told_at_once(api: httpx.Client) -> None:
     body = TOURS | {"description": "{{ .env.HOME }}", "embedder": "unknown"}
     refused = api.put("/knowledge-bases/new", json=body).json()["errors"]
     assert sorted(error["pointer"] for error in refused) == ["/description", "/embedder"]
+    body = TOURS | {"embedder": "unknown", "vector_db": "unknown", "nonsense": 1}
+    body |= {"retrieval": {"filters": {"$or": [{"a": {"$x": 1}}, {"b": {"$gt": []}}]}}}
+    refused = api.put("/knowledge-bases/new", json=body).json()["errors"]
+    filters = ["/retrieval/filters/$or/0/a/$x", "/retrieval/filters/$or/1/b/$gt"]
+    pointers = ["/embedder", "/nonsense", *filters, "/vector_db"]
+    assert sorted(error["pointer"] for error in refused) == pointers
 
 
 def test_a_whole_number_may_be_written_as_a_decimal(api: httpx.Client) -> None:

@@ -67,7 +67,11 @@ def test_several_knowledge_bases(api: httpx.Client) -> None:
         ({"query": "x", "top_k": "5"}, "/top_k"),
         ({"query": "x", "min_score": 2}, "/min_score"),
         ({"query": "x", "strategy": "psychic"}, "/strategy"),
-        ({"query": "x", "filters": {"$nonsense": 1}}, "/filters"),
+        ({"query": "x", "filters": {"$nonsense": 1}}, "/filters/$nonsense"),
+        ({"query": "x", "filters": {"a/b": [1, {}]}}, "/filters/a~1b/1"),
+        ({"query": "x", "filters": {"$not": {"a": {"$in": [[]]}}}}, "/filters/$not/a/$in/0"),
+        ({"query": "x", "filters": {"$and": [{"a": 1}, 2]}}, "/filters/$and/1"),
+        ({"query": "x", "filters": {"$and": [{}] * 257}}, "/filters"),
         ({"query": "x", "strategy": "rerank"}, "/strategy"),
         ({"query": "x", "nonsense": 1}, "/nonsense"),
         ({"query": "x\0"}, "/query"),
@@ -86,9 +90,11 @@ def test_a_wrong_question(api: httpx.Client, body: dict[str, Any], pointer: str)
 
 def test_all_mistakes_are_told_at_once(api: httpx.Client) -> None:
     """A body that breaks several rules needs only one correction."""
-    body = {"query": " ", "top_k": 0, "strategy": "x", "filters": {"a": {"$x": 1}, "b": "\0"}}
+    filters = {"a": {"$x": 1, "$exists": 1}, "b": "\0", "$or": [{"c": {"$gt": None}}]}
+    body = {"query": " ", "top_k": 0, "strategy": "x", "filters": filters}
     refused = api.post("/knowledge-bases/handbook/query", json={**body, "more": 1})
-    pointers = ["/filters", "/filters/b", "/more", "/query", "/strategy", "/top_k"]
+    wrong = ["/filters/$or/0/c/$gt", "/filters/a/$exists", "/filters/a/$x", "/filters/b"]
+    pointers = [*wrong, "/more", "/query", "/strategy", "/top_k"]
     assert sorted(error["pointer"] for error in refused.json()["errors"]) == pointers
 
 
