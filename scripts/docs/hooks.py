@@ -1,7 +1,7 @@
 """Hooks of the documentation site.
 
-They stop `make docs` when a public name has no docstring, let the search of a local copy work
-without network access, and write `llms.txt` and `llms-full.txt`.
+They stop `make docs` when a public name has no docstring, let the site work without a request to
+another host, and write `llms.txt` and `llms-full.txt`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mkdocs.hooks.lorebind")
 _SHIM = "https://unpkg.com/iframe-worker/shim"
+_FACTS = ' data-md-component="source"'
+"""Lets the theme's script ask GitHub for the stars and forks of the linked repository."""
 _written: dict[str, WrittenPage] = {}
 
 
@@ -58,15 +60,21 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Load the script that the search needs in local files from the site itself."""
-    if _SHIM not in output:
-        log.warning("%s does not load %s; the search of a local copy would not work", page, _SHIM)
-    return output.replace(_SHIM, get_relative_url("assets/iframe-worker.js", page.url))
+    """Load the script that the search needs in local files from the site itself, and let no script
+    request another host."""
+    for expected in (_SHIM, _FACTS):
+        if expected not in output:
+            log.warning("%s does not contain %s, which is replaced", page, expected)
+    return _local(output, get_relative_url("assets/iframe-worker.js", page.url))
 
 
 def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
     """Do the same for the page that a server shows for an unknown address."""
-    return output_content.replace(_SHIM, "/assets/iframe-worker.js")
+    return _local(output_content, "/assets/iframe-worker.js")
+
+
+def _local(output: str, shim: str) -> str:
+    return output.replace(_SHIM, shim).replace(_FACTS, "")
 
 
 def on_post_build(config: MkDocsConfig) -> None:

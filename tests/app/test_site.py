@@ -104,6 +104,8 @@ def test_the_site_requests_no_other_host(site: Path) -> None:
         for element in re.findall(rf"(?:{requested})[^>]*>", text):
             assert "http" not in element, (page, element)
         assert 'class="mermaid"' not in text, page
+        # The theme's script asks GitHub about the repository that this element names.
+        assert 'data-md-component="source"' not in text, page
     sheets = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert not re.search(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", sheets)
     written = sum(page.read_text(encoding="utf-8").count("```mermaid") for page in WRITTEN)
