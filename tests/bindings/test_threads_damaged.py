@@ -127,6 +127,24 @@ def test_a_damaged_value_is_said(table: str, whole: Path, tmp_path: Path) -> Non
     asyncio.run(check())
 
 
+async def test_rows_that_belong_to_another_thread_now(whole: Path, tmp_path: Path) -> None:
+    """A completed thread without its turns is damaged, and so is a run that loses its output."""
+    file = tmp_path / ".lorebind" / "threads.db"
+    file.parent.mkdir()
+    for column in ("thread_id", "checkpoint_ns"):
+        shutil.copy(whole, file)
+        with closing(sqlite3.connect(file)) as db, db:
+            newest = "select max(checkpoint_id) from checkpoints group by thread_id"
+            db.execute(
+                f"update checkpoints set {column} = 'x' || checkpoint_id where checkpoint_id not in"
+                f" ({newest})"
+            )
+        flows = project(tmp_path)
+        with pytest.raises(StoreError, match=r"thread 'done' is damaged: .* is missing; start"):
+            await flows.resume("w", "done")
+        await flows.close()
+
+
 @contextmanager
 def tells_what_to_do(case: str) -> Iterator[None]:
     try:

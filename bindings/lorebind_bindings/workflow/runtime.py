@@ -354,6 +354,8 @@ class Workflows:
             status = "waiting" if asked["waiting"] else "paused"
             waiting, paused = asked["waiting"], asked["paused"]
             return replace(result, status=status, waiting=waiting, paused=paused)
+        if "output" not in values:
+            raise turn.store.saver.damaged(turn.thread.id, "its output is missing")
         return _run_result(turn.thread, values["output"], turn.tasks)
 
     async def _completed(
@@ -368,15 +370,18 @@ class Workflows:
 
         Raises:
             ThreadRefusedError: there are answers that the turn did not receive.
+            StoreError: the thread is damaged.
         """
-        records = (await store.turns(thread))[-1].records
+        turns, state = await store.turns(thread), await store.state(thread)
+        if not turns or "output" not in state:
+            raise store.saver.damaged(thread.id, "its last turn or its output is missing")
+        records = turns[-1].records
         if not all(was_answered(name, answer, records) for name, answer in answers.items()):
             raise ThreadRefusedError(
                 f"thread {thread.id!r} of workflow {thread.workflow!r} has completed, and no task "
                 "waits for an answer; give it new inputs instead"
             )
         bus.emit("run_start", workflow=thread.workflow, resumed=True, inputs=[])
-        state = await store.state(thread)
         tasks = {task.id: skipped(task.id) for task in declared.tasks}
         result = _run_result(thread, state["output"], tasks | _ended(records.values()))
         bus.emit("run_end", status=result.status, seconds=0.0)

@@ -154,10 +154,14 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
             raise
         except Exception as error:  # damaged rows can make LangGraph's savers raise anything
             thread = (config or {}).get("configurable", {}).get("thread_id", "").rpartition(".")[2]
-            raise StoreError(
-                f"{self._name}: thread {thread!r} is damaged: {said_by(error)}; start "
-                "another thread, restore a backup, or move its database away with all its threads"
-            ) from error
+            raise self.damaged(thread, said_by(error)) from error
+
+    def damaged(self, thread: str, why: str) -> StoreError:
+        """Return the error about a thread's damaged data."""
+        return StoreError(
+            f"{self._name}: thread {thread!r} is damaged: {why}; start another thread, restore a "
+            "backup, or move its database away with all its threads"
+        )
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> ThreadedSaver:
         """Return self: the serializer never loads classes, so none need to be allowed."""
