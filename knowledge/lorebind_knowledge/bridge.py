@@ -223,7 +223,8 @@ class only_errors:  # noqa: N801  # used like a function
 
     Otherwise `GeneratorExit` and other subclasses of BaseException would pass all handlers,
     SystemExit would end the event loop, and a future cannot hold StopIteration. KeyboardInterrupt
-    keeps its meaning, and so does the cancellation of the task that runs the block.
+    keeps its meaning in the main thread, the only one where Ctrl-C raises it, and so does the
+    cancellation of the task that runs the block.
     """
 
     def __enter__(self) -> None:
@@ -241,9 +242,9 @@ class only_errors:  # noqa: N801  # used like a function
             return self._task is None or self._task.cancelling() > 0
         if isinstance(error, GeneratorExit):  # it closes a coroutine whose event loop has ended
             return self._task is not _current_task()
-        return isinstance(error, Exception | KeyboardInterrupt) and not isinstance(
-            error, StopIteration
-        )
+        if isinstance(error, KeyboardInterrupt):
+            return threading.current_thread() is threading.main_thread()
+        return isinstance(error, Exception) and not isinstance(error, StopIteration)
 
 
 def _current_task() -> asyncio.Task[Any] | None:

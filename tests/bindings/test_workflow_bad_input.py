@@ -109,6 +109,7 @@ HOLDS_ITSELF.append(HOLDS_ITSELF)
     [
         (math.nan, "is not JSON: the number nan"),
         ({"a": [1, math.inf]}, r"is not JSON at \['a'\]\[1\]: the number inf"),
+        ([10**4300], r"is not JSON at \[0\]: an integer of more than 14,000 bits"),
         (Thing(), "is not JSON: a value of type Thing"),
         ({"a": {1: 2}}, r"is not JSON at \['a'\]: a mapping with the key 1 of type int"),
         ([{1, 2}], r"is not JSON at \[0\]: a value of type set"),

@@ -194,6 +194,12 @@ async def test_exceptions_of_any_kind(error: BaseException, said: str, colour: s
     assert (result.output, result.tasks["t"].status) == ("ended", "failed")
 
 
+async def test_a_plain_function_that_raises_a_keyboard_interrupt() -> None:
+    """It runs in a thread of its own, where it cannot be Ctrl-C, so a server continues."""
+    with pytest.raises(TaskError, match="failed: RuntimeError: it raised KeyboardInterrupt;"):
+        await run(python("t", raises(KeyboardInterrupt())))
+
+
 async def test_a_function_that_cancels_its_task() -> None:
     """A function can cancel only itself, not the run."""
 

@@ -9,6 +9,8 @@ from lorebind_knowledge.errors import UsageError
 
 _MAX_DEPTH = 200
 """Maximum depth of nested lists and mappings; also stops values that contain themselves."""
+_MAX_BITS = 14_000
+"""Maximum size of an integer: Python writes and reads at most 4300 digits by default."""
 
 
 def checked(value: Any, what: str) -> Any:
@@ -30,6 +32,8 @@ def copied(value: Any) -> Any:
 def _checked(value: Any, what: str, path: tuple[str | int, ...]) -> Any:
     if len(path) > _MAX_DEPTH:
         _refuse(what, path[:3], f"lists and mappings nested deeper than {_MAX_DEPTH}")
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        _refuse(what, path, f"an integer of more than {_MAX_BITS:,} bits")
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
