@@ -101,8 +101,8 @@ class KnowledgeService:
             NotFoundError: there is no such knowledge base; the message lists the known ones.
             ReadOnlyError: another program fills its vector database; see `existing`.
         """
-        declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
-        namespace = self.namespace(kb_id, workflow)
+        declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
+        namespace = Namespace(self.tenant, self._loaded.project.name, scope, kb_id)
         embedder = self.embedder(declaration.embedder)
         return KnowledgeBase(
             id=kb_id,
@@ -127,12 +127,10 @@ class KnowledgeService:
         """
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
         embedder = self._loaded.embedder(declaration.embedder)
-        strategy = {"strategy": self._loaded.default_strategy(declaration)}
-        own = "strategy" in declaration.retrieval.model_fields_set
         return ExistingKnowledgeBase(
             id=kb_id,
             namespace=self.namespace(kb_id, workflow),
-            retrieval=declaration.retrieval.model_copy(update={} if own else strategy),
+            retrieval=self._loaded.retrieval(declaration),
             reranker=self.reranker,
             weak_levels=self._loaded.weak_levels(declaration),
             events=self.events,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from lorebind_knowledge.configuration import defaults
@@ -13,7 +14,7 @@ from lorebind_knowledge.errors import NotFoundError, TenantRequiredError, did_yo
 from lorebind_knowledge.namespace import DEFAULT_TENANT, PROJECT_SCOPE, named_tenant
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from lorebind_knowledge.configuration.environment import Environment
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
     from lorebind_knowledge.declarations.models import ModelDeclaration
     from lorebind_knowledge.declarations.project import ProjectDeclaration
+    from lorebind_knowledge.declarations.retrieval import RetrievalDeclaration
     from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
     from lorebind_knowledge.declarations.workflows import TaskBase, WorkflowDeclaration
     from lorebind_knowledge.errors import Problem
@@ -77,15 +79,15 @@ class LoadedProject:
 
     def embedder(self, embedder_id: str | None = None) -> EmbedderDeclaration:
         """Return an embedder; if none is declared, the default is `local`."""
-        return _pick(defaults.embedders(self.project), embedder_id, "embedder")
+        return _pick(self._embedders, embedder_id, "embedder")
 
     def vector_db(self, db_id: str | None = None) -> VectorDBDeclaration:
         """Return a vector database; if none is declared, the default is `sqlite`."""
-        return _pick(defaults.vector_dbs(self.project), db_id, "vector database")
+        return _pick(self._vector_dbs, db_id, "vector database")
 
     def model(self, model_id: str | None = None) -> ModelDeclaration:
         """Return a chat model; if none is declared, the default is the extractive `default`."""
-        return _pick(defaults.models(self.project), model_id, "model")
+        return _pick(_by_id(defaults.models(self.project)), model_id, "model")
 
     def knowledge_base(
         self, kb_id: str, workflow: str | None = None
@@ -94,14 +96,14 @@ class LoadedProject:
 
         A knowledge base of the workflow takes precedence over one of the project with the same id.
         """
-        own = [] if workflow is None else self.workflow(workflow).knowledge_bases
-        # The last declaration of an id wins the lookup.
-        by_id = {kb.id: kb for kb in [*self.project.knowledge_bases, *own]}
-        if kb_id not in by_id:
-            raise self.no_knowledge_base(kb_id, by_id)
-        found = by_id[kb_id]
-        scope = f"workflow/{workflow}" if any(found is kb for kb in own) else PROJECT_SCOPE
-        return found, scope
+        if workflow is not None:
+            self.workflow(workflow)  # raises if there is none
+            if kb := self._knowledge_bases[workflow].get(kb_id):
+                return kb, f"workflow/{workflow}"
+        if kb := self._knowledge_bases[None].get(kb_id):
+            return kb, PROJECT_SCOPE
+        visible = dict.fromkeys([*self._knowledge_bases[None], *self._knowledge_bases[workflow]])
+        raise self.no_knowledge_base(kb_id, visible)
 
     def no_knowledge_base(self, kb_id: str, known: Collection[str]) -> NotFoundError:
         """Return the error for a knowledge base that is not one of the known ids."""
@@ -116,6 +118,12 @@ class LoadedProject:
     def is_existing(self, kb: KnowledgeBaseDeclaration) -> bool:
         """Check whether another program fills a knowledge base."""
         return self.vector_db(kb.vector_db).is_existing
+
+    def retrieval(self, kb: KnowledgeBaseDeclaration) -> RetrievalDeclaration:
+        """Return the settings of a knowledge base for searches, with its default strategy."""
+        if "strategy" in kb.retrieval.model_fields_set or not self.is_existing(kb):
+            return kb.retrieval
+        return kb.retrieval.model_copy(update={"strategy": self.default_strategy(kb)})
 
     def default_strategy(self, kb: KnowledgeBaseDeclaration) -> str:
         """Return the default search strategy of a knowledge base."""
@@ -149,12 +157,12 @@ class LoadedProject:
 
     def workflow(self, workflow_id: str) -> WorkflowDeclaration:
         """Return a declared workflow; raise `NotFoundError` if there is none with this id."""
-        return _pick(list(self.workflows.values()), workflow_id, "workflow")
+        return _pick(self.workflows, workflow_id, "workflow")
 
     def agent(self, agent_id: str, workflow: str | None = None) -> AgentDeclaration:
         """Return an agent; one of the workflow takes precedence over the project's."""
         own = [] if workflow is None else self.workflow(workflow).agents
-        return _pick([*self.agents.values(), *own], agent_id, "agent")
+        return _pick(_by_id([*self.agents.values(), *own]), agent_id, "agent")
 
     def passage_template(self, name: str) -> str:
         """Return the passage template in a file of the project.
@@ -166,14 +174,36 @@ class LoadedProject:
 
     def task(self, task_id: str, workflow: str) -> TaskBase:
         """Return a task of a workflow, also one nested in another task."""
-        tasks = list(self.workflow(workflow).every_task())
+        tasks = _by_id(self.workflow(workflow).every_task())
         return _pick(tasks, task_id, f"task of workflow {workflow!r}")
 
+    # Every search looks up several declarations, so they are arranged only once.
 
-def _pick(items: Sequence[T], item_id: str | None, what: str) -> T:
-    by_id = {item.id: item for item in items}
+    @cached_property
+    def _embedders(self) -> Mapping[str, EmbedderDeclaration]:
+        return _by_id(defaults.embedders(self.project))
+
+    @cached_property
+    def _vector_dbs(self) -> Mapping[str, VectorDBDeclaration]:
+        return _by_id(defaults.vector_dbs(self.project))
+
+    @cached_property
+    def _knowledge_bases(self) -> Mapping[str | None, Mapping[str, KnowledgeBaseDeclaration]]:
+        """The knowledge bases that each workflow declares, and under None those of the project."""
+        declared: dict[str | None, Mapping[str, KnowledgeBaseDeclaration]] = {
+            name: _by_id(workflow.knowledge_bases) for name, workflow in self.workflows.items()
+        }
+        return declared | {None: _by_id(self.project.knowledge_bases)}
+
+
+def _by_id(items: Iterable[T]) -> dict[str, T]:
+    """Arrange declarations by id; the last one of an id wins."""
+    return {item.id: item for item in items}
+
+
+def _pick(by_id: Mapping[str, T], item_id: str | None, what: str) -> T:
     if item_id is None:
-        return defaults.first(items)
+        return defaults.first(list(by_id.values()))
     if item_id not in by_id:
         raise NotFoundError(f"there is no {what} {item_id!r}; {did_you_mean(item_id, by_id)}")
     return by_id[item_id]
