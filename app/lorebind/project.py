@@ -21,6 +21,7 @@ from lorebind_bindings import (
     bind,
     ingest_scope,
     override,
+    override_settings,
     resolve,
 )
 from lorebind_knowledge.bridge import sync
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from lorebind_bindings import Answer, ResolvedBinding, RetrievalSettings
     from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import QueryResult
@@ -282,8 +284,14 @@ class Project(
             IndexMismatchError: the index was built by another embedder.
             EmbedderError, StoreError: an outage, which never results in an empty answer.
         """
-        found, _ = await self.aquery_explained(kb_id, question, workflow=workflow, **settings)
-        return found
+        chosen = self._retrieval(kb_id, workflow, settings)
+        return await self.knowledge.query(kb_id, question, chosen, workflow=workflow)
+
+    def _retrieval(
+        self, kb_id: str, workflow: str | None, settings: RetrievalSettings
+    ) -> RetrievalDeclaration:
+        declared, _ = self.config.knowledge_base(kb_id, workflow)
+        return override_settings(self.config.retrieval(declared), **settings)
 
     async def aquery_explained(
         self,
@@ -332,10 +340,8 @@ class Project(
         """
         if not kb_ids:
             raise UsageError("name at least one knowledge base to search")
-        binding = override(bind(self.config, kb_ids[0], workflow), **settings)
-        return await self.knowledge.query_several(
-            kb_ids, question, binding.settings, workflow=workflow
-        )
+        chosen = self._retrieval(kb_ids[0], workflow, settings)
+        return await self.knowledge.query_several(kb_ids, question, chosen, workflow=workflow)
 
     async def aask(
         self,

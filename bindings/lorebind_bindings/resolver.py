@@ -145,12 +145,21 @@ def override(binding: ResolvedBinding, **settings: Any) -> ResolvedBinding:
     Raises:
         UsageError: a value is invalid; the message is the same as for an error in the YAML.
     """
+    chosen = override_settings(binding.settings, **settings)
+    changed = [name for name, value in settings.items() if value is not None]
+    places = dict.fromkeys(changed, Provenance("caller"))
+    return replace(binding, settings=chosen, provenance=binding.provenance | places)
+
+
+def override_settings(own: RetrievalDeclaration, **settings: Any) -> RetrievalDeclaration:
+    """Return settings with some replaced by the caller's; see `override`."""
     given = {
         name: dict(value) if isinstance(value, Mapping) else value
         for name, value in settings.items()
         if value is not None
     }
-    own = binding.settings
+    if not given:
+        return own
     written = {name: getattr(own, name) for name in own.model_fields_set} | given
     try:
         chosen = RetrievalDeclaration(**written)
@@ -163,8 +172,7 @@ def override(binding: ResolvedBinding, **settings: Any) -> ResolvedBinding:
         raise UsageError.of(wrong) from None
     if chosen.render != own.render and is_file(chosen.render):
         raise UsageError(f"render: {chosen.render!r}: give the template itself, not its file")
-    places = dict.fromkeys(given, Provenance("caller"))
-    return replace(binding, settings=chosen, provenance=binding.provenance | places)
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)

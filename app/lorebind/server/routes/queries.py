@@ -72,10 +72,12 @@ class QueryOfSeveral(Query):
 @router.post("/knowledge-bases/{kb_id}/query", response_model=Found)
 async def query(project: SeenProject, _: Reader, kb_id: str, body: Query) -> Any:
     """Return the best passages of a knowledge base for a question, best first."""
-    found, binding = await project.aquery_explained(
-        kb_id, body.query, workflow=body.workflow, **body.settings
-    )
-    return json_response(as_data(found) | ({"binding": as_data(binding)} if body.explain else {}))
+    place: dict[str, Any] = {"workflow": body.workflow}
+    if not body.explain:
+        found = await project.aquery(kb_id, body.query, **place, **body.settings)
+        return json_response(as_data(found))
+    found, binding = await project.aquery_explained(kb_id, body.query, **place, **body.settings)
+    return json_response(as_data(found) | {"binding": as_data(binding)})
 
 
 @router.post("/query", response_model=Found)
