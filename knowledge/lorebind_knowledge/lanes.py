@@ -10,7 +10,6 @@ import contextvars
 import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakSet
@@ -18,7 +17,8 @@ from weakref import WeakSet
 from lorebind_knowledge.cpu_count import usable_processors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
 
 R = TypeVar("R")
 
@@ -47,11 +47,9 @@ class Threads:
         self.forget()
         _all.add(self)
 
-    @contextmanager
-    def lane(self, name: Lane) -> Iterator[None]:
+    def lane(self, name: Lane) -> AbstractContextManager[None]:
         """Make `call` use a lane of these threads in this block, and in tasks created there."""
-        with _at(_place.get()._replace(threads=self, lane=name)):
-            yield
+        return _At(_Place(self, name, _place.get().depth))
 
     def submit(self, lane: Lane, depth: int, function: Callable[[], R]) -> Future[R]:
         # A function that waits for another one needs a thread of the next depth, not of its own
@@ -82,8 +80,7 @@ _NO_DATABASE = _Place(Threads(), "read", 0)
 _place = contextvars.ContextVar("place", default=_NO_DATABASE)
 
 
-@contextmanager
-def lane(name: Lane) -> Iterator[None]:
+def lane(name: Lane) -> AbstractContextManager[None]:
     """Make `call` use a lane of the current threads in this block, and in tasks created there.
 
     Args:
@@ -91,8 +88,7 @@ def lane(name: Lane) -> Iterator[None]:
             `wait` for calls of models and servers; `ingest` for functions that write an index;
             `embed` for embedding passages.
     """
-    with _place.get().threads.lane(name):
-        yield
+    return _place.get().threads.lane(name)
 
 
 def threads_of(databases: Iterable[Threads]) -> Threads:
@@ -114,14 +110,18 @@ def submit(function: Callable[..., R], *args: Any, **kwargs: Any) -> Future[R]:
     return threads.submit(name, depth, lambda: context.run(function, *args, **kwargs))
 
 
-@contextmanager
-def _at(place: _Place) -> Iterator[None]:
-    former = _place.get()
-    _place.set(place)
-    try:
-        yield
-    finally:
-        _place.set(former)
+class _At:
+    """Runs a block at a place. A class, because every search enters several of them."""
+
+    def __init__(self, place: _Place) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        self._former = _place.get()
+        _place.set(self._place)
+
+    def __exit__(self, *_: object) -> None:
+        _place.set(self._former)
 
 
 def _forget_after_fork() -> None:
