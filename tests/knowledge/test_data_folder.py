@@ -87,9 +87,11 @@ def test_another_process_writes_between(not_writable_here: Path) -> None:
 
 def test_another_process_writes_meanwhile(not_writable_here: Path) -> None:
     """A read during a write of another process is refused rather than returning wrong data."""
+    before = file_identity(not_writable_here)
+    assert before is not None
     with (
         pytest.raises(StoreError, match=r"x\.db: was changed by another process"),
-        unchanged(not_writable_here),
+        unchanged(not_writable_here, before),
     ):
         write(not_writable_here)
 

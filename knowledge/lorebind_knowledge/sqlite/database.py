@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from lorebind_knowledge.sqlite.file import FileIdentity
+
 MOVE_AWAY = "move the file away, then ingest again"
 BUSY_SECONDS = 30.0
 """Seconds to wait for another process that writes."""
@@ -70,13 +72,13 @@ class SqliteDatabase:
         if self.path is None:
             with self._transaction("BEGIN") as db:
                 yield db
-        elif file_identity(self.path) is None:
+        elif (file := file_identity(self.path)) is None:
             if self._nothing is None:
                 self._nothing = SqliteDatabase(None, self._name, self._prepare)
             with self._nothing.reading() as db:
                 yield db
         else:
-            with unchanged(self.path), self._transaction("BEGIN") as db:
+            with unchanged(self.path, file), self._transaction("BEGIN", file) as db:
                 yield db
 
     def close(self) -> None:
@@ -86,10 +88,12 @@ class SqliteDatabase:
             self._nothing.close()
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+    def _transaction(
+        self, begin: str, file: FileIdentity | None = None
+    ) -> Iterator[sqlite3.Connection]:
         turn = None if self.path is None or begin == "BEGIN" else write_lock(self.path)
         try:
-            with self._pool.lent(turn) as db:
+            with self._pool.lent(turn, file) as db:
                 try:
                     db.execute(begin)
                     yield db

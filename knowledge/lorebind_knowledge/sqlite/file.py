@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lorebind_knowledge.errors import ReadOnlyError, StoreError
 
@@ -56,11 +56,18 @@ def connect(file: Path, *, mode: str, timeout: float) -> sqlite3.Connection:
         ) from error
 
 
-def file_identity(file: Path) -> tuple[int, ...] | None:
-    """Return a value that changes when a file is replaced; None if there is no file.
+class FileIdentity(NamedTuple):
+    """A value that changes when a file is replaced."""
 
-    For a file that is read without locks, the value also changes when another process writes it: a
-    folder may be read-only here, as in a container, and writable elsewhere.
+    device: int
+    inode: int
+    written: tuple[int, int] | None
+    """Size and time of the last write of a file that is read without locks; None for others. A
+    folder may be read-only here, as in a container, while another process writes it elsewhere."""
+
+
+def file_identity(file: Path) -> FileIdentity | None:
+    """Return the identity of a file; None if there is no file.
 
     Raises:
         StoreError: this process may not access the folder.
@@ -74,22 +81,25 @@ def file_identity(file: Path) -> tuple[int, ...] | None:
             f"{file}: cannot be reached: {error.strerror or error}; "
             "check the permissions of its folder"
         ) from error
-    same = stat.st_dev, stat.st_ino
-    return (*same, stat.st_size, stat.st_mtime_ns) if _is_frozen(file) else same
+    written = (stat.st_size, stat.st_mtime_ns) if _is_frozen(file) else None
+    return FileIdentity(stat.st_dev, stat.st_ino, written)
 
 
 @contextmanager
-def unchanged(file: Path) -> Iterator[None]:
+def unchanged(file: Path, before: FileIdentity) -> Iterator[None]:
     """Check that no process writes a file inside the block, if it is read without locks.
+
+    Args:
+        file: the file.
+        before: its identity when the block begins.
 
     Raises:
         StoreError: another process has written it.
     """
-    before = file_identity(file) if _is_frozen(file) else None
     try:
         yield
     finally:
-        if before is not None and file_identity(file) != before:
+        if before.written is not None and file_identity(file) != before:
             raise StoreError(f"{file}: was changed by another process while it was read; try again")
 
 

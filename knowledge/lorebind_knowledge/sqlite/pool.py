@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from sqlite3 import Connection
 
+    from lorebind_knowledge.sqlite.file import FileIdentity
+
 _IDLE_KEPT = 8
 _SECONDS_BEFORE_A_FORK = 10.0
 
@@ -37,7 +39,7 @@ class SqlitePool:
         """
         self._path, self._connect = path, connect
         self._idle: list[Connection] = []
-        self._file: tuple[int, ...] | None = None
+        self._file: FileIdentity | None = None
         self._epoch = 0
         """A counter; connections of an earlier epoch must no longer be used."""
         self._lock, self._turn = threading.Lock(), threading.Lock()
@@ -45,15 +47,20 @@ class SqlitePool:
             _pools.add(self)
 
     @contextmanager
-    def lent(self, turn: AbstractContextManager[object] | None = None) -> Iterator[Connection]:
+    def lent(
+        self,
+        turn: AbstractContextManager[object] | None = None,
+        file: FileIdentity | None = None,
+    ) -> Iterator[Connection]:
         """Lend a connection to the current file. It is closed if the block raises.
 
         Args:
             turn: a lock to hold in the block. It is taken here, after a running fork has ended:
                 otherwise the fork and the holder of the lock could wait for each other.
+            file: the identity of the file, if it was read just now.
         """
         with _no_fork(), turn or (self._turn if self._path is None else nullcontext()):
-            connection, epoch = self._take()
+            connection, epoch = self._take(file)
             try:
                 yield connection
             except BaseException:
@@ -79,9 +86,10 @@ class SqlitePool:
         """Replace the locks after a fork: threads that the child does not have may hold them."""
         self._lock, self._turn = threading.Lock(), threading.Lock()
 
-    def _take(self) -> tuple[Connection, int]:
+    def _take(self, file: FileIdentity | None) -> tuple[Connection, int]:
         # Read first, so that a connection to an earlier file is never reused for this one.
-        file = None if self._path is None else file_identity(self._path)
+        if file is None and self._path is not None:
+            file = file_identity(self._path)
         if file != self._file:
             # The file was removed or replaced: open connections use the previous file.
             self.close()
