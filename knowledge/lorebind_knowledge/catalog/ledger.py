@@ -337,8 +337,8 @@ class Ledger:
             for number, encoded, birth in sql.run(query, **owner(namespace), state=state):
                 given = json.loads(encoded) if isinstance(encoded, str) else encoded
                 manifest = Manifest(**given)
-                values = (number, birth, *asdict(manifest).values())
-                check_types(values, (int, int, *_MANIFEST_TYPES))
+                told = [getattr(manifest, name) for name in Manifest.__slots__]
+                check_types((number, birth, *told), (int, int, *_MANIFEST_TYPES))
                 found.append(IndexEntry(IndexKey(namespace, number), state, manifest, birth))
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import LorebindError, NotIngestedError, UsageError
@@ -49,7 +50,7 @@ class Search(ABC):
         known = [level for level in levels if level is not None]
         return min(known) if len(known) == len(levels) else None
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The name of the searched knowledge bases, for messages."""
         ids = ", ".join(repr(kb.id) for kb in self.kbs)
@@ -107,7 +108,7 @@ def emit_completed(
     kb: SearchableKnowledgeBase, question: str, result: QueryResult, *, cached: bool = False
 ) -> None:
     """Notify the extensions of the matches from one of the searched knowledge bases."""
-    matches = [match for match in result if match.metadata.get("kb_id") == kb.id]
+    matches = [match for match in result.matches if match.metadata.get("kb_id") == kb.id]
     kb.emit(
         "retrieval_completed",
         strategy=result.strategy,
@@ -133,7 +134,9 @@ async def _staged(
     limit = _MOST if settings.stages else max(settings.top_k, settings.min_results)
     best: tuple[list[DocumentMatch], Judgement, str, int] | None = None
     for number, one in enumerate(stages):
-        matches, relevance = await search.ranked(one.model_copy(update={"top_k": limit}))
+        if one.top_k != limit:
+            one = one.model_copy(update={"top_k": limit})
+        matches, relevance = await search.ranked(one)
         level = search.weak_below(one)
         judgement = judge(search.name, len(matches), relevance, one, level)
         if best is None or judgement.verdict == "hit" or len(matches) > len(best[0]):

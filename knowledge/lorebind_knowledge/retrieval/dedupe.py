@@ -60,7 +60,7 @@ def _runs(text: str) -> _Runs:
     words = words_of(text)
     if len(words) < _RUN:
         return frozenset([hash(" ".join(text.split()))])
-    return frozenset(map(hash, zip(*(words[at:] for at in range(_RUN)), strict=False)))
+    return frozenset(map(hash, zip(*[words[at:] for at in range(_RUN)], strict=False)))
 
 
 def words_of(text: str) -> list[str]:

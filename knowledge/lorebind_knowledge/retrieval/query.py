@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NAMES = ("kb_id", "uri")
-_SPAN = ("start", "end", "line_start", "line_end")
+_CHECKED: tuple[tuple[str, type, int | None], ...] = (
+    *((name, str, None) for name in ("kb_id", "uri")),
+    *((name, int, 0) for name in ("start", "end", "line_start", "line_end")),
+)
+"""Metadata of a passage with their types, and the values of those that are missing."""
 _DECIMALS = 9
 """Decimals of a score: more than the 6 of relative ones, so that different scores differ."""
 
@@ -73,6 +76,13 @@ class Candidates(Sequence[Candidate]):
 
     def __len__(self) -> int:
         return len(self.passages)
+
+    def __iter__(self) -> Iterator[Candidate]:
+        columns = [figure.tolist() for figure in self.figures.values()]
+        rows = zip(self.passages, self.scores.tolist(), *columns, strict=True)
+        for (kb_id, number, name), score, *figures in rows:
+            scores = dict(zip(self.figures, figures, strict=True))
+            yield Candidate(kb_id, number, name, score, scores)
 
     def at(self, positions: Sequence[int]) -> Candidates:
         """Return the candidates at these positions, in the order of the positions."""
@@ -210,14 +220,19 @@ class Query:
 
     def _passage(self, one: Candidate, chunk: StoredChunk) -> DocumentMatch:
         about = chunk.metadata
-        named = all(isinstance(about.get(key), str) for key in _NAMES)
-        if not named or not all(isinstance(about.get(key, 0), int) for key in _SPAN):
+        _check_metadata(one, about)
+        decisive = relevance(one.scores, self.settings)
+        return DocumentMatch(one.id, one.score, decisive, one.scores, chunk.text, about)
+
+
+def _check_metadata(one: Candidate, metadata: Mapping[str, Any]) -> None:
+    """Raise `StoreError` if the source or the span of a passage has a wrong type."""
+    for key, kind, default in _CHECKED:
+        if not isinstance(metadata.get(key, default), kind):
             raise StoreError(
                 f"the metadata of passage {one.id} of knowledge base {one.kb_id!r} are damaged; "
                 f"rebuild its index with: lorebind knowledge reindex {one.kb_id}"
             )
-        decisive = relevance(one.scores, self.settings)
-        return DocumentMatch(one.id, one.score, decisive, one.scores, chunk.text, about)
 
 
 def weighed(

@@ -285,7 +285,7 @@ def _found(query: Query, *, dedupe: bool) -> tuple[list[DocumentMatch], float]:
             break
         limit *= 4
     # With min_score, the first passage can come after the candidates that a lexical search judges.
-    best = max([best, *(match.relevance for match in kept[:1])])
+    best = max(best, kept[0].relevance) if kept else best
     return kept[:top_k], best
 
 
