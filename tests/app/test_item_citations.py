@@ -63,6 +63,10 @@ def test_the_sources_of_items_are_told_apart(empty_cli: Cli) -> None:
         ("answers[0] (hit)", f"[1] {NAMES[0]}"),
         ("answers[1] (hit)", f"[1] {NAMES[1]}"),
     ]
+    texts = re.split(r"output\[\d\] ─+\n", printed)[1:]
+    for text, name in zip(texts, NAMES, strict=True):  # each text with its sources below it
+        assert text.index("[1]") < text.index("Sources of") < text.index(f"[1] {name}")
+        assert sum(other in text for other in NAMES) == 1
     items = json.loads(empty_cli("run", "each", "-i", given, "-o", "json").out)["tasks"]["answers"]
     assert [one["citations"][0]["label"] for one in items["items"]] == [
         f"{name}, line 1" for name in NAMES
@@ -75,3 +79,15 @@ def test_no_number_stands_for_two_sources(empty_cli: Cli) -> None:
     printed = empty_cli("run", "both", "-i", f"questions={json.dumps(QUESTIONS)}").out
     sources = printed.partition("Sources of inner (hit)")[2].splitlines()[1:3]
     assert sources == [f"- {name}, line 1" for name in NAMES]
+
+
+def test_each_output_has_its_sources_below_it(empty_cli: Cli) -> None:
+    """Two outputs that both cite `[1]` are each followed by their own list."""
+    outputs = "    outputs: { a: '{{ .tasks.keys.output }}', b: '{{ .tasks.snow.output }}' }\n"
+    shop(empty_cli.root, files={"lorebind.yaml": YAML + outputs}).close()
+    printed = empty_cli("run", "two", "-i", f"questions={json.dumps(QUESTIONS)}").out
+    rules = re.findall(r"^(.*) ─+$|^(\[1\] .*), line 1$", printed, re.MULTILINE)
+    assert [rule or source for rule, source in rules] == [
+        *("a", "Sources of keys (hit)", f"[1] {NAMES[0]}"),
+        *("b", "Sources of snow (hit)", f"[1] {NAMES[1]}"),
+    ]

@@ -53,15 +53,40 @@ def show_result(
 
 
 def _print_outputs(result: RunResult) -> None:
+    """Print each output with the sources of its task below it.
+
+    Each prompt numbers its passages from 1: a marker is clear only next to the sources of its text.
+    """
     from lorebind.cli.printing import console
 
     out = console()
     named = result.output if isinstance(result.output, dict) else {"output": result.output}
+    tasks = dict(result.tasks)
+
+    def print_task(task_id: str, *, sources: bool = True) -> None:
+        prompts = _prompts(result.usage.get(task_id, {}))
+        _print_task(task_id, tasks.pop(task_id), prompts, sources=sources)
+
     for name, value in named.items():
-        out.rule(name, align="left")
-        print(_shown(value))
-    for name, task in result.tasks.items():
-        _print_task(name, task, _prompts(result.usage.get(name, {})))
+        origin = next((key for key, task in tasks.items() if _is_of(value, task)), None)
+        items = [] if origin is None else tasks[origin].items
+        for at, item in enumerate(items):
+            out.rule(f"{name}[{at}]", align="left")
+            print(_shown(item.output))
+            if item.citations:
+                _print_sources(f"{origin}[{at}]", item)
+        if not items:
+            out.rule(name, align="left")
+            print(_shown(value))
+        if origin is not None:
+            print_task(origin, sources=not items)
+    for task_id in list(tasks):
+        print_task(task_id)
+
+
+def _is_of(value: Any, task: TaskResult) -> bool:
+    """Return whether an output is that of a task with citations."""
+    return bool(task.citations) and value == task.output
 
 
 def _shown(value: Any) -> str:
@@ -73,7 +98,9 @@ def _shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _print_task(name: str, task: TaskResult, prompts: list[dict[str, Any]]) -> None:
+def _print_task(
+    name: str, task: TaskResult, prompts: list[dict[str, Any]], *, sources: bool
+) -> None:
     """Print the task's citations and prompt sizes, or its error; nothing if it has neither."""
     from lorebind.cli.printing import console, counted, print_line
 
@@ -84,22 +111,29 @@ def _print_task(name: str, task: TaskResult, prompts: list[dict[str, Any]]) -> N
         return
     if not (prompts or task.citations or task.unknown_markers):
         return
-    items = {f"{name}[{at}]": item for at, item in enumerate(task.items)}
-    cited = {part: item for part, item in items.items() if item.citations} or {name: task}
-    for part, result in cited.items():
-        console().rule(f"Sources of {part} ({result.verdict})", align="left")
-        # The passages of each prompt are numbered from 1. A task with several prompts, such as a
-        # workflow, may have several passages of one number, which then tells nothing.
-        markers = [one.marker for one in result.citations]
-        is_clear = len(set(markers)) == len(markers)
-        for citation in result.citations:
-            print_line(f"{citation.marker} {citation.label}" if is_clear else f"- {citation.label}")
+    if sources:
+        items = {f"{name}[{at}]": item for at, item in enumerate(task.items)}
+        cited = {part: item for part, item in items.items() if item.citations} or {name: task}
+        for part, result in cited.items():
+            _print_sources(part, result)
     for marker in task.unknown_markers:
         print_line(f"warning: {marker} in the output belongs to no passage")
     for usage in prompts:
         exactness = "exact" if usage["exact"] else "estimated"
         tokens = f"{usage['prompt_tokens']} tokens ({usage['tokenizer']}, {exactness})"
         print_line(f"Prompt: {tokens}")
+
+
+def _print_sources(part: str, result: TaskResult) -> None:
+    from lorebind.cli.printing import console, print_line
+
+    console().rule(f"Sources of {part} ({result.verdict})", align="left")
+    # The passages of each prompt are numbered from 1. A task with several prompts, such as a
+    # workflow, may have several passages of one number, which then tells nothing.
+    markers = [one.marker for one in result.citations]
+    is_clear = len(set(markers)) == len(markers)
+    for citation in result.citations:
+        print_line(f"{citation.marker} {citation.label}" if is_clear else f"- {citation.label}")
 
 
 def _prompts(usage: dict[str, Any]) -> list[dict[str, Any]]:
