@@ -119,6 +119,16 @@ def test_without_searches_nothing_is_cited(tmp_path: Path) -> None:
             project.citations().invoke([("ai", "By [1]."), ("user", QUESTION)])
 
 
+def test_an_unfinished_run_has_no_answer(tmp_path: Path) -> None:
+    """A message that calls tools is no answer, also if the tools have returned passages."""
+    with shop(tmp_path) as project:
+        asked = calls("keys", tool="search_guide")
+        told = project.tool("guide").invoke(asked.tool_calls[0])
+        for messages in ([("user", QUESTION), asked], [("user", QUESTION), asked, told]):
+            with pytest.raises(UsageError, match="no answer of a model"):
+                project.citations().invoke(messages)
+
+
 @pytest.mark.parametrize("read", [parts, aparts])
 @pytest.mark.parametrize("streams", [True, False])
 def test_the_last_chunk_has_the_citations(tmp_path: Path, read: Any, streams: bool) -> None:

@@ -131,7 +131,7 @@ def _of_conversation(given: Any, structured: Any = None) -> Answer:
     question = last_question(messages)
     turn = messages[0 if question is None else question :]
     message = next((one for one in reversed(turn) if isinstance(one, AIMessage)), None)
-    if message is None:
+    if message is None or (structured is None and message.tool_calls):
         raise UsageError("the messages have no answer of a model; give those after the agent's run")
     offered = passages_in(messages)
     output = str(message.text) if structured is None else structured
