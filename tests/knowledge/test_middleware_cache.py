@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lorebind_knowledge import KnowledgeService, build_project, tenant
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.declarations.weak_levels import WeakLevels
 from lorebind_knowledge.embedders.base import Fingerprint
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.events import Events
@@ -150,6 +151,18 @@ def test_a_key_is_all_that_decides(pair: tuple[Question, Question]) -> None:
     """Two questions have the same key only if all their properties are equal."""
     one, other = map(_retrieval, pair)
     assert (key_of(one) == key_of(other)) == (_decides(one) == _decides(other))
+
+
+def test_the_level_of_a_reranker_decides_too() -> None:
+    """`weak_below: null` of a reranker is not the same as none: that of the knowledge base."""
+    (kb,) = _asked(HERE).kbs
+    kb = replace(kb, weak_levels=WeakLevels(0.5, 0.5))
+    keys = []
+    for level in ({}, {"weak_below": None}, {"weak_below": 0.2}):
+        rerank = {"class": "rerankers:Mine", **level}
+        settings = RetrievalDeclaration.model_validate({"strategy": "rerank", "rerank": rerank})
+        keys.append(key_of(Retrieval((kb,), "q", settings, together=False)))
+    assert len(set(keys)) == 3
 
 
 async def test_the_same_question_is_answered_once() -> None:

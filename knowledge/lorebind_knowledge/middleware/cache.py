@@ -13,6 +13,7 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.retrieval.base import emit_completed
+from lorebind_knowledge.retrieval.stages import stages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,8 +110,9 @@ class QueryCache(Wrapper):
 def key_of(asked: Retrieval) -> Key:
     """Return everything that determines a result, except for the content of the index."""
     settings = asked.settings
+    stages = stages_of(settings)
     return (
-        tuple((kb.namespace, kb.weak_levels) for kb in asked.kbs),
+        tuple((kb.namespace, *map(kb.weak_levels.of, stages)) for kb in asked.kbs),
         asked.together,
         asked.question,
         settings.model_dump_json(),
