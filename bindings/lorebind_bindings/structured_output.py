@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 ANSWER_TOOL = "final_answer"
 _ATTEMPTS = 2
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
+_FENCE = re.compile(r"```(?:json)?[ \t]*\n")
+_CLOSING_FENCE = re.compile(r"\n[ \t]*```")
 
 
 class StructuredOutput:
@@ -119,9 +120,11 @@ def _answer_tool(schema: dict[str, Any]) -> BaseTool:
 
 def _read(text: str) -> tuple[Any, str]:
     """Return the JSON value of a text, fenced or not, and an error message or ''."""
-    fenced = _FENCED.search(text)
+    written = text
+    if (opening := _FENCE.search(text)) and (end := _CLOSING_FENCE.search(text, opening.end())):
+        written = text[opening.end() : end.start()]
     try:
-        return json.loads(fenced[1] if fenced else text, parse_constant=_no_number), ""
+        return json.loads(written, parse_constant=_no_number), ""
     except (ValueError, RecursionError) as error:
         return None, f"it is not JSON: {short(text)!r} ({error})"
 

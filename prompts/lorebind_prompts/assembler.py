@@ -36,7 +36,7 @@ _SLACK_PER_ENTRY = 2
 _SHORTEST_CUT = 24
 _CHARACTERS_PER_TOKEN = 12
 
-_SENTENCE_END = re.compile(r"[.!?…][\"'”’)\]*`]*(?=\s)|[。！？]|\n(?=\s*\n)")
+_SENTENCE_END = re.compile(r"[.!?…][\"'”’)\]*`]*(?=\s)|[。！？]|\n(?=[^\S\n]*+\n)")
 _WORD_END = re.compile(r"(?<=\S)(?=\s)")
 
 

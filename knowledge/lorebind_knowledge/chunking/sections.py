@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
-_DELIMITER_ROW = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*+:?[ \t]*)*+$")
+_DELIMITER_ROW = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-*+:?[ \t]*+)*+$")
 _HEADING_END = re.compile(r"[^\n]*(?:\n {0,3}(?:=+|-+)[ \t\r]*(?=\n|\Z))?\s*")
 
 

@@ -36,13 +36,18 @@ MAX_DEPTH = 200
 
 _TOKEN = re.compile(
     r"""
-    (?P<text> [bBrR]{0,2} (?: '''.*?''' | \"{3}.*?\"{3} | '(?:\\.|[^'\\])*' | "(?:\\.|[^"\\])*" ) )
+    (?P<text>
+        [bBrR]{0,2} (?: '''.*?(?:'''|\Z) | \"{3}.*?(?:\"{3}|\Z) )
+        | (?: [rR][bB]? | [bB][rR] ) (?: '[^']*+'? | "[^"]*+"? )
+        | [bB]? (?: '(?:\\.|[^'\\])*+'? | "(?:\\.|[^"\\])*+"? )
+    )
     | (?P<name> [A-Za-z_][A-Za-z0-9_]* | `[^`]*` )
     | (?P<comment> //[^\n]* )
     | (?P<other> \S )
     """,
     re.VERBOSE | re.DOTALL,
 )
+"""A text that is not closed ends with the expression, so that no part is scanned twice."""
 _HINT = "write it in CEL, as in tasks.read.output.kind == 'refund'"
 _SPELT = {"and": "&&", "or": "||", "not": "!", "=": "=="}
 """The CEL spelling of operators of other languages."""
@@ -408,17 +413,17 @@ def _paths(tokens: list[str]) -> Iterator[tuple[str, ...]]:
     for at, token in enumerate(tokens):
         if token not in NAMES or tokens[at - 1 : at] == ["."]:
             continue
-        path, ahead = [token], tokens[at + 1 :]
-        while step := _step(ahead):
+        path, ahead = [token], at + 1
+        while step := _step(tokens[ahead : ahead + 3]):
             key, length = step
             path.append(key)
-            ahead = ahead[length:]
+            ahead += length
         yield tuple(path)
 
 
 def _step(ahead: list[str]) -> tuple[str, int] | None:
     """Return the next key of a path and the number of tokens that it takes."""
-    match ahead[:4]:
+    match ahead:
         case [".", _, "(", *_]:
             return None  # a function or macro that is called on the path
         case [".", name, *_] if re.fullmatch(r"`.*`|\w+", name):

@@ -16,6 +16,8 @@ Reference: TypeAlias = tuple[str, ...]
 """The names of a template: `{{ .env.HOME }}` is ("env", "HOME")."""
 
 _TEMPLATE = re.compile(r"\{\{\s*((?:\.[A-Za-z0-9_-]+)+)\s*\}\}")
+_MOST_PARTS = 64
+"""Maximum number of names that are tried as a single key."""
 
 SCOPES = (
     *("env", "secrets", "workflow", "tasks", "input"),
@@ -110,7 +112,7 @@ def looks_like_one(text: str) -> bool:
 def look_up(reference: Reference, scopes: Mapping[str, Any]) -> Any:
     """Return the value of a reference: keys of mappings and indices of lists, never attributes.
 
-    Ids may contain dots: if `a` is not a key, `a.b` is tried.
+    Ids may contain dots: if `a` is not a key, `a.b` is tried, up to 64 names.
 
     Raises:
         TemplateError: A name is not defined.
@@ -130,7 +132,7 @@ def _step(found: Any, reference: Reference, at: int) -> tuple[Any, int]:
     if isinstance(found, LazyScope):
         return found[".".join(reference[at:])], len(reference)
     if isinstance(found, Mapping):
-        for end in range(at + 1, len(reference) + 1):
+        for end in range(at + 1, min(at + _MOST_PARTS, len(reference)) + 1):
             if (key := ".".join(reference[at:end])) in found:
                 return found[key], end
     elif isinstance(found, list | tuple):

@@ -151,7 +151,7 @@ def _sql_name(value: str) -> str:
     return value
 
 
-WEB_ADDRESS = r"^(https?://[^\s/?#]+\S*|.*\{\{.*\}\}.*)$"
+WEB_ADDRESS = r"^(https?://[^\s/?#]\S*|(?:(?!\{\{).)*\{\{(?:(?!\}\}).)*\}\}.*)$"
 """The pattern that `_web_address` accepts. A template is checked when its value is known."""
 
 

@@ -272,7 +272,7 @@ def _reason(error: Exception) -> str:
 def _shown(text: str) -> str:
     """Remove signatures and passwords from the addresses in a text."""
     text = re.sub(r"(https?://)[^\s/@]+@", r"\1", text)
-    return re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", text)
+    return re.sub(r"(https?://[^\s?]++)(?:\?\S+)?", r"\1", text)
 
 
 def _write(path: Path, text: str) -> None:

@@ -34,7 +34,7 @@ _SILENT = {
 }
 _HEADING_NAME = re.compile(r"(?i)head(?:ing)? ?(?:([1-9])|([a-h]))")
 _TITLE_NAME = re.compile(r"(?i)(?:chapter ?|document ?)?title")
-_CODE_NAME = re.compile(r"(?i).*(?:code|preformatted|listing|source)(?!.*(?:caption|label)).*")
+_CODE_NAME = re.compile(r"(?i)(?>.*(?:code|preformatted|listing|source))(?!.*(?:caption|label)).*")
 """Names of styles of Word and publishers; `HeadA` is one level below a chapter's title."""
 _DEFAULT_TITLE = "Word Document"
 """The title that python-docx writes into new documents."""

@@ -23,14 +23,15 @@ _CLOSING = re.compile(r"\n</knowledge id=([0-9a-f]{8})>")
 
 def _read_template(lines: Sequence[str]) -> list[Passage]:
     """Read the passages that a template wrote: the indented text below each marker."""
-    passages: list[tuple[str, list[str]]] = []
+    passages: dict[str, list[str]] = {}
+    text: list[str] = []
     for line in lines:
         marker = None if line.startswith("  ") else _MARKER.search(line)
-        if marker and marker[0] not in (known for known, _ in passages):
-            passages.append((marker[0], []))
-        elif passages and (line.startswith("  ") or not line):
-            passages[-1][1].append(line.removeprefix("  "))
-    return [Passage(marker, "", clean_text("\n".join(text))) for marker, text in passages]
+        if marker and marker[0] not in passages:
+            text = passages[marker[0]] = []
+        elif line.startswith("  ") or not line:
+            text.append(line.removeprefix("  "))
+    return [Passage(marker, "", clean_text("\n".join(text))) for marker, text in passages.items()]
 
 
 _READERS: dict[str, Callable[[Sequence[str]], list[Passage]]] = {

@@ -24,7 +24,7 @@ from lorebind_prompts.rendering.bullets import indented
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_CONTENT = re.compile(r"[^\S\n]*\n?(\{\{\s*\.content\s*\}\})\n?")
+_CONTENT = re.compile(r"(?<![^\S\n])[^\S\n]*+\n?(\{\{\s*\.content\s*\}\})\n?")
 _MARKER = re.compile(r"\[([0-9]+)\]")
 _NUMBERS: dict[object, str] = {("marker",): NUMBER, ("index",): r"(?=\d)"}
 
