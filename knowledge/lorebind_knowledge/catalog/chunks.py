@@ -157,8 +157,13 @@ def first_by_id(sql: Sql, space: int, count: int, after: str = "") -> list[tuple
 
 def live_rows(sql: Sql, space: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the rows of all live chunks and the numbers of their vectors."""
-    rows = np.array(sql.run(f"select c.row, c.number {_LIVE_CHUNKS}", space=space), np.int64)
-    rows = rows.reshape(-1, 2)
+    found = sql.run(f"select c.row, c.number {_LIVE_CHUNKS}", space=space)
+    try:
+        rows = np.array(found, np.int64).reshape(-1, 2)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise damaged(
+            f"the chunks of an index have numbers that are not integers: {error}"
+        ) from None
     return rows[:, 0], rows[:, 1]
 
 
@@ -191,7 +196,10 @@ def numbers_of(sql: Sql, versions: Collection[int]) -> list[tuple[int, int]]:
 def languages_of(sql: Sql, space: int) -> dict[str, int]:
     """Return the number of documents that searches find, by language."""
     counted = "select language, count(*) from catalog_versions where space = :space"
-    return dict(sql.run(f"{counted} and state = {LIVE} group by language", space=space))
+    languages = dict(sql.run(f"{counted} and state = {LIVE} group by language", space=space))
+    if not all(isinstance(language, str) for language in languages):
+        raise damaged("documents of an index have a language that is not text")
+    return languages
 
 
 def has_metadata_key(sql: Sql, space: int, key: str) -> bool:

@@ -16,6 +16,7 @@ from lorebind_knowledge.bm25.figures import rarity, saturated
 from lorebind_knowledge.bm25.languages import DEFAULT
 from lorebind_knowledge.bm25.tokenize import wanted_words
 from lorebind_knowledge.catalog import chunks
+from lorebind_knowledge.catalog.rows import damaged
 from lorebind_knowledge.catalog.versions import words_in
 
 if TYPE_CHECKING:
@@ -235,6 +236,8 @@ class Asked:
         lengths = np.array([of_versions[version] for version in versions])
         average = max(self._totals.words / max(self._totals.documents, 1), 1e-9)
         times = np.array([_of(*one, ids) for _, one in self._in_documents])
+        if any(len(one[0]) > self._totals.documents for _, one in self._in_documents):
+            raise damaged("more documents have a word than an index counts")
         weights = [
             weight * rarity(self._totals.documents, len(one[0]))
             for weight, one in self._in_documents
