@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import UsageError
@@ -65,6 +65,16 @@ def current_tenant() -> str:
     return _tenant.get() or DEFAULT_TENANT
 
 
+def tenant_option(name: str, *, required: bool) -> str:
+    """Return the option of a command that names a tenant; empty if the command needs none.
+
+    Args:
+        name: the tenant.
+        required: whether the project has `tenancy: required`.
+    """
+    return f" --tenant {shlex.quote(name)}" if required or name != DEFAULT_TENANT else ""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Namespace:
     """The four names that are part of every record, filter, delete, cache key and ledger row."""
@@ -74,12 +84,14 @@ class Namespace:
     scope: str
     """`project`; `workflow/<id>` for a knowledge base that one workflow declares; `collection`."""
     kb: str
+    tenancy_required: bool = field(default=False, compare=False, repr=False)
+    """Whether commands must name the tenant, also `default`. It is no part of the identity."""
 
     def command(self, verb: str) -> str:
         """Return a shell command for this knowledge base, for messages."""
         _, _, workflow = self.scope.partition("workflow/")
         where = f" --workflow {workflow}" if workflow else ""
-        whose = f" --tenant {shlex.quote(self.tenant)}" if self.tenant != DEFAULT_TENANT else ""
+        whose = tenant_option(self.tenant, required=self.tenancy_required)
         return f"lorebind knowledge {verb} {self.kb}{where}{whose}"
 
 

@@ -92,7 +92,11 @@ class KnowledgeService:
             NotFoundError: there is no such knowledge base; the message lists the known ones.
         """
         _, scope = self._loaded.knowledge_base(kb_id, workflow)
-        return Namespace(self.tenant, self._loaded.project.name, scope, kb_id)
+        return self._namespace(scope, kb_id)
+
+    def _namespace(self, scope: str, name: str) -> Namespace:
+        loaded = self._loaded
+        return Namespace(loaded.tenant, loaded.project.name, scope, name, loaded.tenancy_required)
 
     def knowledge_base(self, kb_id: str, workflow: str | None = None) -> KnowledgeBase:
         """Return a declared knowledge base for searches, as a workflow or the project sees it.
@@ -367,9 +371,7 @@ class KnowledgeService:
         """
         from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
 
-        def owner() -> Namespace:
-            return Namespace(self.tenant, self._loaded.project.name, COLLECTION_SCOPE, name)
-
+        owner = partial(self._namespace, COLLECTION_SCOPE, name)
         return LorebindVectorStore(self.index(vector_db), self.embedder(embedder), owner)
 
     async def undeclared(self, made: Made = dict) -> list[Undeclared]:

@@ -318,6 +318,17 @@ def test_calls_that_concern_no_tenant_are_not_refused(strict: Project) -> None:
     assert "`tenancy: required`" in found["knowledge base docs"].detail
 
 
+def test_suggested_commands_name_the_tenant_default(strict: Project) -> None:
+    """With `tenancy: required`, a suggested command works as it is, for `default` too."""
+    view = strict.for_tenant("default")
+    view.delete("docs")
+    with pytest.raises(NotFoundError, match=r"ingest docs --tenant default$"):
+        view.query("docs", QUESTION)
+    with pytest.raises(NotFoundError, match=r"workflow threads tell --tenant default` lists"):
+        view.history("tell", "unknown")
+    assert view.how_to_resume("tell", "t").endswith(" --tenant default")
+
+
 def test_commands_of_a_project_that_requires_a_tenant(empty_cli: Cli) -> None:
     """`--tenant` names the tenant; commands that concern none work without it."""
     empty_cli.write(files(REQUIRED))

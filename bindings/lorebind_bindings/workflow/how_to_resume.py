@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from lorebind_knowledge.configuration import PROJECT_FILE
-from lorebind_knowledge.namespace import DEFAULT_TENANT
+from lorebind_knowledge.namespace import tenant_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,11 +53,11 @@ def resume_command(workflow: str, thread_id: str, waiting: Sequence[Mapping[str,
     return line
 
 
-def how_to_list(workflow: str, tenant: str) -> str:
+def how_to_list(workflow: str, tenant: str, *, tenancy_required: bool) -> str:
     """Return the command or request that lists the threads of a tenant's workflow."""
     if place := served_at.get():
         return f"`GET {place}/{quote(workflow)}/threads`"
-    whose = f" --tenant {shlex.quote(tenant)}" if tenant != DEFAULT_TENANT else ""
+    whose = tenant_option(tenant, required=tenancy_required)
     return f"`lorebind workflow threads {workflow}{whose}`"
 
 
@@ -70,9 +70,7 @@ def which_project(loaded: LoadedProject) -> str:
         if place != Path.cwd():
             below = place.is_relative_to(Path.cwd())
             options += f" --project {shlex.quote(os.path.relpath(place) if below else str(place))}"
-    if loaded.tenant != DEFAULT_TENANT:
-        options += f" --tenant {shlex.quote(loaded.tenant)}"
-    return options
+    return options + tenant_option(loaded.tenant, required=loaded.tenancy_required)
 
 
 def _names(waiting: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -388,7 +388,10 @@ class Workflows:
         return result
 
     def _thread(self, workflow: str, thread_id: str) -> Thread:
-        return Thread(self._loaded.tenant, self._loaded.project.name, workflow, thread_id)
+        loaded = self._loaded
+        return Thread(
+            loaded.tenant, loaded.project.name, workflow, thread_id, loaded.tenancy_required
+        )
 
     async def _found(self, store: ThreadStore, thread: Thread) -> ThreadInfo:
         info = await store.find(thread)

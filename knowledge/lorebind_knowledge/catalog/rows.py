@@ -23,7 +23,7 @@ OURS = "tenant = :tenant and project = :project and scope = :scope and kb = :kb"
 
 def owner(namespace: Namespace) -> dict[str, str]:
     """Return the values of the columns `OWNER`."""
-    return {name: getattr(namespace, name) for name in namespace.__slots__}
+    return {name: getattr(namespace, name) for name in OWNER.split(", ")}
 
 
 HERE = f"{OURS} and number = :number"

@@ -62,6 +62,11 @@ class LoadedProject:
     """The tenant of all calls, whatever their context says; None asks the context of each call."""
 
     @property
+    def tenancy_required(self) -> bool:
+        """Whether each call must name its tenant."""
+        return self.project.tenancy == "required"
+
+    @property
     def tenant(self) -> str:
         """The tenant of the call that asks.
 
@@ -69,7 +74,7 @@ class LoadedProject:
             TenantRequiredError: the project requires a name, and the call has none.
         """
         name = self.bound_tenant or named_tenant()
-        if name is None and self.project.tenancy == "required":
+        if name is None and self.tenancy_required:
             raise TenantRequiredError(
                 f"project {self.project.name!r} has `tenancy: required`, and this call names no "
                 "tenant; use project.for_tenant(NAME), or `with tenant(NAME):` in one coroutine or "

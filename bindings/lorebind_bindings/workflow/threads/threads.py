@@ -40,6 +40,8 @@ class Thread(NamedTuple):
     project: str
     workflow: str
     id: str
+    tenancy_required: bool = False
+    """Whether commands must name the tenant, also `default`. It is no part of the key."""
 
     @property
     def key(self) -> str:
@@ -64,6 +66,12 @@ class Thread(NamedTuple):
                 "thread": self.id,
             },
         }
+
+    @property
+    def how_to_list(self) -> str:
+        """The command or request that lists the threads of this workflow and tenant."""
+        required = self.tenancy_required
+        return how_to_list(self.workflow, self.tenant, tenancy_required=required)
 
     def check(self) -> None:
         """Check that the id is printable and of a valid length.
@@ -152,7 +160,7 @@ class ThreadStore:
             if taken != [True]:
                 raise ThreadRefusedError(
                     f"thread {thread.id!r} of workflow {thread.workflow!r} is running; wait until "
-                    f"it ends ({how_to_list(thread.workflow, thread.tenant)} shows it), or start "
+                    f"it ends ({thread.how_to_list} shows it), or start "
                     "another one"
                 )
             yield await self._info(thread, thread.key, running=False)
@@ -355,7 +363,7 @@ def _config(key: str, checkpoint_ns: str = "") -> RunnableConfig:
 def not_found(thread: Thread) -> NotFoundError:
     return NotFoundError(
         f"workflow {thread.workflow!r} has no thread {thread.id!r}; "
-        f"{how_to_list(thread.workflow, thread.tenant)} lists its threads"
+        f"{thread.how_to_list} lists its threads"
     )
 
 
