@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lorebind.server.state.tokens import Token, Tokens
+    from lorebind_knowledge.configuration import LoadedProject
 
 app = typer.Typer(
     no_args_is_help=True, help="Manage tokens of `lorebind serve`, their rights and tenants."
@@ -34,7 +35,8 @@ def create(
         typer.Option(
             "--tenant",
             metavar="NAME",
-            help="A tenant that the token may use; may be repeated. Default: the tenant `default`.",
+            help="A tenant that the token may use; may be repeated. Default: the tenant `default`, "
+            "unless the project has `tenancy: required`.",
         ),
     ] = None,
     expires: Annotated[
@@ -50,8 +52,10 @@ def create(
     """
     from lorebind.cli.printing import print_data, print_line
 
-    with _tokens(project) as tokens:
-        made, text = tokens.create(name, rights, tenant or (), expires)
+    config = _loaded(project)
+    tenants = tenant or [config.tenant]  # an error if the project requires a name
+    with _tokens(config) as tokens:
+        made, text = tokens.create(name, rights, tenants, expires)
     if output is not Output.table:
         print_data({"token": text, **_shown(made)}, output)
         return
@@ -64,7 +68,7 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
     """List the tokens by name, without their secret values."""
     from lorebind.cli.printing import print_data, print_line, print_table
 
-    with _tokens(project) as tokens:
+    with _tokens(_loaded(project)) as tokens:
         shown = [_shown(token) for token in tokens.all()]
     if output is not Output.table:
         print_data({"tokens": shown}, output)
@@ -81,7 +85,7 @@ def revoke(
     """Delete a token. Running servers refuse it within a second."""
     from lorebind.cli.printing import print_data, print_line
 
-    with _tokens(project) as tokens:
+    with _tokens(_loaded(project)) as tokens:
         revoked = _shown(tokens.revoke(name))
     if output is not Output.table:
         print_data(revoked, output)
@@ -89,14 +93,18 @@ def revoke(
         print_line(f"{name} is revoked")
 
 
+def _loaded(project: str) -> LoadedProject:
+    from lorebind_knowledge.configuration import load_project
+
+    return load_project(project)
+
+
 @contextmanager
-def _tokens(project: str) -> Iterator[Tokens]:
+def _tokens(config: LoadedProject) -> Iterator[Tokens]:
     """Open the tokens of a project, which needs only the variables of `server: state`."""
     from lorebind.server.state.tables import open_state
     from lorebind.server.state.tokens import Tokens
-    from lorebind_knowledge.configuration import load_project
 
-    config = load_project(project)
     database = open_state(config.project.server.state, config.environment)
     try:
         yield Tokens(database)

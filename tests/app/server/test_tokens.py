@@ -74,6 +74,16 @@ def test_a_token_is_told_once(empty_cli: Cli) -> None:
     assert (again.code, again.err) == (2, "lorebind: there is no token 'ci'; known: all\n")
 
 
+def test_a_token_names_its_tenant_where_one_is_required(empty_cli: Cli) -> None:
+    """With `tenancy: required`, no token is for `default` unless it says so."""
+    empty_cli.write({"lorebind.yaml": f"{UNSET}tenancy: required\n"})
+    refused = empty_cli("token", "create", "ci", "--rights", "read")
+    assert (refused.code, "--tenant NAME" in refused.err) == (2, True)
+    assert "there are no tokens" in empty_cli("token", "list").out
+    made = empty_cli("token", "create", "ci", "--rights", "read", "--tenant", "default")
+    assert (made.code, made.out.startswith("lorebind_")) == (0, True)
+
+
 def test_without_tokens_it_is_said_how_to_make_one(empty_cli: Cli) -> None:
     empty_cli.write({"lorebind.yaml": UNSET})
     listed = empty_cli("token", "list").out
