@@ -18,7 +18,15 @@ from lorebind_knowledge.namespace import tenant as as_tenant
 from lorebind_prompts import check
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Callable,
+        Coroutine,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from langchain_core.documents import Document
     from langchain_core.language_models import BaseChatModel
@@ -194,7 +202,7 @@ class AnswerStream:
                 client = asked.loop.client(self._model)
                 chunks: Any = client.astream(asked.messages, self._config)
                 async with aclosing(chunks):
-                    async for chunk in chunks:
+                    while (chunk := await self._anext(chunks)) is not None:
                         if (text := self._heard(chunk)) and not asked.loop.output:
                             yield text
             if not await self._goes_on(asked):
@@ -213,7 +221,7 @@ class AnswerStream:
                 client = asked.loop.client(self._model)
                 chunks: Any = client.stream(asked.messages, self._config)
                 with closing(chunks):
-                    for chunk in chunks:
+                    while (chunk := self._next(chunks)) is not None:
                         if (text := self._heard(chunk)) and not asked.loop.output:
                             yield text
             if not run(self._goes_on(asked)):
@@ -222,9 +230,19 @@ class AnswerStream:
         if asked.loop.output:
             yield self._answer.text
 
+    # The tenant of a stream is set for each step: between two of them, the caller's own applies.
+
     async def _asked(self) -> Asked:
         with as_tenant(self._tenant):
             return await self._prepare()
+
+    async def _anext(self, chunks: AsyncIterator[Any]) -> Any:
+        with as_tenant(self._tenant):
+            return await anext(chunks, None)
+
+    def _next(self, chunks: Iterator[Any]) -> Any:
+        with as_tenant(self._tenant):
+            return next(chunks, None)
 
     async def _goes_on(self, asked: Asked) -> bool:
         with as_tenant(self._tenant):

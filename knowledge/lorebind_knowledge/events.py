@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from inspect import isasyncgenfunction, iscoroutinefunction, isfunction
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import only_errors
 from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.namespace import tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from lorebind_knowledge.namespace import Namespace
 
@@ -164,7 +167,7 @@ class Events:
     def emit(
         self, hook: str, event: Event, texts: Callable[[], Mapping[str, Any]] | None = None
     ) -> None:
-        """Call a method of all extensions.
+        """Call a method of all extensions, as the tenant of the event.
 
         Args:
             hook: the name of the method.
@@ -178,10 +181,14 @@ class Events:
                 if texts is not None and extension.content is True:
                     data |= texts()
                 # Copied, so that no extension changes what the caller and the others get.
-                with only_errors():
+                with only_errors(), _as_tenant(event):
                     getattr(extension, hook)(replace(event, data=deepcopy(data)))
             except Exception:  # an extension must not break the code that it observes
                 log.exception("extension %s failed in %s", type(extension).__name__, hook)
+
+
+def _as_tenant(event: Event) -> AbstractContextManager[None]:
+    return nullcontext() if event.namespace is None else tenant(event.namespace.tenant)
 
 
 HOOKS = [name for name, member in vars(Extension).items() if isfunction(member)]

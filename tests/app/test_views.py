@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage
 
-from lorebind import MemorySink, NotFoundError, Project, UsageError, tenant
+from lorebind import Event, Extension, MemorySink, NotFoundError, Project, UsageError, tenant
+from lorebind_knowledge import current_tenant
 from lorebind_knowledge.errors import TenantRequiredError
 from lorebind_prompts import ExtractiveChatModel
 from tests.bindings.helpers import PARTS, Agentic, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterable, Callable, Iterator
     from pathlib import Path
 
     from .helpers import Cli
@@ -222,8 +225,6 @@ def test_threads_of_workflows_belong_to_the_view(project: Project, elsewhere: An
 @ELSEWHERE
 def test_code_of_the_project_sees_the_tenant_of_the_view(project: Project, elsewhere: Any) -> None:
     """`current_tenant()` in sources, wrappers, tasks and sinks is the tenant of the call."""
-    from lorebind_knowledge import current_tenant
-
     view, seen, sink = project.for_tenant("acme"), list[str](), MemorySink()
     elsewhere(lambda: view.ingest("docs"))
     assert "the loader of acme" in view.query("docs", "loader")[0].text
@@ -232,6 +233,71 @@ def test_code_of_the_project_sees_the_tenant_of_the_view(project: Project, elsew
     assert elsewhere(lambda: view.run("tell", sinks=sinks)).tasks["whose"].output == "acme"
     assert set(seen) == {"acme"}
     assert len(seen) == len(sink.events)
+
+
+class Hears(Extension):
+    """Notes the tenant that the code of extensions, embedders and models sees."""
+
+    def __init__(self, seen: set[str]) -> None:
+        self.seen = seen
+
+    def document_deleted(self, event: Event) -> None:
+        self.seen.add(current_tenant())
+
+    collection_deleted = reindex_started = reindex_completed = document_deleted
+
+
+@ELSEWHERE
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda view: view.reindex("docs"),
+        lambda view: view.delete_document("docs", "added:contact"),
+        lambda view: view.delete("docs"),
+        lambda view: list(view.stream(QUESTION)),
+        lambda view: asyncio.run(read_all(view.astream(QUESTION))),
+        lambda view: view.collection("notes").add_texts(["a"]),
+        lambda view: view.collection("notes").similarity_search("a"),
+        lambda view: view.collection("notes").max_marginal_relevance_search("a"),
+        lambda view: view.vector_store("docs").similarity_search(QUESTION),
+    ],
+)
+def test_extensions_embedders_and_models_see_the_tenant(
+    tmp_path: Path, work: Any, elsewhere: Any
+) -> None:
+    """Objects that a project uses are called as the tenant of the view, wherever it is used."""
+    seen: set[str] = set()
+
+    class Embeds(DeterministicFakeEmbedding):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            seen.add(current_tenant())
+            return super().embed_documents(texts)
+
+        def embed_query(self, text: str) -> list[float]:
+            seen.add(current_tenant())
+            return super().embed_query(text)
+
+    class Answers(ExtractiveChatModel):
+        def _stream(self, *arguments: Any, **settings: Any) -> Any:
+            seen.add(current_tenant())
+            return super()._stream(*arguments, **settings)
+
+    declared = {"name": "desk", "knowledge_bases": [{"id": "docs", "sources": []}]}
+    parts: Any = {"embedder": Embeds(size=8), "model": Answers(), "root": tmp_path}
+    with Project.build(
+        declared | {"knowledge": [{"id": "docs"}]}, extensions=[Hears(seen)], **parts
+    ) as project:
+        view = project.for_tenant("acme")
+        view.add_documents("docs", [{"id": "contact", "text": ACME}])
+        view.collection("notes").add_texts(["b"])
+        seen.clear()
+        elsewhere(lambda: work(view))
+    assert seen == {"acme"}
+
+
+async def read_all(stream: AsyncIterable[str]) -> None:
+    async for _ in stream:
+        pass
 
 
 def test_closing_a_view_closes_the_project(project: Project) -> None:

@@ -20,7 +20,7 @@ from lorebind_knowledge.embedders.langchain import LangChainEmbedder
 from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
 from lorebind_knowledge.errors import UsageError, did_you_mean
 from lorebind_knowledge.index.index import Index, NoIndexError
-from lorebind_knowledge.namespace import PROJECT_SCOPE, Namespace, current_tenant
+from lorebind_knowledge.namespace import PROJECT_SCOPE, Namespace, current_tenant, tenant
 from lorebind_knowledge.records import Record
 from lorebind_knowledge.stores.memory import MemoryStore
 
@@ -139,7 +139,8 @@ class LorebindVectorStore(LangChainVectorStore):
         self._check_writable()
         if not written:
             return names
-        vectors = await self.embeddings.aembed_documents(written)
+        with tenant(self._namespace.tenant):  # for an embedder of the project's code
+            vectors = await self.embeddings.aembed_documents(written)
         async with collection_turn(self._index, self._embedder, self._namespace) as (lease, entry):
             generations = await call(self._index.next_generations, entry, names)
             records = [
@@ -191,7 +192,7 @@ class LorebindVectorStore(LangChainVectorStore):
             EmbedderError, StoreError: an outage; it never gives an empty result.
         """
         where = _filter(kwargs)
-        found = await self._nearest(await embed_query(self._embedder, query), k, where)
+        found = await self._nearest(await self._embedded(query), k, where)
         return [(_document(chunk), score_of(cosine)) for chunk, cosine in found]
 
     async def asimilarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
@@ -237,7 +238,7 @@ class LorebindVectorStore(LangChainVectorStore):
         lambda_mult: float = 0.5,
         **kwargs: Any,
     ) -> list[Document]:
-        vector = (await embed_query(self._embedder, query)).tolist()
+        vector = (await self._embedded(query)).tolist()
         return await self.amax_marginal_relevance_search_by_vector(
             vector, k, fetch_k, lambda_mult, **kwargs
         )
@@ -289,6 +290,10 @@ class LorebindVectorStore(LangChainVectorStore):
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         return float  # our scores are what LangChain calls relevance scores
+
+    async def _embedded(self, query: str) -> Vector:
+        with tenant(self._namespace.tenant):  # for an embedder of the project's code
+            return await embed_query(self._embedder, query)
 
     async def _nearest(
         self, vector: Vector, k: int, where: Mapping[str, Any]

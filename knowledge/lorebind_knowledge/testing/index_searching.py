@@ -26,7 +26,10 @@ from lorebind_knowledge.testing.index_driver import (
 )
 
 NEIGHBOURS = [
-    *(replace(HERE, **{name: "other"}) for name in ("tenant", "project", "scope", "kb")),
+    replace(HERE, tenant="other"),
+    replace(HERE, project="other"),
+    replace(HERE, scope="other"),
+    replace(HERE, kb="other"),
     # Joined without separators, these names equal those of HERE.
     Namespace("acme/support", "project", "handbook", ""),
 ]

@@ -28,7 +28,7 @@ TOLERANCE = 1e-5
 """Larger than float32's error in a product of unit vectors."""
 
 
-def space(dimension: int = DIMENSION, *, number: int = 1, **names: str) -> Space:
+def space(dimension: int = DIMENSION, *, number: int = 1, **names: Any) -> Space:
     """Return a space with a new birth, by default of the index INDEX."""
     index = IndexKey(replace(INDEX.namespace, **names), number)
     return Space(index, random.getrandbits(62), dimension)
