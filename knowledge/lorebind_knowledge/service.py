@@ -106,7 +106,7 @@ class KnowledgeService:
             ReadOnlyError: another program fills its vector database; see `existing`.
         """
         declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
-        namespace = Namespace(self.tenant, self._loaded.project.name, scope, kb_id)
+        namespace = self._namespace(scope, kb_id)
         embedder = self.embedder(declaration.embedder)
         return KnowledgeBase(
             id=kb_id,
