@@ -12,8 +12,9 @@ from lorebind_bindings.models import naming_failures
 from lorebind_bindings.prompt_template import literal
 from lorebind_bindings.structured_output import StructuredOutput, texts_in
 from lorebind_bindings.tool_loop import ToolLoop
-from lorebind_knowledge.bridge import call_client, run
+from lorebind_knowledge.bridge import call, call_client, run
 from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.lanes import lane
 from lorebind_knowledge.namespace import tenant as as_tenant
 from lorebind_prompts import check
 
@@ -154,7 +155,7 @@ async def answer(
                     client.invoke, client.ainvoke, asked.messages, request.config
                 )
             if not await asked.goes_on(response):
-                return finished(asked, response)
+                return await _finish(asked, response)
 
 
 class AnswerStream:
@@ -207,7 +208,7 @@ class AnswerStream:
                             yield text
             if not await self._goes_on(asked):
                 break
-        self._answer = finished(asked, self._whole)
+        self._answer = await _finish(asked, self._whole)
         if asked.loop.output:
             yield self._answer.text
 
@@ -338,6 +339,12 @@ def _loop(
         )
         loop.is_forced = is_forced(injection)
     return loop
+
+
+async def _finish(asked: Asked, response: AIMessage) -> Answer:
+    """Return the answer. Counting the tokens of a long prompt would block the event loop."""
+    with lane("wait"):
+        return await call(finished, asked, response)
 
 
 def finished(asked: Asked, response: AIMessage) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,6 +36,8 @@ DOCUMENTS = {
 
 RULES = [uri for uri in DOCUMENTS if uri.startswith("rules/")]
 
+WORDS = WordCounter()
+
 KNOWLEDGE = """\
 name: shop
 knowledge_bases:
@@ -54,7 +57,9 @@ def model() -> Scripted:
 def ask(tmp_path: Path, model: Scripted) -> Ask:
     """Ask with project-level bindings given as YAML, after ingesting everything."""
 
-    async def asked(knowledge: str, question: str = QUESTION, **more: Any) -> Answer:
+    async def asked(
+        knowledge: str, question: str = QUESTION, counter: Any = WORDS, **more: Any
+    ) -> Answer:
         project = f"{KNOWLEDGE}{PARTS}knowledge: {knowledge}\n"
         loaded = load_project(write(tmp_path, DOCUMENTS | {"lorebind.yaml": project}), environ={})
         service = KnowledgeService(loaded)
@@ -62,7 +67,7 @@ def ask(tmp_path: Path, model: Scripted) -> Ask:
             await service.ingest("guide")
             await service.ingest("rules")
             request = Request(question, **more)
-            return await answer(service, resolve(loaded), model, WordCounter(), request)
+            return await answer(service, resolve(loaded), model, counter, request)
         finally:
             await service.close()
 
@@ -271,6 +276,21 @@ async def test_usage_counts_the_messages(ask: Ask, model: Scripted) -> None:
     found = await ask("[{ id: guide }, { id: rules }]", instructions="Be short.")
     expected = {"prompt_tokens": words(model.heard[0]), "tokenizer": "words", "exact": True}
     assert found.usage == expected
+
+
+async def test_long_prompts_are_counted_in_a_thread(ask: Ask) -> None:
+    """The tokens of a prompt can take seconds to count, and must not block the event loop."""
+    threads = []
+
+    class Counter(WordCounter):
+        def count(self, text: str) -> int:
+            if QUESTION in text:
+                threads.append(threading.get_ident())
+            return super().count(text)
+
+    await ask("[{ id: guide }]", counter=Counter())
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_an_embedder_outage_is_no_answer(tmp_path: Path, model: Scripted) -> None:
