@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from lorebind.server.json_limits import MOST_VALUES, has_too_many_values
 from lorebind.server.problems import RETRY_SECONDS, ProblemError, mistake
@@ -111,6 +112,8 @@ class Door:
             await self._let_in(passing)
         except ProblemError as problem:
             await passing.refuse(problem)
+        except ClientDisconnect:  # nobody waits for the answer
+            return
         except Exception as error:  # a bug in Lorebind or in the project's code
             self._log_failure(f"request {passing.request_id} failed", error, passing.sent())
             await passing.refuse(mistake())
