@@ -166,6 +166,8 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
             result = await asyncio.shield(thread)
         except asyncio.CancelledError:
+            # asyncio logs an error whose result nobody has asked for.
+            thread.add_done_callback(lambda done: done.cancelled() or done.exception())
             if not work.cancel():
                 await asyncio.wait([thread])
             raise

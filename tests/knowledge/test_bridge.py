@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import inspect
 import signal
 import subprocess
@@ -81,6 +83,31 @@ async def test_cancelling_again_does_not_wait() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     release.set()
+
+
+def test_the_error_of_a_cancelled_call_is_not_logged() -> None:
+    """An error that nobody waits for reaches no handler of the event loop."""
+    begun, release, unretrieved = threading.Event(), threading.Event(), []
+
+    def fail() -> None:
+        begun.set()
+        release.wait(60)
+        raise ValueError("too late")
+
+    async def cancel() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: unretrieved.append(about))
+        task = asyncio.create_task(bridge.call(fail))
+        await asyncio.to_thread(begun.wait)
+        task.cancel()
+        await asyncio.sleep(0.01)
+        release.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        del task
+        gc.collect()
+
+    asyncio.run(cancel())
+    assert unretrieved == []
 
 
 class _Client:
