@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+import lorebind  # noqa: F401 - registers the built-in kinds
 from lorebind_knowledge.extensions import standard_error
 
 from .app.forked_python import OF_COMMANDS, ForkedPython
