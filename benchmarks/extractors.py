@@ -15,13 +15,11 @@ from __future__ import annotations
 import ast
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from lorebind_knowledge.loaders.registry import load_document
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EXTRACTORS = ("built_in", "trafilatura")
 

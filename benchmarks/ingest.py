@@ -24,8 +24,9 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from peers import Cheap, Passage, Peer, installed
@@ -41,9 +42,6 @@ from lorebind_knowledge.embedders.local import (
     load_tokenizer,
     run_graph,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 QUICKSTART = Path(__file__).resolve().parents[1] / "examples" / "quickstart" / "docs"
 CHEAP = {"provider": "langchain", "class": "peers:Cheap", "batch_size": 1000}

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import importlib.util
 import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
 DIMENSION = 64
 _VECTORS: list[list[float]] = (

@@ -16,17 +16,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import yaml
 
 from lorebind import Project
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 WORDS = [f"word{number}" for number in range(2000)]
 ASKED, INGESTED = "asked", "ingested"

@@ -15,17 +15,15 @@ import operator
 import statistics
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
 from lorebind import Project
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 TASKS, ITEMS, TEXT = 100, 1000, "x" * 1000
 

@@ -11,11 +11,8 @@ import io
 import re
 import sys
 import tokenize
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("app", "bindings", "knowledge", "prompts", "scripts", "benchmarks", "tests", "examples")

@@ -10,8 +10,8 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,9 +32,6 @@ from .postgres import (
     pristine_postgres,
 )
 from .torture.trials import PROPERTY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = [
     "dsn",

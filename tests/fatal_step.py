@@ -12,15 +12,13 @@ import signal
 import sys
 import threading
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from types import CodeType, FrameType
+from typing import Any
 
 import lorebind
 import lorebind_bindings
 import lorebind_knowledge
 import lorebind_prompts
-
-if TYPE_CHECKING:
-    from types import CodeType, FrameType
 
 OURS = tuple(
     os.path.join(os.path.dirname(package.__file__), "")

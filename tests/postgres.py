@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,14 +19,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_socket
 
+from lorebind_knowledge.stores.pgvector.store import PgvectorStore
+
 from .in_memory import folder_in_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import psycopg
-
-    from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
 PASSWORD = "never-to-be-shown"
 _SECONDS_TO_START = 60

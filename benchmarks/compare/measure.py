@@ -6,15 +6,13 @@ import json
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable, Iterable
 from math import log2
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from programs import TASKS, Workplace, lines_of_code, sources
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 QUESTION = "How do I allow cross-origin requests?"
 EDITED = "tutorial/path-params.md"

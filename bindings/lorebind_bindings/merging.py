@@ -6,11 +6,9 @@ concatenates two histories, which is associative, and the value in effect is the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,15 +20,13 @@ import functools
 import inspect
 import os
 import threading
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from lorebind_knowledge.errors import text_of
 from lorebind_knowledge.lanes import submit
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from lorebind_knowledge.errors import StoreError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DATA_FOLDER = ".lorebind"
 ELSEWHERE = "choose another location with the path of a vector database of type sqlite"

@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextvars
 import os
 import threading
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from lorebind_knowledge.cpu_count import usable_processors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
 
 R = TypeVar("R")
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DEFAULT_TENANT = "default"
 PROJECT_SCOPE = "project"

@@ -10,14 +10,12 @@ from __future__ import annotations
 import functools
 import threading
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from importlib.metadata import EntryPoint
+from typing import Any, Literal, TypeAlias
 
 from lorebind_knowledge.errors import PluginError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from importlib.metadata import EntryPoint
 
 Group: TypeAlias = Literal[
     "embedders",

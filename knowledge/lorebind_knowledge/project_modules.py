@@ -15,15 +15,12 @@ import os
 import sys
 import types
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.open_inside import OutsideError, open_inside
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 PACKAGES = "_lorebind_project_"
 """The prefix of the packages that represent project folders; a hash of the folder follows."""

@@ -6,14 +6,12 @@ import functools
 import html
 import json
 import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from lorebind_knowledge.errors import text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 HIDDEN = "[secret]"
 

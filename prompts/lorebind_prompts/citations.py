@@ -17,14 +17,12 @@ bracket, `\\[1]`; and all other ways to write a number, such as `(1)`, `¹` and 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind_prompts.cleaning import clean_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 # Every repetition is possessive, so that any answer takes linear time.
 _RANGE = r"\d++(?:\s*+[-‐-―−]\s*+\d++)?+"

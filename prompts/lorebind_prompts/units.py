@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Literal
 
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})\s*(.*)")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*)")

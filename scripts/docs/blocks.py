@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from scripts.docs import layers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "layers": layers.layers_block,

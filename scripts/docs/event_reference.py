@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
@@ -11,9 +12,6 @@ from prometheus_client.metrics import MetricWrapperBase
 from lorebind_bindings import event_schema
 from lorebind_knowledge import Extension
 from lorebind_knowledge.extensions.prometheus import Prometheus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 PAGE = "docs/reference/events.md"
 

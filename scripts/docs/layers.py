@@ -10,11 +10,9 @@ import itertools
 import re
 import textwrap
 import tomllib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 _SOURCE_ROOTS = ("app", "bindings", "prompts", "knowledge")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 from lorebind_knowledge.declarations.base import ID_PATTERN
 from lorebind_knowledge.declarations.schema import FILES, json_schema
 from lorebind_knowledge.declarations.secrets import SECRET_PATTERN
 from lorebind_knowledge.declarations.values import FILE_PATTERN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Schema: TypeAlias = dict[str, Any]
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WORDS = tuple(
     f"{tree}{number}" for tree in ("amber", "birch", "cedar", "delta") for number in range(3)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind import Project
 from lorebind_knowledge.bridge import run
+from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+from lorebind_knowledge.records import DocumentMatch
 
 from .edited_files import EditedFiles, body, paragraph, words_in
 from .helpers import NOTING, embedded
@@ -34,9 +36,6 @@ from .whole_index import (
 )
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
-    from lorebind_knowledge.records import DocumentMatch
-
     from .whole_index import Passages
 
 KBS = ("guide", "everything")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+from lorebind import Project
 from lorebind_knowledge.errors import NotIngestedError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from lorebind import Project
-    from lorebind_knowledge.records import DocumentMatch
+from lorebind_knowledge.records import DocumentMatch
 
 NOTING = "tests.acceptance.noting_embedder:Noting"
 """The embedder of these tests, as a project names it."""

@@ -4,10 +4,11 @@ that are hard to detect are made one by one, and all edits are made in random or
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,9 +19,6 @@ from tests.density import DENSE, examples
 
 from .edited_files import FORMATS, WORDS, Document
 from .edited_project import KBS, KEPT, EditedProject
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 TWO_OF = (".md", ".txt", ".vtt")
 PLACES = ("docs/a", "docs/deep/b", "files/c")

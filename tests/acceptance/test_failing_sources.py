@@ -10,24 +10,21 @@ import re
 import shutil
 import socket
 import zipfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lorebind import Project
+from lorebind_knowledge.ingest.report import IngestReport
 from tests.app.helpers import Cli
 from tests.bindings.helpers import write
 from tests.knowledge.documents import handbook, pdf_bytes
 from tests.knowledge.web_server import Answer, Asked, WebServer, endless, silent
 
 from .helpers import served, texts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from lorebind_knowledge.ingest.report import IngestReport
 
 pytestmark = pytest.mark.enable_socket
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.stores.sqlite import SqliteStore
 
 from .noting_embedder import Noting
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
 
 SEEN = (
     *((Index, name) for name in ("publish", "remove", "sweep", "drop")),

@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
+from lorebind import Project
+from lorebind_knowledge.catalog.ledger import IndexEntry
 from lorebind_knowledge.catalog.versions import LIVE
 from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.index.index import NoIndexError
+from lorebind_knowledge.index.view import View
 from lorebind_knowledge.records import DocumentMatch
 
 from .noting_embedder import Noting
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from lorebind import Project
-    from lorebind_knowledge.catalog.ledger import IndexEntry
-    from lorebind_knowledge.index.view import View
 
 Passages: TypeAlias = "dict[str, list[DocumentMatch]]"
 """Passages by document, in the order of the text. Documents without passages are omitted."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,6 @@ from lorebind import Project, trust
 from tests.bindings.helpers import write
 
 from .helpers import DOCUMENTS, EXTENSION, FILES, HOOKS, PROJECT, Cli
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

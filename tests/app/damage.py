@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 NAN = f"x'{'0000c07f' * 256}'"
 INFINITY = f"x'{'0000807f' * 256}'"

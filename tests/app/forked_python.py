@@ -22,12 +22,9 @@ import tempfile
 import threading
 import traceback
 import types
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 OURS = (
     *("lorebind.cli.commands", "lorebind.langchain_methods", "lorebind.project"),

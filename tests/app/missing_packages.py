@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _PIP = re.compile(r"pip install ([^`\n]+)")
 _STAND_IN = "raise ModuleNotFoundError(f'No module named {__name__!r}', name=__name__)\n"

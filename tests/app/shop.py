@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from lorebind import Project
 from tests.bindings.helpers import PARTS, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 QUESTION = "How do I rotate the keys?"
 

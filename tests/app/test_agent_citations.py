@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
@@ -19,9 +20,6 @@ from lorebind_prompts import ExtractiveChatModel
 from tests.bindings.helpers import Agentic, calls
 
 from .shop import KEYS, PROJECT, QUESTION, RULES, shop
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SAID = "By command [1], as is known [9]."
 ASKED: Any = {"messages": [("user", QUESTION)]}

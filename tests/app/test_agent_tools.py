@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
@@ -22,17 +24,11 @@ from lorebind import (
     Project,
     UsageError,
 )
-from lorebind_bindings import agent_request, searched_by_tools
+from lorebind_bindings import Answer, agent_request, searched_by_tools
 from lorebind_prompts import parse
 from tests.bindings.helpers import PARTS, Agentic, Scripted, calls, write
 
 from .shop import FILES, KEYS, RULES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from lorebind_bindings import Answer
 
 PROJECT = f"""\
 name: shop

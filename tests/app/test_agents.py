@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
@@ -17,26 +19,18 @@ from langchain.agents.middleware import (
     SummarizationMiddleware,
 )
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from lorebind import Extension, Project
+from lorebind import Event, Extension, Project
 from lorebind_prompts import parse
 from tests.bindings.helpers import Agentic, Scripted, calls
 
 from .shop import KEYS, OLD, QUESTION, RULES, shop
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from langchain_core.messages import BaseMessage
-
-    from lorebind import Event
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 ASKED: Any = {"messages": [("user", QUESTION)]}

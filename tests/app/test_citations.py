@@ -7,7 +7,8 @@ import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
@@ -15,20 +16,14 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough
+from langchain_core.runnables import Runnable, RunnableLambda, RunnableParallel, RunnablePassthrough
 
 from lorebind import UsageError
+from lorebind_bindings import Answer
 from lorebind_prompts import ExtractiveChatModel
 from tests.bindings.helpers import Agentic, Scripted
 
 from .shop import KEYS, OLD, QUESTION, RULES, shop
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from langchain_core.runnables import Runnable
-
-    from lorebind_bindings import Answer
 
 SNOW = "What covers alpine chalets?"
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,8 +27,6 @@ from tests.knowledge.web_server import Answer, WebServer
 from .helpers import FILES, PROJECT, run_forked, run_lorebind
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .forked_python import ForkedPython
     from .helpers import Cli
 

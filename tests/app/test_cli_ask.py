@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import docx
@@ -17,8 +18,6 @@ from tests.knowledge.folders import shut
 from .helpers import DOCUMENTS, PROJECT, run_forked
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .forked_python import ForkedPython
     from .helpers import Cli
 

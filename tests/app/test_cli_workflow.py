@@ -13,12 +13,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from lorebind import event_schema
+from lorebind_bindings.workflow.events.events import RunEvent
 
 from .triage import FILES
 
 if TYPE_CHECKING:
-    from lorebind_bindings.workflow.events.events import RunEvent
-
     from .forked_python import ForkedPython
     from .helpers import Cli
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +12,6 @@ from tests.bindings.helpers import PARTS
 from tests.knowledge.web_server import Answer, WebServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .helpers import Cli
 
 PROJECT = (

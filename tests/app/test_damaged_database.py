@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +16,6 @@ from .damage import LOUD, QUIET, change
 from .helpers import FILES, run_forked
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .forked_python import ForkedPython
     from .helpers import Cli, Done
 

@@ -20,9 +20,9 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -42,13 +42,9 @@ from tests.app.doc_blocks import (
     steady,
 )
 from tests.app.forked_python import ForkedPython
+from tests.app.helpers import Cli
 from tests.app.missing_packages import hide, missing_modules
 from tests.density import DENSE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.app.helpers import Cli
 
 ROOT = Path(__file__).resolve().parents[2]
 UPDATE = bool(os.environ.get("UPDATE_DOCS"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -15,17 +17,13 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import SecretStr
 
 from lorebind import Project, doctor
+from lorebind.doctor import Finding
 from lorebind_knowledge.bridge import call, run
 from lorebind_knowledge.stores.base import StoredVector
 
 from .helpers import PROJECT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from lorebind.doctor import Finding
-
     from .helpers import Cli
 
 SECRET = "sk-Zq8hidden"

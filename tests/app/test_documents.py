@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,6 @@ from tests.bindings.helpers import write
 from tests.knowledge.bench import counts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .forked_python import ForkedPython
     from .helpers import Cli
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from langchain_core.outputs import ChatGenerationChunk
 
+from lorebind import Project
 from lorebind_bindings.escalating import MOST_SEARCHES
 from lorebind_prompts import parse
 from tests.bindings.helpers import Agentic, OneModel, Scripted, calls
 
 from .shop import KEYS, QUESTION, shop
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from lorebind import Project
 
 OFF_TOPIC = "quantum chromodynamics lattice gluon"
 SEARCH = calls("rotate the keys", tool="search_guide")

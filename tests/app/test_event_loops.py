@@ -11,8 +11,10 @@ import gc
 import itertools
 import json
 import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
@@ -23,10 +25,6 @@ from lorebind import Project
 from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
 from tests.bindings.helpers import write
 from tests.knowledge.embedding_server import KEY, EmbeddingServer, Reply, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
-    from pathlib import Path
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,9 +23,6 @@ from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
 from tests.bindings.helpers import write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from .helpers import Cli
 
 WORDS = LorebindEmbeddings(HashingEmbedder(dimension=256))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +25,6 @@ from lorebind import (
 from lorebind_knowledge.errors import ReadOnlyError
 from tests.bindings.helpers import write
 from tests.conformance.existing_stores import DOCUMENTS, LONG, UNIT, Words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 QUESTION = "How often are the keys rotated?"
 

@@ -7,19 +7,16 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.knowledge.hub_server import EMBEDDER, RERANKER, hub_server
+from tests.knowledge.hub_server import EMBEDDER, RERANKER, HubServer, hub_server
 
 from .helpers import DOCUMENTS, LOREBIND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.knowledge.hub_server import HubServer
-
     from .helpers import Cli
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +17,6 @@ from lorebind import ModelError, NotFoundError, Project, TaskError, UsageError
 from tests.bindings.helpers import Agentic, Scripted, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from .helpers import Cli
 
 FIRST, SECOND = "How long does delivery take?", "And express?"

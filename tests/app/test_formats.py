@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from email.message import EmailMessage
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import docx
 import pytest
@@ -22,9 +23,6 @@ from tests.knowledge.documents import (
     pptx_bytes,
     xlsx_bytes,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PROJECT = """
 name: formats

@@ -6,7 +6,8 @@ import asyncio
 import threading
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from pathlib import Path
+from typing import Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
@@ -16,16 +17,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langgraph.graph import END, START, StateGraph
 
-from lorebind import LorebindError, ModelError, NotFoundError, UsageError, tenant
+from lorebind import LorebindError, ModelError, NotFoundError, Project, UsageError, tenant
 from lorebind_prompts import ExtractiveChatModel, RetrievedContext, parse
 from tests.bindings.helpers import Agentic, Scripted
 
 from .shop import KEYS, OLD, QUESTION, RULES, shop
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lorebind import Project
 
 
 class State(TypedDict):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import AnyMessage, HumanMessage
@@ -17,10 +19,6 @@ from lorebind_knowledge.namespace import tenant
 from tests.bindings.helpers import write
 
 from .triage import FILES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 USER: Any = {"configurable": {"thread_id": "user 1"}}
 PAY = Command(resume={"approve": {"ok": True}})

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .shop import PROJECT, QUESTION, shop
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .helpers import Cli
 
 SNOW = "What covers alpine chalets?"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -18,11 +19,6 @@ from lorebind_prompts.rendering.base import WEAK
 from tests.bindings.helpers import Agentic, calls
 
 from .shop import KEYS, OLD, QUESTION, RULES, shop
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from langchain_core.messages import BaseMessage
 
 MISS = ", min_score: 1, fallback: Nothing is known of this."
 THREAD: Any = {"configurable": {"thread_id": "1"}}

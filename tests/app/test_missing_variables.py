@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +13,6 @@ from lorebind_knowledge.errors import MissingVariableError
 from tests.bindings.helpers import line_of, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from .helpers import Cli
 
 PROJECT = """\

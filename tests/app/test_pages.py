@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lorebind import IngestRefusedError, NotFoundError, Project, UsageError
+from lorebind_knowledge.documents.listing import DocumentInfo
 from tests.bindings.helpers import write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from lorebind_knowledge.documents.listing import DocumentInfo
 
 FILES = {f"docs/{name}.txt": f"All of {name}.\n" for name in ("a", "Z", "é", "𐀀", "c d", "m")}
 FILES["docs/broken.pdf"] = "This is no PDF.\n"

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,6 @@ from tests.bindings.helpers import write
 from .helpers import LOREBIND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from .forked_python import ForkedPython
 
 BATCH = 2

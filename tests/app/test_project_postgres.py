@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from lorebind import NotIngestedError, Project
 from tests.bindings.helpers import write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 DOCUMENTS = {
     "docs/keys.md": "# Keys\n\nRotate the keys with the rotate command every ninety days.\n",

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
 from lorebind import (
+    Event,
     Extension,
     IngestRunningError,
     NotIngestedError,
@@ -27,11 +30,6 @@ from tests.bindings.helpers import write
 from .helpers import DOCUMENTS, PROJECT, run_forked
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from lorebind import Event
-
     from .forked_python import ForkedPython
     from .helpers import Cli, Done
 

@@ -10,11 +10,9 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from lorebind_knowledge.declarations.schema import FILES, json_schema
+from lorebind_knowledge.declarations.schema import FILES, Kind, json_schema
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.declarations.schema import Kind
-
     from .helpers import Cli
 
 PLACE = ".lorebind/schema"

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import fields
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from lorebind import GenerateSettings, RetrievalSettings, RetrieverSettings, UsageError
+from lorebind import GenerateSettings, Project, RetrievalSettings, RetrieverSettings, UsageError
 from lorebind_bindings import LorebindRetriever, Request
 from lorebind_knowledge.declarations import RetrievalDeclaration, retrieval
 
 from .shop import KEYS, QUESTION, shop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from lorebind import Project
 
 REQUEST = {field.name for field in fields(Request)} - {"prompt"}
 RETRIEVER = LorebindRetriever.model_fields.keys() - {"service", "bindings"}

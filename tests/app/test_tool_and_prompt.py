@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableParallel
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -20,11 +22,6 @@ from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
 from lorebind_prompts import EstimateCounter, ExtractiveChatModel, parse
 
 from .shop import KEYS, OLD, QUESTION, RULES, shop
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from langchain_core.prompt_values import PromptValue
 
 FAILING = "tests.bindings.helpers:FailingQuestions"
 

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 
-from lorebind import StoreError
+from lorebind import Project, StoreError
 from tests.bindings.helpers import Agentic, Scripted
 
 from .shop import KEYS, OLD, QUESTION, shop
 from .test_middleware import break_index
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from uuid import UUID
-
-    from langchain_core.documents import Document
-
-    from lorebind import Project
 
 
 class Heard(BaseCallbackHandler):

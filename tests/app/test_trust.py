@@ -6,6 +6,7 @@ import json
 import stat
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,8 +18,6 @@ from lorebind_knowledge.errors import UsageError
 from .helpers import DOCUMENTS, EXTENSION, HOOKS, PROJECT, Cli
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .forked_python import ForkedPython
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -10,16 +10,13 @@ import select
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from .helpers import DOCUMENTS, EXTENSION, HOOKS, LOREBIND, PROJECT, Cli
 from .test_trust import QUESTION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.usefixtures("home")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,9 +19,6 @@ from tests.bindings.helpers import Agentic, Scripted, line_of
 from .shop import KEYS, PROJECT, QUESTION, shop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from .helpers import Cli
 
 FREED = (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,10 +12,6 @@ from lorebind import Project
 from lorebind_prompts.extractive import WEAK_INTRODUCTION
 from lorebind_prompts.rendering.base import WEAK
 from tests.bindings.helpers import write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 PAGES = {
     "returns": "Items may be sent back within thirty days. The amount is refunded to your card.",

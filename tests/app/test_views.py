@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,9 +20,6 @@ from lorebind_prompts import ExtractiveChatModel
 from tests.bindings.helpers import PARTS, Agentic, write
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Iterator
-    from pathlib import Path
-
     from .helpers import Cli
 
 QUESTION = "Who is the contact?"

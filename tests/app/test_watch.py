@@ -9,8 +9,10 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 from urllib.request import urlopen
 
 import pytest
@@ -23,10 +25,6 @@ from .forked_python import Forked
 from .helpers import PROJECT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from typing import TextIO
-
     from .forked_python import ForkedPython
     from .helpers import Cli
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lorebind import ConfigurationError, NotFoundError, Project, tenant
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DECLARED: dict[str, Any] = {
     "name": "shop",

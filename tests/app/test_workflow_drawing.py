@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from lorebind import Project
 from lorebind_bindings.workflow.drawing import as_mermaid, as_text
 from lorebind_bindings.workflow.outline import outline
-from lorebind_knowledge.configuration import build_project
+from lorebind_knowledge.configuration import LoadedProject, build_project
 from tests.bindings.helpers import write
 
 from .triage import FILES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lorebind_knowledge.configuration import LoadedProject
 
 TEXT = """\
 triage: Sorts tickets.

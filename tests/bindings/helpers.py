@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable
 from pydantic import Field
 
 from lorebind_bindings import ModelPool
-from lorebind_prompts import EstimateCounter
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from langchain_core.runnables import Runnable
-
-    from lorebind_prompts import TokenCounter
+from lorebind_prompts import EstimateCounter, TokenCounter
 
 PARTS = """\
 embedders: [{ id: words, provider: hashing }]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings import RunResult, Workflows
@@ -15,8 +16,6 @@ from .helpers import OneModel, Scripted, write
 from .workflow_helpers import task_fails
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 INNER: dict[str, Any] = {

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from lorebind import ModelError, UsageError
+from lorebind_bindings import ResolvedBinding
 from lorebind_bindings.conversation import condensed, texts_to_search, with_turns
 from lorebind_bindings.resolver import bind
 from lorebind_knowledge import build_project
 from tests.bindings.helpers import Agentic
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from langchain_core.messages import BaseMessage
-
-    from lorebind_bindings import ResolvedBinding
 
 FIRST = "How long does delivery take?"
 SAID = [HumanMessage(FIRST), AIMessage("Three to five days [1].")]

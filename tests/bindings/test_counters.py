@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
@@ -14,9 +14,6 @@ from lorebind_knowledge.errors import UsageError
 from lorebind_prompts import ExtractiveChatModel
 
 from .helpers import write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROJECT = """\
 name: shop

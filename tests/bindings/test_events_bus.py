@@ -6,20 +6,17 @@ import asyncio
 import gc
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_bindings.workflow.events.bus import EventBus
+from lorebind_bindings.workflow.events.events import RunEvent
+from lorebind_bindings.workflow.events.subscription import Subscription
 from lorebind_knowledge.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from lorebind_bindings.workflow.events.events import RunEvent
-    from lorebind_bindings.workflow.events.subscription import Subscription
 
 
 def emit(bus: EventBus, count: int) -> None:

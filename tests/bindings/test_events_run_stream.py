@@ -8,19 +8,17 @@ import subprocess
 import sys
 import time
 from contextlib import aclosing, closing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from lorebind_bindings.workflow.events.bus import EventBus
+from lorebind_bindings.workflow.events.events import RunEvent
 from lorebind_bindings.workflow.events.sinks import MemorySink
 from lorebind_bindings.workflow.results import RunResult
 from lorebind_bindings.workflow.run_stream import RunStream
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.errors import ModelError, TaskError, UsageError
-
-if TYPE_CHECKING:
-    from lorebind_bindings.workflow.events.bus import EventBus
-    from lorebind_bindings.workflow.events.events import RunEvent
 
 
 class Run:

@@ -8,15 +8,17 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from lorebind_bindings.workflow.events import bus as bus_module
 from lorebind_bindings.workflow.events.bus import EventBus
-from lorebind_bindings.workflow.events.events import event_schema
+from lorebind_bindings.workflow.events.events import RunEvent, event_schema
+from lorebind_bindings.workflow.events.sink_worker import SinkHealth
 from lorebind_bindings.workflow.events.sinks import (
     CallbackSink,
     JsonLinesSink,
@@ -28,12 +30,6 @@ from lorebind_bindings.workflow.events.sinks import (
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.namespace import current_tenant, tenant
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lorebind_bindings.workflow.events.events import RunEvent
-    from lorebind_bindings.workflow.events.sink_worker import SinkHealth
 
 
 @pytest.fixture

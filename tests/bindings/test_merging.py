@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from functools import reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_bindings.merging import Setting, merge, merge_entries
+from lorebind_bindings.merging import Entries, Layer, Setting, merge, merge_entries
 from tests.density import examples
-
-if TYPE_CHECKING:
-    from lorebind_bindings.merging import Entries, Layer
 
 FIELDS = ["top_k", "min_score", "fallback", "filters"]
 KB_IDS = ["a", "b", "c", "d"]

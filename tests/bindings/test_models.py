@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from langchain_core.tools import tool
 
 from lorebind_bindings import ModelPool, Request, answer, make_model
-from lorebind_knowledge import KnowledgeService, build_project
+from lorebind_knowledge import KnowledgeService, LoadedProject, build_project
 from lorebind_knowledge.configuration import Environment
 from lorebind_knowledge.declarations import ModelDeclaration
 from lorebind_knowledge.errors import (
@@ -23,12 +25,6 @@ from lorebind_knowledge.errors import (
     NotFoundError,
 )
 from lorebind_prompts import EstimateCounter, ExtractiveChatModel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from lorebind_knowledge import LoadedProject
 
 KEY = "sk-test-0123456789abcdef"
 

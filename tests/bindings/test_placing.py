@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -11,18 +12,13 @@ from langchain_core.embeddings import Embeddings
 
 from lorebind_bindings import Request, Workflows, answer, resolve
 from lorebind_bindings.prompt_template import Block, Prompt, label_of, literal
-from lorebind_knowledge import KnowledgeService, load_project
+from lorebind_knowledge import KnowledgeService, LoadedProject, load_project
 from lorebind_knowledge.configuration import TemplateError, injected_variable
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.errors import ConfigurationError
 
 from .helpers import PARTS, OneModel, Scripted, WordCounter, write
 from .workflow_helpers import task_fails
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lorebind_knowledge import LoadedProject
 
 DOCUMENTS = {
     "guide/keys.md": "# Keys\n\nRotate the keys with the rotate command every ninety days.\n",

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lorebind_bindings import Provenance, bind, resolve
-from lorebind_knowledge import load_project
+from lorebind_bindings import Provenance, ResolvedBinding, bind, resolve
+from lorebind_knowledge import LoadedProject, load_project
 from lorebind_knowledge.errors import NotFoundError, UsageError
 
 from .helpers import line_of, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lorebind_bindings import ResolvedBinding
-    from lorebind_knowledge import LoadedProject
 
 PROJECT = """\
 name: shop

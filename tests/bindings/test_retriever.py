@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from lorebind_bindings import LorebindRetriever, bind, override, resolve
-from lorebind_knowledge import KnowledgeService, load_project
+from lorebind_knowledge import KnowledgeService, LoadedProject, load_project
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.errors import NotIngestedError, UsageError
 
 from .helpers import PARTS, write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from langchain_core.documents import Document
-
-    from lorebind_knowledge import LoadedProject
 
 PROJECT = f"""\
 name: shop

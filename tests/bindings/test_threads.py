@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langgraph.types import Command, Interrupt
@@ -18,10 +20,6 @@ from lorebind_knowledge.errors import (
 )
 
 from .thread_graph import GRAPH, THREAD, WAITS, Triage, opened
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 
 @pytest.fixture(params=["sqlite", "memory", "postgres"])

@@ -7,22 +7,18 @@ import json
 import re
 import shutil
 import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lorebind_bindings import RunResult
+from lorebind_bindings import RunResult, Workflows
 from lorebind_knowledge.errors import LorebindError, StoreError
 from tests.density import DENSE
 
 from .workflow_helpers import collection, flow, python, says, wait, workflows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from lorebind_bindings import Workflows
 
 VALUES: list[Any] = [
     None,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,10 +15,6 @@ from lorebind_knowledge.errors import StoreError, UsageError
 
 from ..postgres import PASSWORD, Server
 from .thread_graph import THREAD, Triage, opened
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def end_sessions(postgres: Server) -> None:

@@ -5,21 +5,16 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from lorebind_knowledge.errors import ThreadRefusedError
-from tests.app.forked_python import Forked
+from tests.app.forked_python import Forked, ForkedPython
 
 from .thread_graph import THREAD, listed, opened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.app.forked_python import ForkedPython
 
 ROOT = Path(__file__).parents[2]
 DOING = """

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from lorebind_bindings.workflow.threads.claims import FileClaims
 from lorebind_knowledge.errors import StoreError
 
 from .thread_graph import THREAD, Triage, listed, opened
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_the_file_is_made_by_the_first_thread(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from langchain_core.language_models import BaseChatModel
 
 from lorebind_bindings import RunResult, Workflows
-from lorebind_knowledge import KnowledgeService, build_project
+from lorebind_knowledge import KnowledgeService, LoadedProject, build_project
 from lorebind_knowledge.errors import (
     MissingDependencyError,
     ModelError,
@@ -19,13 +21,6 @@ from lorebind_knowledge.errors import (
 
 from .helpers import Echo, OneModel, Scripted, write
 from .workflow_helpers import task_fails
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from langchain_core.language_models import BaseChatModel
-
-    from lorebind_knowledge import LoadedProject
 
 TWO_TASKS: dict[str, Any] = {
     "id": "w",

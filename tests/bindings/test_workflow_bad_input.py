@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,6 @@ from .workflow_helpers import (
     to,
     workflows,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_items_that_are_no_list() -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lorebind_bindings import Workflows
 from lorebind_bindings.workflow.threads.checkpointers import ThreadedSaver
 from lorebind_knowledge.errors import StoreError, TaskError, ThreadRefusedError
 
 from .workflow_helpers import flow, parallel, python, says, to, wait, workflows
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lorebind_bindings import Workflows
-
     from .workflow_helpers import Declared
 
 

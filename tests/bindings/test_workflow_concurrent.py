@@ -8,23 +8,19 @@ import subprocess
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lorebind_bindings import Update
+from lorebind_bindings import RunResult, TaskContext, Update, Workflows
 from lorebind_knowledge.bridge import run as run_blocking
 from lorebind_knowledge.errors import NotFoundError, ThreadRefusedError
 from lorebind_knowledge.namespace import current_tenant, tenant
+from tests.app.forked_python import ForkedPython
 
 from .helpers import write
 from .workflow_helpers import collection, flow, parallel, python, wait, workflows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lorebind_bindings import RunResult, TaskContext, Workflows
-    from tests.app.forked_python import ForkedPython
 
 RUNS = 100
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,8 +28,6 @@ from .workflow_helpers import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .workflow_helpers import Declared
 
 ITEM = {"item": "{{ .item }}"}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from lorebind_bindings import Update, Workflows
+from lorebind_bindings import TaskContext, Update, Workflows
 from lorebind_knowledge.bridge import run as run_blocking
 from lorebind_knowledge.errors import TaskError, UsageError
 from lorebind_knowledge.namespace import tenant
@@ -29,11 +30,6 @@ from .workflow_helpers import (
     wait,
     workflows,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lorebind_bindings import TaskContext
 
 AT_ONCE = {"attempts": 3, "backoff_ms": 0}
 CACHED = {"cache": {"ttl_seconds": 60}}

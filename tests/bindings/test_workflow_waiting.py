@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
-from lorebind_bindings import Update
+from lorebind_bindings import RunResult, Update, Workflows
 from lorebind_bindings.workflow.events.bus import EventBus
+from lorebind_bindings.workflow.threads.threads import ThreadInfo
 from lorebind_knowledge.errors import NotFoundError, TaskError, ThreadRefusedError, UsageError
 
 from .workflow_helpers import (
@@ -27,12 +29,6 @@ from .workflow_helpers import (
     wait,
     workflows,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lorebind_bindings import RunResult, Workflows
-    from lorebind_bindings.workflow.threads.threads import ThreadInfo
 
 OK = {"type": "object", "required": ["ok"], "properties": {"ok": {"type": "boolean"}}}
 

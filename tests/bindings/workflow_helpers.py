@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from langchain_core.language_models import BaseChatModel
 
-from lorebind_bindings import Workflows
-from lorebind_knowledge import KnowledgeService, build_project
+from lorebind_bindings import RunResult, TaskContext, Workflows
+from lorebind_knowledge import KnowledgeService, LoadedProject, build_project
 from lorebind_knowledge.errors import TaskError
 
 from .helpers import Echo, OneModel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from langchain_core.language_models import BaseChatModel
-
-    from lorebind_bindings import RunResult, TaskContext
-    from lorebind_knowledge import LoadedProject
 
 Declared = dict[str, Any]
 

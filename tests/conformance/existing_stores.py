@@ -5,13 +5,16 @@ from __future__ import annotations
 import uuid
 import warnings
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from langchain_chroma import Chroma
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_postgres import PGEngine, PGVectorStore
 from langchain_postgres.v2.indexes import DistanceStrategy as PgDistance
 from langchain_qdrant import QdrantVectorStore
@@ -19,13 +22,6 @@ from qdrant_client import QdrantClient, models
 from sqlalchemy.engine import make_url
 
 from lorebind_knowledge.bridge import finish
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import ExitStack
-    from pathlib import Path
-
-    from langchain_core.vectorstores import VectorStore
 
 SIZE = 64
 

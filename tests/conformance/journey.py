@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from lorebind import Project
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _PAGES = {
     "keys.md": "# Keys\n\nRotate the keys in the console under security.\n",

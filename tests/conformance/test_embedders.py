@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lorebind_knowledge.configuration import Environment
+from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.embedders.fastembed import FastembedEmbedderDeclaration
 from lorebind_knowledge.embedders.hashing import HashingEmbedderDeclaration
 from lorebind_knowledge.embedders.langchain import LangChainEmbedderDeclaration
@@ -16,12 +19,6 @@ from lorebind_knowledge.embedders.openai import OpenAIEmbedderDeclaration
 from lorebind_knowledge.testing import EmbedderConformance
 from tests.knowledge.embedding_server import KEY, EmbeddingServer, embedding_server
 from tests.knowledge.hub_server import EMBEDDER, MULTILINGUAL, OWN, hub_server
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from lorebind_knowledge.embedders.base import Embedder
 
 
 @pytest.fixture(scope="module")

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from langchain_core.documents import Document
+from langchain_core.vectorstores import VectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from lorebind import Project, existing
+from lorebind_knowledge.records import QueryResult
 
 from .existing_stores import DOCUMENTS, SIZE, STORES, UNIT, Words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from langchain_core.documents import Document
-    from langchain_core.vectorstores import VectorStore
-
-    from lorebind_knowledge.records import QueryResult
 
 pytestmark = pytest.mark.enable_socket  # for Qdrant and PostgreSQL
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -18,9 +20,6 @@ from tests.knowledge.every_catalog import in_postgres
 from tests.knowledge.plain_stores import PlainStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from lorebind_knowledge.records import Space, Vector
 
 T = TypeVar("T", Catalog, SqliteStore, PgvectorStore)

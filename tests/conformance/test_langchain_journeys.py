@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -10,9 +11,6 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from lorebind_knowledge.errors import StoreError
 
 from .journey import build, travel
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Kept(InMemoryVectorStore):

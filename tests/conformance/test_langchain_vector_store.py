@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.documents import Document
@@ -19,16 +21,11 @@ from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.namespace import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
+from lorebind_knowledge.stores.base import VectorStore
 from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from lorebind_knowledge.stores.base import VectorStore
 
 NAMESPACE = Namespace("default", "test", PROJECT_SCOPE, "docs")
 STORES = ["memory", "sqlite", "pgvector", "qdrant", "langchain"]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_chroma import Chroma
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_postgres import PGEngine, PGVectorStore
 from sqlalchemy.engine import make_url
 
@@ -22,12 +24,6 @@ from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
 
 from .journey import build, travel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from langchain_core.vectorstores import VectorStore
 
 SIZE = 256
 WORDS: Embeddings = LorebindEmbeddings(HashingEmbedder(dimension=SIZE))

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from lorebind_knowledge.declarations.embedders import RetryConfig
+from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.middleware.cache import QueryCache
 from lorebind_knowledge.middleware.retrying import StoreRetries
 from lorebind_knowledge.middleware.tracing import Tracing
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
+from lorebind_knowledge.stores.base import VectorStore
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 from lorebind_knowledge.testing import EmbedderConformance, VectorStoreConformance
 from tests.plugin_project.acme_lore import AcmeEmbedder, AcmeStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from lorebind_knowledge.embedders.base import Embedder
-    from lorebind_knowledge.stores.base import VectorStore
 
 
 def wrapped(store: VectorStore) -> VectorStore:

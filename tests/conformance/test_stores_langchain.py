@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
+from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient, models
@@ -12,11 +13,6 @@ from qdrant_client import QdrantClient, models
 from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore
 from lorebind_knowledge.testing import VectorStoreConformance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from langchain_core.embeddings import Embeddings
 
 
 class TestInMemory(VectorStoreConformance):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from langchain_core.embeddings import Embeddings
 from langchain_postgres import PGEngine, PGVectorStore
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ProgrammingError
@@ -19,12 +22,6 @@ from lorebind_knowledge.stores.langchain.store import LangChainStore
 from lorebind_knowledge.testing import VectorStoreConformance
 from tests.knowledge.test_store_langchain import EAST, INDEX, NORTH, found, one
 from tests.postgres import PASSWORD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from langchain_core.embeddings import Embeddings
 
 ENGINE = {
     "factory": "langchain_postgres:PGEngine.from_connection_string",

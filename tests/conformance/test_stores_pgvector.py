@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig, PgvectorSettings
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.testing import VectorStoreConformance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 FORCED = "%20-c%20enable_seqscan%3Doff%20-c%20enable_bitmapscan%3Doff%20-c%20enable_sort%3Doff"
 """Settings that make the planner use the approximate index for any number of rows."""

@@ -6,7 +6,8 @@ Set `LOREBIND_TEST_QDRANT_URL` to the address of a server to run the tests on a 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -14,11 +15,6 @@ import pytest
 from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
 from lorebind_knowledge.testing import VectorStoreConformance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 SERVER = os.environ.get("LOREBIND_TEST_QDRANT_URL", "")
 needs_server = pytest.mark.skipif(not SERVER, reason="LOREBIND_TEST_QDRANT_URL names no server")

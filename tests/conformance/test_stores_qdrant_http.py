@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -10,9 +10,6 @@ from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
 from lorebind_knowledge.testing import VectorStoreConformance
 from tests.conformance.qdrant_loopback import serve
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 @pytest.mark.enable_socket

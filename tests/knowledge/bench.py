@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.chunks import StoredChunk
+from lorebind_knowledge.catalog.ledger import IndexEntry
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.declarations.weak_levels import WeakLevels
@@ -15,27 +20,21 @@ from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.index.view import View
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
+from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.namespace import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.stores.base import VectorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from lorebind_knowledge.catalog.catalog import Catalog
-    from lorebind_knowledge.catalog.chunks import StoredChunk
-    from lorebind_knowledge.catalog.ledger import IndexEntry
-    from lorebind_knowledge.index.view import View
-    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import Matrix, QueryResult, Vector
-    from lorebind_knowledge.stores.base import VectorStore
 
 
 class CountingEmbedder(Embedder):

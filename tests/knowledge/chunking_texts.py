@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 
+from lorebind_knowledge.chunking.base import Chunker
 from lorebind_knowledge.chunking.clusters import is_border
 from lorebind_knowledge.chunking.tokens import count_tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from lorebind_knowledge.chunking.base import Chunker
 
 MEASURES: dict[str, Callable[[str], int]] = {"characters": len, "tokens": count_tokens}
 

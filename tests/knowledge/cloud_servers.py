@@ -7,16 +7,14 @@ others follow the reference of their services.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+from lorebind_knowledge.sources.base import Source
+
 from .web_server import Answer, Asked, WebServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lorebind_knowledge.sources.base import Source
 
 SECRET = "hidden/secret+1"
 SIGNED = {"Authorization": "AWS4-HMAC-SHA256 Credential=key-id/20261122/us-east-1/s3/aws4_request"}

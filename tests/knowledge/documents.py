@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import io
 import zipfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 import docx
 import openpyxl
 import pptx
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from docx.document import Document
+from docx.document import Document
 
 
 def pdf_bytes(

@@ -8,16 +8,14 @@ import hashlib
 import json
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from lorebind_knowledge.embedders.openai import OpenAIEmbedder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 S = TypeVar("S", bound="EmbeddingServer")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,6 @@ from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.testing.index_driver import IndexTests
 
 from .plain_stores import PlainStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 class OnEveryCatalog(IndexTests):

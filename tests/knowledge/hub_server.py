@@ -7,13 +7,11 @@ import hashlib
 import json
 import re
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import onnx_models
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 EMBEDDER = "BAAI/bge-small-en-v1.5"
 """Fastembed's name of the model in `EMBEDDER_REPOSITORY`."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 FLOAT, INT64 = 1, 7
 WEIGHTS = {"rotate": 2.0, "keys": 1.0, "daily": 0.5, "snow": -3.0, "question": 50.0, "huge": 900.0}

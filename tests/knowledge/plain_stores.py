@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,6 @@ from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.stores.base import Nominees, StoredVector, VectorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from lorebind_knowledge.records import Space, Vector
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from lorebind_knowledge import Events, KnowledgeService, build_project
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 QUESTION = "where does the zebra sleep"
 TEXTS = ("The zebra sleeps in the barn.", "Keys are rotated each quarter.")

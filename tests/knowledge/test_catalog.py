@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.ledger import DocumentEntry, Manifest, remove_documents
+from lorebind_knowledge.catalog.leases import Lease
+from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Manifest, remove_documents
 from lorebind_knowledge.errors import EmbedderError, StoreError
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.namespace import IndexKey, Namespace
@@ -23,13 +26,6 @@ from lorebind_knowledge.sqlite import database
 from .bench import CountingEmbedder
 from .every_catalog import OnEveryCatalog
 from .plain_stores import PlainStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.ledger import IndexEntry
 
 HERE = Namespace("acme", "support", "project", "docs")
 ELSEWHERE = replace(HERE, tenant="other")

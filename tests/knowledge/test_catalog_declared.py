@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -22,10 +24,6 @@ from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.service import KnowledgeService
 
 from .test_catalog import ELSEWHERE, HERE, create_index, read_everything
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 QDRANT: dict[str, Any] = {"type": "qdrant", "config": {"path": "vectors"}}
 LANGCHAIN: dict[str, Any] = {

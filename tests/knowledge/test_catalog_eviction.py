@@ -9,9 +9,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,19 +22,15 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.eviction import Recency
 from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.base import Database
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.database.postgres import PostgresDatabase
+from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.errors import EmbedderError, StoreError
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.stores.memory import MemoryStore
 
 from .bench import Bench, CountingEmbedder, fill, paragraph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from lorebind_knowledge.database.base import Database
-    from lorebind_knowledge.database.sql import Sql
 
 VECTOR = 64 * 4
 """Size of one vector of the embedder in these tests, in bytes."""

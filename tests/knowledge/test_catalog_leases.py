@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.errors import IngestRefusedError, LeaseLostError, StoreError
+from lorebind_knowledge.namespace import Namespace
 
 from .test_catalog import ELSEWHERE, HERE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.namespace import Namespace
 
 
 def test_one_ingest_at_a_time(catalog: Catalog) -> None:

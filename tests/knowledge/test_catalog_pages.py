@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,6 @@ from lorebind_knowledge.identity import document_id
 from lorebind_knowledge.namespace import IndexKey, Namespace
 
 from .every_catalog import in_postgres
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 HERE = Namespace("default", "test", "project", "docs")
 KEY = IndexKey(HERE, 1)

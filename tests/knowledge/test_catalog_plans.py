@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,6 @@ from lorebind_knowledge.records import Record
 from lorebind_knowledge.stores.memory import MemoryStore
 
 from .every_catalog import in_postgres
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HERE = Namespace("default", "test", "project", "docs")
 DOCUMENTS, PASSAGES = 1000, 5

@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -22,14 +22,9 @@ from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.errors import IngestRefusedError, StoreError
 from lorebind_knowledge.namespace import IndexKey
 from lorebind_knowledge.postgres.address import PostgresAddress
-from tests.postgres import PASSWORD
+from tests.postgres import PASSWORD, Server
 
 from .test_catalog import ELSEWHERE, HERE, create_index, read_everything, start_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.postgres import Server
 
 
 @pytest.fixture

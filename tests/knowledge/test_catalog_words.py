@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +17,6 @@ from lorebind_knowledge.catalog import postgres_words, words
 from lorebind_knowledge.postgres.address import PostgresAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import ModuleType
-
     import psycopg
 
 SPACE, OTHER = 2**62 - 1, 7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,6 @@ from tests.density import examples
 from .chunking_texts import TEXTS, check_promises, headings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lorebind_knowledge.records import Matrix
 
 SUBJECTS = ("tide", "loom", "rye")

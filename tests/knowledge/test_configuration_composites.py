@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from lorebind_knowledge.configuration import load_project
 from lorebind_knowledge.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 INNER = """\
 id: inner

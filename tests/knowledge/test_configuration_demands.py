@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from pathlib import Path
+from typing import Any, get_args, get_origin
 
 import pytest
 
-from lorebind_knowledge.configuration import read_demands
+from lorebind_knowledge.configuration import Demands, read_demands
 from lorebind_knowledge.configuration.named_code import code_named
 from lorebind_knowledge.declarations import schema
 from lorebind_knowledge.declarations.base import Declaration
 from lorebind_knowledge.declarations.values import CLASS_PATH, FACTORY_PATH, CodePath
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lorebind_knowledge.configuration import Demands
 
 PROJECT = """\
 name: p

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import event, given, settings
@@ -17,10 +19,6 @@ from lorebind_knowledge.declarations import WorkflowDeclaration
 from lorebind_knowledge.declarations.workflows.flow import Flow
 from lorebind_knowledge.errors import ConfigurationError
 from tests.density import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TRIAGE = """\
 id: triage

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jsonschema
 import yaml
 from hypothesis import HealthCheck, given, settings
 
+from lorebind_knowledge import LoadedProject
 from lorebind_knowledge.configuration import as_yaml, build_project, load_project
 from lorebind_knowledge.declarations.schema import json_schema
 from tests.density import examples
 
 from .declared import ENVIRON, project_data
-
-if TYPE_CHECKING:
-    from lorebind_knowledge import LoadedProject
 
 
 def load(text: str) -> LoadedProject:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from lorebind_knowledge.configuration import (
 )
 from lorebind_knowledge.configuration.demands import read_demands
 from lorebind_knowledge.errors import ConfigurationError, UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILES = {
     "lorebind.yaml": """\

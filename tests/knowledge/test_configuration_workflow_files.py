@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -10,9 +11,6 @@ from jsonschema import Draft202012Validator
 from lorebind_knowledge.configuration import build_project, load_project
 from lorebind_knowledge.declarations.schema import json_schema
 from lorebind_knowledge.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TRIAGE = "id: triage\ntasks:\n  - { id: say, prompt: Hello. }\n"
 

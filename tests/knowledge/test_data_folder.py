@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,6 @@ from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.errors import ReadOnlyError, StoreError
 from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.sqlite.file import connect, file_identity, unchanged
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HERE = Namespace("acme", "support", "project", "docs")
 

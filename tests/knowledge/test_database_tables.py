@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.database.postgres import PostgresDatabase
+from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.database.tables import Tables
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.postgres.address import PostgresAddress
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from lorebind_knowledge.database.sql import Sql
 
 BOOKS = "create table if not exists books (number [count], title [name] not null)"
 LOANS = "create table if not exists loans (book integer not null, reader varchar not null)"

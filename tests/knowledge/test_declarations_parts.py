@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,6 @@ from lorebind_knowledge.configuration import load_project
 from lorebind_knowledge.declarations.parts import parts
 from lorebind_knowledge.errors import ConfigurationError
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEAD = "name: p\nvector_dbs:\n  - id: db\n    type: langchain\n"
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
 from lorebind_knowledge.errors import EmbedderError, IngestRefusedError
+from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.memory import MemoryStore
 
 from .bench import Bench, counts, fill
@@ -21,13 +25,6 @@ from .embedding_server import (
     serving,
     vector_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
-
-    from lorebind_knowledge.catalog.catalog import Catalog
-    from lorebind_knowledge.records import Space
 
 pytest.importorskip("langchain_openai")
 pytestmark = pytest.mark.enable_socket

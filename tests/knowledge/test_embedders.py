@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,10 +34,6 @@ from lorebind_knowledge.embedders.local import (
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.onnx_graph import without_nan_guards
 from lorebind_knowledge.errors import ConfigurationError, EmbedderError, StoreError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 TEXTS = [
     "How do I rotate an API key?",

@@ -7,7 +7,9 @@ import logging
 import random
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,10 +42,6 @@ from .embedding_server import (
     refusal,
     vector_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,6 @@ from lorebind_knowledge.embedders.concurrency import Slots
 from lorebind_knowledge.embedders.pacing import TokenBucket, backoff
 from lorebind_knowledge.embedders.retrying import SteadyEmbedder
 from lorebind_knowledge.errors import EmbedderError, MissingDependencyError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 class Clock:

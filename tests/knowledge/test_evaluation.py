@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from dataclasses import replace
 from math import log2
+from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,10 +23,6 @@ from lorebind_knowledge.evaluation.plot import plot_scores
 from lorebind_knowledge.evaluation.tuning import WEIGHTS, tune
 
 from .bench import Bench, paragraph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
 SIMILARITY = RetrievalDeclaration(strategy="similarity")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.evaluation.dataset import Dataset, read_dataset
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 QUERIES = '{"id": "1", "text": "first"}\n{"id": "2", "text": "second"}\n'
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lorebind_knowledge import KnowledgeService, build_project
 from lorebind_knowledge.errors import ConfigurationError, UsageError
 from lorebind_knowledge.project_code import import_of_project
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOOKS = """\
 from lorebind import Extension

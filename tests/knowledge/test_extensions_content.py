@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,9 +19,6 @@ from .bench import CountingEmbedder, Diary
 from .small_project import QUESTION, TEXTS, small_project
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from lorebind_knowledge.records import Matrix, Vector
 
     from .bench import Bench

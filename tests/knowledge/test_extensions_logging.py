@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from inspect import isfunction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,8 +22,6 @@ from lorebind_knowledge.sources.files import FileSource
 from .small_project import QUESTION, TEXTS, small_project
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .bench import Bench
 
 LOGGER = logging.getLogger("lorebind")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,8 +25,6 @@ from lorebind_knowledge.extensions.prometheus import Prometheus
 from .small_project import QUESTION, TEXTS, small_project
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .bench import Bench
 
 LABELS = {"kb_id", "strategy", "outcome", "operation", "kind", "cache", "le"}

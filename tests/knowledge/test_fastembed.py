@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ import pytest
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.configuration import Environment, build_project
 from lorebind_knowledge.declarations.places import PLACES
-from lorebind_knowledge.embedders.base import embed_documents, embed_query
+from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.prefixes import prefixes_of
 from lorebind_knowledge.errors import (
@@ -29,7 +31,7 @@ from lorebind_knowledge.errors import (
 from lorebind_knowledge.hub_models.cache_folder import models_folder
 from lorebind_knowledge.hub_models.showing import megabytes, show_on
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
-from lorebind_knowledge.rerankers.base import rerank_texts
+from lorebind_knowledge.rerankers.base import Reranker, rerank_texts
 from lorebind_knowledge.rerankers.make import make_reranker
 
 from . import onnx_models
@@ -43,13 +45,6 @@ from .hub_server import (
     embedder_files,
     hub_server,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from lorebind_knowledge.embedders.base import Embedder
-    from lorebind_knowledge.rerankers.base import Reranker
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 

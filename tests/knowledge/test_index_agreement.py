@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from hypothesis import settings
@@ -17,14 +17,12 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.filters import compile_filter
+from lorebind_knowledge.namespace import Namespace
+from lorebind_knowledge.records import Record
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record
 from tests.density import examples
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.namespace import Namespace
-    from lorebind_knowledge.records import Record
 
 ELSEWHERE = replace(HERE, tenant="other")
 namespaces = st.sampled_from([HERE, ELSEWHERE])

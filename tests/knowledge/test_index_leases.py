@@ -6,16 +6,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.ledger import DocumentEntry, Manifest
+from lorebind_knowledge.catalog.leases import Lease
+from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Ledger, Manifest
 from lorebind_knowledge.errors import IngestRunningError, LeaseLostError
+from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.testing.index_driver import HERE, Driver, record, vector
 from lorebind_knowledge.testing.index_recovery import (
     answers,
@@ -26,14 +30,6 @@ from lorebind_knowledge.testing.index_recovery import (
 
 from .every_catalog import OnEveryCatalog
 from .plain_stores import PlainStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.ledger import IndexEntry, Ledger
-    from lorebind_knowledge.index.index import Index
 
 MANIFEST = Manifest("tests", "tests-1", 4, "whole")
 ROWS = [DocumentEntry("a.md", "s", title="changed")]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -12,9 +13,6 @@ from hypothesis import strategies as st
 from lorebind_knowledge.filters import compile_filter
 from lorebind_knowledge.index.masks import Masks
 from tests.density import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 VALUES: st.SearchStrategy[Any] = st.sampled_from(["1", "a", 1, 1.0, 0, 2.5, True, False, None, ""])
 FIELDS = st.sampled_from(["a", "b", "$c"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
+from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import Nominees, StoredVector
 from lorebind_knowledge.testing.index_driver import (
     EAST,
@@ -22,11 +24,6 @@ from lorebind_knowledge.testing.index_driver import (
 )
 
 from .plain_stores import PlainStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lorebind_knowledge.records import Space
 
 
 class OddStore(PlainStore):

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lorebind_knowledge.index import index as index_module
+from lorebind_knowledge.records import Space
+from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.testing.index_driver import HERE, NORTH, Driver, record
 
 from .every_catalog import OnEveryCatalog
 from .plain_stores import PlainStore
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lorebind_knowledge.records import Space
-    from lorebind_knowledge.stores.base import StoredVector
 
 
 class RecordingStore(PlainStore):

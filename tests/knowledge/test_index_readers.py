@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.index.view import View
 from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record, vector
 from tests.density import DENSE
 
 from .every_catalog import OnEveryCatalog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lorebind_knowledge.catalog.catalog import Catalog
-    from lorebind_knowledge.index.view import View
-
     from .plain_stores import PlainStore
 
 ANSWERS = 2000 if DENSE else 700

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from math import log
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from lorebind_knowledge.bm25.tokenize import VERSION, kept_words, wanted_words
+from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.index import words
 from lorebind_knowledge.index.index import Index, NoIndexError
+from lorebind_knowledge.index.view import View
+from lorebind_knowledge.records import Record
 from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record
 
 from .every_catalog import OnEveryCatalog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lorebind_knowledge.catalog.catalog import Catalog
-    from lorebind_knowledge.index.view import View
-    from lorebind_knowledge.records import Record
 
 LIBRARY = {
     "a": "The engine must be serviced every year by a mechanic.",

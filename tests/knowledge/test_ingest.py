@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -17,6 +17,7 @@ from lorebind_knowledge.errors import (
     NotIngestedError,
     UsageError,
 )
+from lorebind_knowledge.ingest.report import IngestReport
 
 from .bench import (
     Bench,
@@ -28,12 +29,6 @@ from .bench import (
     paragraph,
     two_sources,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lorebind_knowledge.ingest.report import IngestReport
-
 
 # Exact.
 

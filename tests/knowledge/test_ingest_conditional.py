@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +13,6 @@ from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.sources.base import Content, SourceItem
 
 from .bench import Bench, counts, paragraph
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 URI = "page.md"
 

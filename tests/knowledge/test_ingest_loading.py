@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,6 @@ from tests.torture.office_bombs import MIB, docx_empty_paragraphs, pdf_deflated,
 from .bench import Bench, counts, fill
 from .documents import handbook, pdf_bytes
 from .test_loaders_readers import ON_LINUX, eventually, running
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = ON_LINUX
 

@@ -8,24 +8,21 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lorebind_knowledge.catalog import versions
 from lorebind_knowledge.errors import EmbedderError, IngestRefusedError, StoreError
 from lorebind_knowledge.index import index as index_module
+from lorebind_knowledge.records import Space
+from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.memory import MemoryStore
 
 from .bench import Bench, counts, fill, fresh, paragraph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from pathlib import Path
-
-    from lorebind_knowledge.records import Space
-    from lorebind_knowledge.stores.base import StoredVector
 
 
 async def test_embedder_fails_in_the_middle(bench: Bench) -> None:

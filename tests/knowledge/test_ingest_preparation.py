@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.chunking.code import ByLanguage
@@ -14,8 +15,6 @@ from lorebind_knowledge.sources.files import FileSource
 from .bench import Bench, counts, fill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pytest
 
 

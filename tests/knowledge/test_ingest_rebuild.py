@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
 
 import pytest
 
 from lorebind_knowledge import bridge
-from lorebind_knowledge.catalog.ledger import Ledger
+from lorebind_knowledge.catalog.ledger import IndexEntry, Ledger
 from lorebind_knowledge.errors import (
     EmbedderError,
     IndexMismatchError,
     StoreError,
 )
+from lorebind_knowledge.records import Space
 
 from .bench import Bench, CountingEmbedder, chunk_counts, counts, fill, paragraph, two_sources
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.catalog.ledger import IndexEntry
-    from lorebind_knowledge.records import Space
 
 
 async def test_replace_serves_the_old_until_the_new_is_complete(bench: Bench) -> None:

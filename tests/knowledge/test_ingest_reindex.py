@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,6 @@ from lorebind_knowledge.errors import (
 )
 
 from .bench import Bench, CountingEmbedder, counts, fill, paragraph
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def another(bench: Bench, revision: str = "2") -> CountingEmbedder:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,6 @@ from lorebind_knowledge.ingest.report import IngestReport
 
 from .bench import Bench, CountingEmbedder, counts, fill, paragraph
 from .documents import pdf_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 # Reports, events and plans.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -11,18 +11,14 @@ import pytest
 from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.index.view import View
 from lorebind_knowledge.namespace import COLLECTION_SCOPE
+from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
 
 from .bench import Bench, chunk_counts, counts, fill, paragraph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lorebind_knowledge.index.view import View
-    from lorebind_knowledge.records import Space
 
 
 def numbers(bench: Bench) -> list[int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,6 @@ from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.stores.memory import MemoryStore
 
 from .bench import Bench, fill, fresh, paragraph
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
 
 STEPS = (
     *((Index, name) for name in ("stage", "publish", "remove", "sweep", "drop", "restore")),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,9 +26,6 @@ from lorebind_knowledge.stores.qdrant.store import QdrantStore
 from lorebind_knowledge.testing.index_driver import Driver, record
 
 from .every_catalog import in_postgres
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 # Names that would collide if they were joined, or matched by a pattern.
 NAMES = ("a", "ab", "a/b", "b", "%", "_", "a'b")

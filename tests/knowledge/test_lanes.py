@@ -8,8 +8,10 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,15 +19,9 @@ from lorebind_knowledge import KnowledgeService, bridge, build_project
 from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.events import Events
-from lorebind_knowledge.lanes import SIZES, Threads, lane, threads_of
+from lorebind_knowledge.lanes import SIZES, Lane, Threads, lane, threads_of
 
 from .bench import CountingEmbedder, paragraph
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from lorebind_knowledge.lanes import Lane
 
 LANES = tuple(SIZES)
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 
 from lorebind import Project
 from lorebind_knowledge.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 CORPUS: dict[str, dict[str, str]] = yaml.safe_load(
     Path(__file__).with_name("languages.yaml").read_text(encoding="utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import docx
 import pytest
@@ -15,12 +14,10 @@ from docx.oxml.ns import nsdecls
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders import packages
+from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.loaders.registry import load_document
 
 from .documents import docx_bytes, handbook
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.loaders.base import LoadedDocument
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "data" / "docx"
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders import base
+from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.loaders.registry import load_document
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.loaders.base import LoadedDocument
 
 PROSE = "A sentence that is long enough to be content rather than a menu. " * 5
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
 
 import pytest
 
+from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.declarations.loading import LoadingDeclaration
 from lorebind_knowledge.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_knowledge.ingest import preparation
@@ -19,11 +20,6 @@ from lorebind_knowledge.sources.files import FileSource
 
 from .bench import Bench, counts
 from .test_loaders_readers import ON_LINUX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from lorebind_knowledge.catalog.ledger import DocumentEntry
 
 NEWS = """<!doctype html>
 <html><head><title>Café opens old harbour | The Daily Lantern</title></head><body>

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,6 @@ from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders import html_tree
 from lorebind_knowledge.loaders.html_tokens import Tag, tokens
 from lorebind_knowledge.loaders.html_tree import Element, read_tree
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 
 def shown(element: Element) -> str:

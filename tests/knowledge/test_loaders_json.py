@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders import base
+from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.loaders.registry import load_document
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.loaders.base import LoadedDocument
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -6,9 +6,9 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,9 +20,6 @@ from lorebind_knowledge.loaders.registry import load_document
 from tests.torture.office_bombs import MIB, docx_empty_paragraphs, pdf_deflated, pdf_nested_forms
 
 from .documents import handbook, pdf_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PAGES = ["First page\nsecond line", "", "Grüße, 日本語 and \N{GRINNING FACE}"]
 ON_LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")

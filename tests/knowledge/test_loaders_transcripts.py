@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.loaders.registry import load_document
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.loaders.base import LoadedDocument
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "data" / "captions" / "examples"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,25 +14,18 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.declarations.embedders import RetryConfig
 from lorebind_knowledge.errors import ConfigurationError, PluginError, StoreError, UsageError
+from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.middleware.isolation import Isolation
 from lorebind_knowledge.middleware.retrying import StoreRetries
 from lorebind_knowledge.project_code import import_of_project
+from lorebind_knowledge.records import QueryResult, Space
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.stores import MemoryStore, VectorStore
-from lorebind_knowledge.stores.base import ApproximateStore
-from lorebind_knowledge.stores.wrapper import StoreWrapper
+from lorebind_knowledge.stores.base import ApproximateStore, Nominees
+from lorebind_knowledge.stores.wrapper import StoreCall, StoreWrapper
 from lorebind_knowledge.testing.store_driver import INDEX, Driver, space, vectors
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
-    from lorebind_knowledge.records import QueryResult, Space
-    from lorebind_knowledge.stores.base import Nominees
-    from lorebind_knowledge.stores.wrapper import StoreCall
 
 HOOKS = """\
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given, settings
@@ -29,10 +31,6 @@ from lorebind_knowledge.testing.index_driver import HERE, Driver, record
 from tests.density import examples
 
 from .bench import Diary
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 names = st.sampled_from(["a", "b", "ab", "", "a/b", "workflow/a", "project"])
 namespaces = st.builds(Namespace, tenant=names, project=names, scope=names, kb=names)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,6 @@ from hypothesis import strategies as st
 from lorebind_knowledge import KnowledgeService, build_project, tenant
 from lorebind_knowledge.errors import RateLimitError
 from lorebind_knowledge.middleware.rate_limit import RateLimit
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Time:

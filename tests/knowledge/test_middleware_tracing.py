@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, TraceFlags, use_span
@@ -17,9 +18,6 @@ from lorebind_knowledge.middleware.tracing import Tracing
 from lorebind_knowledge.stores import MemoryStore
 
 from .bench import Bench, paragraph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Span(NonRecordingSpan):

@@ -7,7 +7,8 @@ import inspect
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.embeddings import Embeddings
@@ -20,9 +21,6 @@ from lorebind_knowledge.errors import ConfigurationError, UsageError
 from lorebind_knowledge.project_code import import_of_project
 from lorebind_knowledge.project_modules import run_only
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROJECT = """\
 name: p

@@ -6,6 +6,8 @@ import asyncio
 import math
 import os
 import signal
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,9 +26,6 @@ from . import onnx_models
 from .onnx_models import WEIGHTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from .bench import Bench
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +14,6 @@ from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.dedupe import NEARLY, without_repeats, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .bench import Bench
 
 LONG = " ".join(f"word{number}" for number in range(40))

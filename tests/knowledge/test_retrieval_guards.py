@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -22,17 +23,13 @@ from lorebind_knowledge.evaluation.dataset import Dataset
 from lorebind_knowledge.evaluation.evaluate import evaluate
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.index.view import View
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.sources.files import FileSource
 from lorebind_knowledge.stores import MemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lorebind_knowledge.index.view import View
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "examples" / "quickstart" / "docs" / "tutorial"

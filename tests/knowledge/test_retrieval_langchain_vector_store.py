@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.documents import Document
@@ -16,16 +18,11 @@ from lorebind_knowledge.errors import (
     UsageError,
 )
 from lorebind_knowledge.namespace import tenant
+from lorebind_knowledge.records import Space
 from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 from lorebind_knowledge.service import KnowledgeService
 
 from .bench import Bench, fill, paragraph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from lorebind_knowledge.records import Space
 
 
 def service(root: Path, dimension: int = 64) -> KnowledgeService:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +12,13 @@ import numpy as np
 import pytest
 
 from lorebind_knowledge.bridge import run
+from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.identity import chunk_id
-from lorebind_knowledge.records import Record
-from lorebind_knowledge.stores.base import Nominees
+from lorebind_knowledge.records import DocumentMatch, Record, Space
+from lorebind_knowledge.stores.base import Nominees, VectorStore
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
-    from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.records import DocumentMatch, Space
-    from lorebind_knowledge.stores.base import VectorStore
-
     from .bench import Bench
 
 SEARCHES = 60

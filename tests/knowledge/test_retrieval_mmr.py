@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.fusion import scaled
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.records import DocumentMatch
-
     from .bench import Bench
 
 QUESTION = "rotate keys console"

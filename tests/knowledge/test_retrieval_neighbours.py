@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,10 @@ import pytest
 from lorebind_knowledge.chunking.base import Chunker
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.namespace import Namespace
+from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.search import search_several
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lorebind_knowledge.records import DocumentMatch
-
     from .bench import Bench
 
 NUMBERS = [f"mark{number} says thing{number}." for number in range(12)]

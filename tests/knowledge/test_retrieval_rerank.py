@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,6 @@ from lorebind_knowledge.rerankers.langchain import RerankDeclaration
 from lorebind_knowledge.rerankers.make import make_reranker
 
 from .bench import Bench, paragraph
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SECRET = "never-to-be-shown"
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lorebind import Project
 from lorebind_knowledge.bridge import run
+from lorebind_knowledge.catalog.ledger import IndexEntry
+from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.errors import (
     EmbedderError,
@@ -22,6 +26,7 @@ from lorebind_knowledge.errors import (
     UsageError,
 )
 from lorebind_knowledge.ingest.engine import ingest as ingest_corpus
+from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.retrieval.search import search_several
 from lorebind_knowledge.sources.files import FileSource
@@ -29,12 +34,6 @@ from lorebind_knowledge.sources.files import FileSource
 from .bench import Bench, CountingEmbedder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from lorebind_knowledge.catalog.ledger import IndexEntry
-    from lorebind_knowledge.database.sql import Sql
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.records import QueryResult, Vector
 
 WORDS = ("apple", "boat", "cedar", "delta", "ember", "flint", "grove", "harbour", "iris", "juniper")

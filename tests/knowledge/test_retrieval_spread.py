@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +14,6 @@ from lorebind_knowledge.retrieval.query import Candidate
 from lorebind_knowledge.retrieval.spread import NEARLY, spread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .bench import Bench
 
 STRATEGIES = ("similarity", "lexical", "hybrid", "mmr", "rerank")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from lorebind_knowledge.errors import ConfigurationError, UsageError
 from lorebind_knowledge.retrieval.search import search_several
 
 from .bench import Bench, paragraph
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
 ONLY_ALPHA = {"uri": "docs/alpha.md"}

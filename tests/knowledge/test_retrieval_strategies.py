@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,17 +11,14 @@ from langchain_core.documents import BaseDocumentCompressor
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.index.view import View
+from lorebind_knowledge.namespace import Namespace
+from lorebind_knowledge.records import DocumentMatch, QueryResult
 from lorebind_knowledge.rerankers.langchain import LangChainReranker
 from lorebind_knowledge.retrieval.query import Query
 from lorebind_knowledge.retrieval.search import STRATEGIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from lorebind_knowledge.index.view import View
-    from lorebind_knowledge.namespace import Namespace
-    from lorebind_knowledge.records import DocumentMatch, QueryResult
-
     from .bench import Bench
 
 T = TypeVar("T")

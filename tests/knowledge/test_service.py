@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,6 @@ from lorebind_knowledge.errors import NotFoundError, NotIngestedError
 from lorebind_knowledge.events import Events
 
 from .bench import Diary, counts, paragraph
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 
 def _base(kb_id: str, folder: str, **more: Any) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.document_loaders import BaseLoader
@@ -22,10 +24,6 @@ from lorebind_knowledge.errors import (
 from lorebind_knowledge.events import Events
 
 from .bench import Diary, paragraph
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
 
 def _base(kb_id: str, **more: Any) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fsspec
 import pytest
@@ -15,16 +16,11 @@ from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.report import skipped_summary
-from lorebind_knowledge.sources.base import Content
+from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.cloud import CloudStorageSource
 from lorebind_knowledge.sources.make import make_source
 
 from .folders import shut, write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lorebind_knowledge.sources.base import SourceItem
 
 
 def items(root: Path = Path(), **declared: Any) -> dict[str, SourceItem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +13,13 @@ import yaml
 
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.sources.base import Content
+from lorebind_knowledge.sources.base import Content, Source, SourceItem
 from lorebind_knowledge.sources.cloud import CloudStorageSource
 from lorebind_knowledge.sources.make import make_source
 
 from .cloud_servers import S3, Azure, CloudServer, Gcs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from lorebind_knowledge.sources.base import Source, SourceItem
-
     from .bench import Bench
 
 

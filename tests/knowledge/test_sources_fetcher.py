@@ -10,21 +10,18 @@ import socket
 import ssl
 import threading
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.sources import fetcher as fetcher_module
+from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.sources.fetcher import Fetcher
 
 from .web_server import Answer, Asked, WebServer, drip, endless, hangs_up, silent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from lorebind_knowledge.sources.base import Content
 
 HERE = ("127.0.0.1",)
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.sources.base import Content
+from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.files import FileSource
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.sources.base import SourceItem
 
 
 def write(root: Path, *names: str) -> None:

@@ -5,24 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import zipfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
-from lorebind_knowledge.ingest.report import Skipped, skipped_summary
+from lorebind_knowledge.ingest.report import Skipped, SourceReport, skipped_summary
 from lorebind_knowledge.sources.file_glob import FileGlobSource
 from lorebind_knowledge.sources.files import FileSource
 from lorebind_knowledge.sources.folder import files_below
 from lorebind_knowledge.sources.markdown_glob import MarkdownGlobSource
 
 from .folders import read, shut, skipped, unlisted, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lorebind_knowledge.ingest.report import SourceReport
 
 
 def report(root: Path, *patterns: str, as_text: tuple[str, ...] = ()) -> SourceReport:

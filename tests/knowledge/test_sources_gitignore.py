@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import warnings
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -17,9 +17,6 @@ from lorebind_knowledge.sources.folder import files_below
 from tests.density import examples
 
 from .folders import read, skipped, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_gitignore(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from langchain_core.document_loaders import BaseLoader
@@ -16,13 +17,8 @@ from langchain_core.documents import Document
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.sources import langchain as langchain_module
-from lorebind_knowledge.sources.base import Content
+from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.langchain import LangChainDocuments
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lorebind_knowledge.sources.base import SourceItem
 
 
 class Loader(BaseLoader):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
@@ -11,15 +12,11 @@ from lorebind_knowledge.configuration import load_project
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.declarations.sources import SourceDeclaration
 from lorebind_knowledge.errors import ConfigurationError, SourceError
+from lorebind_knowledge.sources.base import Source
 from lorebind_knowledge.sources.make import make_source
 from tests.bindings.helpers import write
 
 from .folders import shut
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lorebind_knowledge.sources.base import Source
 
 DOCS = "{{ .env.DOCS }}"
 FOLDER = "{{ .workflow.input.folder }}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from langchain_core.document_loaders import BaseLoader
@@ -19,17 +21,11 @@ from lorebind_knowledge.declarations.sources import SourceDeclaration
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.report import SourceReport
-from lorebind_knowledge.sources.base import Content
+from lorebind_knowledge.sources.base import Content, Source, SourceItem
 from lorebind_knowledge.sources.environment import SourceEnvironment
 from lorebind_knowledge.sources.make import RedactingSource, make_source
 
 from .web_server import Answer, WebServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from lorebind_knowledge.sources.base import Source, SourceItem
 
 ENVIRON = {"HOST": "example.com", "TOKEN": "hidden", "EMPTY": ""}
 

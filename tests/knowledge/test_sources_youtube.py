@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import requests
@@ -15,9 +16,6 @@ from requests.adapters import BaseAdapter
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.sources.youtube import YoutubeCaptions, web_vtt
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 WATCH, PLAYER, TRACK = "/watch", "/youtubei/v1/player", "/api/timedtext"
 CAPTIONS = (

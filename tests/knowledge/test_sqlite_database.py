@@ -9,19 +9,16 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.sqlite import database as database_module
 from lorebind_knowledge.sqlite.database import SqliteDatabase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # The beginning of the other processes' scripts: `database`, on the file in their arguments.
 PRELUDE = """

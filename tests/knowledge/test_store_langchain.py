@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +25,6 @@ from lorebind_knowledge.stores.langchain import store as module
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB, recipe_of
 from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore, document_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 INDEX = IndexKey(Namespace("acme", "support", "project", "handbook"))
 SPACE = Space(INDEX, 2**58 + 5, 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,6 @@ from lorebind_knowledge.testing.store_driver import space, vectors
 from tests.density import examples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lorebind_knowledge.records import Matrix
     from lorebind_knowledge.stores.matrix import Numbers
 

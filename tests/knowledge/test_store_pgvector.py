@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,6 @@ from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.pgvector.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from lorebind_knowledge.records import Matrix, Vector
 
 INDEX = IndexKey(Namespace("acme", "support", "project", "handbook"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,8 +16,6 @@ from lorebind_knowledge.stores.pgvector.filters import as_fields, sql_filter
 from tests.density import examples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import psycopg
 
 NAMES = st.sampled_from(["x", "y", "", "a.b", "quo'\"te", "%s", "n\0l"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -20,13 +21,8 @@ from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector import store as store_module
 from lorebind_knowledge.stores.pgvector.settings import PgvectorSettings, PoolConfig
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
-from tests.postgres import PASSWORD
+from tests.postgres import PASSWORD, Server
 from tests.torture.cable import Cable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.postgres import Server
 
 SPACE = Space(IndexKey(Namespace("acme", "support", "project", "handbook")), 7, 2)
 EAST = np.array([1, 0], np.float32)

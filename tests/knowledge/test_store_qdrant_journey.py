@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.conformance.journey import build, travel
 from tests.conformance.qdrant_loopback import serve
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = "never-to-be-shown"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -26,9 +27,6 @@ from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 DOCUMENTS = Path(__file__).parents[2] / "examples" / "quickstart"
 QUESTIONS = (

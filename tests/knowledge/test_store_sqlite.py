@@ -10,9 +10,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +24,6 @@ from lorebind_knowledge.sqlite import database as database_module
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from lorebind_knowledge.testing.store_driver import INDEX, vectors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 REPOSITORY = str(Path(__file__).parents[2])
 SPACE = Space(INDEX, 77, 4)

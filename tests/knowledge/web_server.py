@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 Misbehave: TypeAlias = "Callable[[BaseHTTPRequestHandler, threading.Event], None]"
 """Writes to the connection itself, until the event signals that the server stops."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field
 
-from lorebind_knowledge.chunking.base import Chunker
+from lorebind_knowledge.chunking.base import Chunker, Interval
+from lorebind_knowledge.configuration import Environment
 from lorebind_knowledge.declarations.base import Declaration
 from lorebind_knowledge.declarations.chunking import ChunkerBase
 from lorebind_knowledge.declarations.embedders import EmbedderBase
@@ -22,18 +24,13 @@ from lorebind_knowledge.declarations.sources import SourceBase
 from lorebind_knowledge.declarations.tokenizers import TokenizerBase
 from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
-from lorebind_knowledge.events import Extension
+from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.rerankers.base import Reranker
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lorebind_knowledge.chunking.base import Interval
-    from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.events import Event
     from lorebind_knowledge.records import Matrix, Vector
 
 WORD = re.compile(r"\w+")

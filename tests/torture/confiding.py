@@ -6,7 +6,10 @@ import io
 import json
 import logging
 import os
+import random
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -15,16 +18,10 @@ from langchain_core.documents import Document
 
 from lorebind.cli import main
 from lorebind_knowledge.data_folder import DATA_FOLDER
-from tests.knowledge.web_server import Answer
+from tests.knowledge.web_server import Answer, Asked, WebServer
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterator
-    from pathlib import Path
-
     import pytest
-
-    from tests.knowledge.web_server import Asked, WebServer
 
 _FIRST = ["knowledge plan", "knowledge ingest"]
 _OTHERS = [

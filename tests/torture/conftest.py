@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from .trials import PROPERTY, Trials
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 KEPT = Path(__file__).parents[2] / ".torture"
 

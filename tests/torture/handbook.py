@@ -8,20 +8,17 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind import Project
 from lorebind_knowledge.bridge import finish
+from lorebind_knowledge.catalog.chunks import State
+from lorebind_knowledge.catalog.ledger import IndexEntry
+from lorebind_knowledge.index.index import Index
 from tests.acceptance.helpers import served
 from tests.bindings.helpers import write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from lorebind_knowledge.catalog.chunks import State
-    from lorebind_knowledge.catalog.ledger import IndexEntry
-    from lorebind_knowledge.index.index import Index
 
 BATCH = 5
 DOCUMENTS, PASSAGES = 20, 5

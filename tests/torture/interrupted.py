@@ -9,12 +9,10 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 from lorebind.cli import main
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 _at, _again = int(sys.argv[1]), float(sys.argv[2]) / 1000
 _calls = 0

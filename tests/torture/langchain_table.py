@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from langchain_postgres import PGVectorStore
+from langchain_core.embeddings import Embeddings
+from langchain_postgres import PGEngine, PGVectorStore
 from sqlalchemy.exc import ProgrammingError
-
-if TYPE_CHECKING:
-    from langchain_core.embeddings import Embeddings
-    from langchain_postgres import PGEngine
 
 NAME = "chunks"
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 import docx
 
 from tests.knowledge.documents import docx_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 MIB = 1024 * 1024
 

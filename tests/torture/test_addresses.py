@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
+from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +17,6 @@ from lorebind_knowledge.sources.fetcher import Fetcher
 from tests.knowledge.web_server import Answer, WebServer
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterator
-
     from .trials import Trials
 
 OPEN = "wiki.test"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.configuration import apply_resources, load_project
 
 if TYPE_CHECKING:
-    import random
-    from pathlib import Path
-
     from .trials import Trials
 
 PROJECT = """\

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.knowledge.web_server import WebServer
@@ -10,9 +12,6 @@ from tests.knowledge.web_server import WebServer
 from .confiding import Project
 
 if TYPE_CHECKING:
-    import random
-    from pathlib import Path
-
     import pytest
 
     from .trials import Trials

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.app.helpers import FILES, Cli
+from tests.app.helpers import FILES, Cli, Done
 
 from .damaged_files import damage
 
 if TYPE_CHECKING:
-    import random
-    from pathlib import Path
-
     import pytest
-
-    from tests.app.helpers import Done
 
     from .trials import Trials
 

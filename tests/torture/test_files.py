@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +23,6 @@ from lorebind_knowledge.sources.cloud import FolderBucket
 from lorebind_knowledge.sources.files import FileSource
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator
-
     from .trials import Trials
 
 SECRET = "secret"

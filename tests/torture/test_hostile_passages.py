@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from tests.prompts.test_injection import (
 )
 
 if TYPE_CHECKING:
-    import random
-
     from .trials import Trials
 
 _PIECES = [

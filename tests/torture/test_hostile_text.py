@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
@@ -14,9 +16,6 @@ from tests.app.test_terminal import ACTING
 from tests.bindings.helpers import write
 
 if TYPE_CHECKING:
-    import random
-    from pathlib import Path
-
     import pytest
 
     from .trials import Trials

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,6 @@ from tests.app.helpers import FILES
 from tests.bindings.helpers import write
 
 if TYPE_CHECKING:
-    import random
-
     from .trials import Trials
 
 INTERRUPTED = Path(__file__).with_name("interrupted.py")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,21 +14,17 @@ import pytest
 
 from lorebind import Project
 from lorebind_knowledge.errors import did_you_mean
+from lorebind_knowledge.records import DocumentMatch
 from tests.acceptance.helpers import NOTING, embedded, served, texts
 from tests.bindings.helpers import write
 from tests.density import DENSE
 from tests.fatal_step import Steps
+from tests.postgres import Server
 
 from .at_work import Processes
 from .handbook import project_of
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterator
-
-    from lorebind_knowledge.records import DocumentMatch
-    from tests.postgres import Server
-
     from .trials import Trials
 
 pytestmark = [

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from .matchers import FUNCTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 UNITS = [
     *(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 from sqlalchemy.engine import make_url
 
@@ -16,12 +20,6 @@ from lorebind_knowledge.errors import StoreError
 from tests.bindings.helpers import write
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from langchain_core.embeddings import Embeddings
-
     from .trials import Trials
 
 pytestmark = pytest.mark.enable_socket

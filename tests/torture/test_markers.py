@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lorebind_prompts import check
@@ -9,9 +11,6 @@ from tests.app.shop import QUESTION, shop
 from tests.app.test_generating import Parts
 
 if TYPE_CHECKING:
-    import random
-    from pathlib import Path
-
     from .trials import Trials
 
 _OPEN = ["[{}]", "[ {} ]", "【{}】", "［{}］", "【{}†source】", "【{}:3†a.md】", "[{}†L1-L5]"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,6 @@ from tests.knowledge.documents import (
 from .office_bombs import BOMBS, MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .trials import Case, Trials
 
 MOST_MEMORY = 512_000_000

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import py_compile
+import random
+from collections.abc import Iterator
 from importlib.util import cache_from_source
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,10 +15,6 @@ import pytest
 from .forked_cli import ForkedCli
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from .trials import Trials
 
 GOOD = """\

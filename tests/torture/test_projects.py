@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import random
 import re
 import shutil
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,16 +15,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lorebind_knowledge.configuration import load_project
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_knowledge.errors import ConfigurationError, Problem
 from tests.bindings.helpers import write
 from tests.knowledge import mistaken_project
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator
-
-    from lorebind_knowledge.errors import Problem
-
     from .trials import Trials
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

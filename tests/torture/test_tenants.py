@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import shutil
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -20,9 +22,6 @@ from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.errors import NotIngestedError
 
 if TYPE_CHECKING:
-    import random
-    from pathlib import Path
-
     from .trials import Trials
 
 OPERATIONS = 19

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,17 +17,13 @@ from lorebind_knowledge.chunking.json_text import JSON
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.chunking.sections import HTML, MARKDOWN, SectionChunker
 from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.loaders.html_removal import without_html
 from lorebind_knowledge.loaders.registry import load_document
 
 from .text_bombs import BOMBS, MEMORY
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
-
-    from lorebind_knowledge.loaders.base import LoadedDocument
-
     from .trials import Case, Trials
 
 ROOT = Path(__file__).parents[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,8 +10,6 @@ import pytest
 from .trials import Trials
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .trials import Case
 
 

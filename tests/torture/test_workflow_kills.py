@@ -7,6 +7,8 @@ import shutil
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +17,6 @@ from .at_work import Processes, Running
 from .workflow_at_work import ITEMS, PROJECT, WORKERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from .trials import Case, Trials
 
 pytestmark = [

@@ -10,11 +10,8 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SIZE = 4 * 2**20
 MEMORY = 512 * 10**6

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +14,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from lorebind import Project
+from tests.postgres import Server
 
 from .cable import Cable
 from .handbook import (
@@ -30,11 +33,6 @@ from .handbook import (
 )
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator
-
-    from tests.postgres import Server
-
     from .at_work import Processes, Running
 
 INGEST = ("knowledge", "ingest", "docs")

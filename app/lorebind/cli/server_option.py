@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.namespace import named_tenant
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,9 @@ import io
 import os
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import TextIO
 
 # Control characters (C0, C1), line separators, bidirectional controls (https://trojansource.codes)
 # and lone surrogates, which no encoding has. Newlines and tabs are ordinary text.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lorebind.remote.connection import read, segment
 from lorebind.remote.ingesting import RemoteIngests
@@ -20,9 +21,6 @@ from lorebind_knowledge.identity import document_id
 from lorebind_knowledge.index.purging import Undeclared
 from lorebind_knowledge.ingest.report import IngestReport
 from lorebind_knowledge.statistics import KnowledgeStats
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _ID = re.compile(r"[0-9a-f]{24}")
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from lorebind.remote.connection import Connection, read, segment
 from lorebind.remote.errors import ServerError
 from lorebind_knowledge.errors import IngestRunningError
 from lorebind_knowledge.events import Event, Events, Extension
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _TRIES = 20
 _PAUSE_SECONDS = 1.5

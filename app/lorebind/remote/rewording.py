@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from lorebind_knowledge.errors import ConfigurationError, LorebindError, NotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 class Rewording:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from lorebind_knowledge.errors import LorebindError
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
 
 log = logging.getLogger("lorebind.server")
 

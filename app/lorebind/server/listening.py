@@ -8,14 +8,12 @@ import os
 import socket
 import stat
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind_knowledge.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 if sys.platform != "win32":
     import fcntl

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from lorebind.plain_data import as_data
 from lorebind_knowledge.events import HOOKS, Event, Extension
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 _KEPT = 1024
 """Number of events that are stored for late and slow readers."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lorebind_bindings.workflow.json_values import checked
 from lorebind_knowledge.configuration.json_schemas import mismatch
 from lorebind_knowledge.errors import UsageError, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def answered(path: str, answer: Any) -> dict[str, Any]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable, Collection
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind_knowledge.bm25.splitting import words_of
 from lorebind_knowledge.languages import SNOWBALL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
 
 DETECTED = ("en", "da", "de", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ru", "sv", "tr")
 """The languages that can be detected: those with a list of stop words."""

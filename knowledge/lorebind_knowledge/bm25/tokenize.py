@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
+from collections.abc import Collection, Iterable
 from functools import cache
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from lorebind_knowledge.bm25.languages import detect_among, stemmer, stop_words
 from lorebind_knowledge.bm25.splitting import words_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
 
 VERSION = 1
 """Increase it whenever a text is split into other words than before, by our code or by a new

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 Interval: TypeAlias = tuple[int, int]
 """Start and end offsets in characters; the end is exclusive."""

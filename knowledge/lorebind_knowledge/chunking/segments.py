@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import heapq
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from lorebind_knowledge.chunking.base import strip
 from lorebind_knowledge.chunking.sections import markdown_blocks, sections
 from lorebind_knowledge.chunking.sentences import sentence_starts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 HEADING, PARAGRAPH, ITEM, NOTHING = 1.0, 0.5, 0.25, 0.0
 """Strengths of the border before a segment, from 0 to 1."""

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import bisect
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from lorebind_knowledge.chunking.base import strip
 from lorebind_knowledge.tokenizing import EncodingName, encode, token_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ENCODING: EncodingName = "o200k_base"
 

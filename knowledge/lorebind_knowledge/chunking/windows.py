@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from lorebind_knowledge.chunking.base import Chunker, Interval, strip
 from lorebind_knowledge.chunking.clusters import first_border, last_border
 from lorebind_knowledge.chunking.rulers import Ruler, Unit, make_ruler
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 class WindowChunker(Chunker):

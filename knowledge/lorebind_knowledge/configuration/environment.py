@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from lorebind_knowledge.configuration import templates
 from lorebind_knowledge.configuration.confided import Confided
 from lorebind_knowledge.configuration.templates import LazyScope, UnsetVariableError
 from lorebind_knowledge.errors import ConfigurationError, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 class Environment:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -41,9 +42,6 @@ from lorebind_knowledge.declarations.project import ProjectDeclaration
 from lorebind_knowledge.declarations.resources import RESOURCES, SECTIONS, ResourcesDeclaration
 from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
 from lorebind_knowledge.errors import ConfigurationError, Problem, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PROJECT_FILE = "lorebind.yaml"
 

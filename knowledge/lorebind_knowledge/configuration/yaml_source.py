@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path as FilePath
+from typing import Any, NoReturn
 
 import yaml
 
@@ -15,9 +16,6 @@ from lorebind_knowledge.configuration.templates import ANYTHING
 from lorebind_knowledge.declarations.base import Declaration, Path, Position
 from lorebind_knowledge.declarations.secrets import is_secret_path
 from lorebind_knowledge.errors import ConfigurationError, Problem
-
-if TYPE_CHECKING:
-    from pathlib import Path as FilePath
 
 MAX_DEPTH = 60
 MAX_COPIES = 10_000

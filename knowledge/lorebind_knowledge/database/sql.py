@@ -6,13 +6,11 @@ import json
 import re
 import sqlite3
 import time
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind_knowledge.postgres.rows import insert_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 class Sql:

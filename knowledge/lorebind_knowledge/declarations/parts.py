@@ -6,15 +6,13 @@ code, it is recognized by its type `CodePath` and needs the same trust.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
 from lorebind_knowledge.declarations.base import Fault, Path, RefusedError
 from lorebind_knowledge.declarations.values import ConfigMap, class_path, factory_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _READ = {"class": class_path, "factory": factory_path}
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
 
 from lorebind_knowledge.declarations.base import Fault, Path, RefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _NAMES = (
     r"(api_?key|(access|private|secret)_?key|token|password|passwd|passphrase|dsn|auth"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, WithJsonSchema
 
 from lorebind_knowledge.declarations.base import Fault, Path, RefusedError
 from lorebind_knowledge.declarations.secrets import SECRET_SETTINGS, literal_secrets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def _not_json(value: Any, path: Path = ()) -> Iterator[Fault]:

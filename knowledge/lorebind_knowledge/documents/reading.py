@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lorebind_knowledge.catalog.added import AddedDocument
 from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
@@ -11,9 +11,6 @@ from lorebind_knowledge.errors import UsageError, did_you_mean
 from lorebind_knowledge.identity import ADDED_SCHEME, digest, free_name
 from lorebind_knowledge.sources.base import plain_metadata
 from lorebind_knowledge.sources.media_types import media_type_of_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _KEYS = ("id", "text", "data", "media_type", "title", "metadata")
 

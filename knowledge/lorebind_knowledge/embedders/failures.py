@@ -9,17 +9,15 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.redaction import said_by
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _CHAIN = 10
 """Maximum number of chained exceptions to inspect."""

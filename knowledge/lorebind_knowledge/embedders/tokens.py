@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lorebind_knowledge.tokenizing import EncodingName, encode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OPENAI_ENCODING: EncodingName = "cl100k_base"
 """The encoding of all of OpenAI's embedding models."""

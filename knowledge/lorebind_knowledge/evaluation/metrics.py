@@ -6,10 +6,7 @@ A document is either relevant or not; all grades above 0 count the same, as in m
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence
 
 
 def ndcg(ranked: Sequence[str], relevant: Collection[str], k: int) -> float:

@@ -6,13 +6,11 @@ import json
 import logging
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
 
 Format: TypeAlias = Literal["json", "text"]
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import IO, TypeAlias
 
 from lorebind_knowledge.extras import import_extra
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import IO
 
 Show: TypeAlias = "Callable[[str, int], AbstractContextManager[Callable[[int], None]]]"
 """Takes the line and the total bytes; yields a function to call with each number of new bytes."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import bisect
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.identity import ADDED_SCHEME
 from lorebind_knowledge.records import Span, joined_locator, numbered
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 _LINE_END = re.compile("\n")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from lorebind_knowledge.loaders.base import (
     Heading,
@@ -15,9 +16,6 @@ from lorebind_knowledge.loaders.base import (
     well_formed,
 )
 from lorebind_knowledge.loaders.packages import reading_package
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MARKS = {

@@ -5,15 +5,13 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import yaml
 
 from lorebind_knowledge.loaders.base import well_formed
 from lorebind_knowledge.records import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _LONGEST_BLOCK = 2**16
 """In characters; longer blocks count as text."""

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from lorebind_knowledge.loaders.base import words
 from lorebind_knowledge.loaders.html_tree import Element
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _ROLES = words(
     "navigation banner contentinfo search complementary dialog alertdialog menu menubar "

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, check_length, words
 from lorebind_knowledge.loaders.html_tree import Element
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _HEADING = re.compile(r"h[1-6]")
 _PARAGRAPHS = words(

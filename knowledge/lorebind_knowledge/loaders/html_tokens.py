@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from lorebind_knowledge.loaders.base import words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 # HTML 13.2.5. A quotation mark only quotes after an equals sign; elsewhere it is part of a name.
 _NAME = r"[^ \t\n\f\r/>][^ \t\n\f\r/>=]*+"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import (
@@ -13,9 +14,6 @@ from lorebind_knowledge.loaders.base import (
     title_of,
     well_formed,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LONGEST_KEY = 200
 """In characters; a key is part of the paths of all values below it."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from lorebind_knowledge.loaders.base import (
     LONGEST_TITLE,
@@ -15,9 +15,6 @@ from lorebind_knowledge.loaders.base import (
     well_formed,
 )
 from lorebind_knowledge.loaders.front_matter import flat_values, read_front_matter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # CommonMark 4.5 (fences), 4.2 (ATX) and 4.3 (setext headings).
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")

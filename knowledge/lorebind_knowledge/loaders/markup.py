@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from lorebind_knowledge.loaders.base import (
     LONGEST_TITLE,
@@ -13,9 +13,6 @@ from lorebind_knowledge.loaders.base import (
     LoadedDocument,
     title_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1*+\s*+$")

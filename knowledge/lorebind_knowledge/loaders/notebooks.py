@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import (
@@ -18,9 +19,6 @@ from lorebind_knowledge.loaders.base import (
 from lorebind_knowledge.loaders.front_matter import read_front_matter
 from lorebind_knowledge.loaders.json_values import parsed_json
 from lorebind_knowledge.loaders.markdown import headings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _BETWEEN_CELLS = "\n\n"
 _LONGEST_OUTPUT = 500

@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import zipfile
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lorebind_knowledge.errors import SourceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_UNPACKED_BYTES = 128 * 1024 * 1024
 """Maximum size of all parts: a ZIP archive of a few kilobytes can unpack to gigabytes."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import (
@@ -16,9 +17,6 @@ from lorebind_knowledge.loaders.base import (
     title_of,
     well_formed,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_PAGES = 5_000
 _MAX_BOOKMARKS = 10_000

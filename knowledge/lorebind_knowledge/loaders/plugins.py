@@ -8,15 +8,13 @@ formats that could not be read otherwise, and may not claim one that another loa
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind_knowledge import plugins
 from lorebind_knowledge.errors import LorebindError, PluginError, SourceError
 from lorebind_knowledge.loaders.base import MAX_CHARACTERS, LoadedDocument
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 _MEMBERS = ("suffixes", "media_types", "load")
 

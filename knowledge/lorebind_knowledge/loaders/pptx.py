@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.loaders.base import (
@@ -16,9 +17,6 @@ from lorebind_knowledge.loaders.base import (
     well_formed,
 )
 from lorebind_knowledge.loaders.packages import reading_package
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _DEFAULT_TITLES = ("", "PowerPoint Presentation")
 """Titles that PowerPoint and python-pptx write into presentations without a title."""

@@ -6,14 +6,11 @@ import csv
 import io
 import re
 from collections import deque
+from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise, repeat
-from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import LoadedDocument, joined, name_of, title_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _DELIMITERS = ",;\t|"
 _YEAR = re.compile(r"(?:19|20)\d\d")

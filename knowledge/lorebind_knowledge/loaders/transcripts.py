@@ -5,13 +5,10 @@ from __future__ import annotations
 import html
 import io
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import Cue, LoadedDocument, title_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*+)?\s++([^<>]++)>")
 _STYLING = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")  # SubRip files use {\an8} of other formats

@@ -16,14 +16,12 @@ import os
 import signal
 import struct
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from lorebind_knowledge.errors import MissingDependencyError, SourceError
 from lorebind_knowledge.loaders.base import Cue, Heading, LoadedDocument, Place
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LENGTHS = struct.Struct(">QQ")
 """Lengths of a result's two parts, in bytes."""

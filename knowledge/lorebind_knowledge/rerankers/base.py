@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Awaitable, Sequence
+from typing import Protocol, runtime_checkable
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import LorebindError, RerankerError
 from lorebind_knowledge.lanes import lane
 from lorebind_knowledge.redaction import said_by
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ address that embeds an IPv4 address (IPv4-mapped, NAT64) is checked as that IPv4
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import (
     IPv4Address,
@@ -16,14 +17,11 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import httpx
 
 from lorebind_knowledge.errors import SourceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network

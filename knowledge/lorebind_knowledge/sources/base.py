@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)

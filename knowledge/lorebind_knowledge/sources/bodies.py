@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator
 
 ACCEPT_ENCODING = "gzip"
 """The content encoding that can be decompressed piece by piece with a limit on the output."""

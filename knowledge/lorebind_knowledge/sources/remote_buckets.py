@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 import re
 import weakref
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.redaction import said_by
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.limits import too_large
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _SECONDS_TO_LIST = 1800.0
 _SECONDS_TO_READ = 60.0

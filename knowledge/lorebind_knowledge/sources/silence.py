@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2")
 """httpx logs each address at INFO, httpcore the headers of each response at DEBUG."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 PASSAGES = [
     "Rotate the key in the settings, then restart the workers.",

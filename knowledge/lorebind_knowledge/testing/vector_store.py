@@ -17,9 +17,10 @@ opens the data of `store` again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,9 +30,6 @@ from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector, VectorStore
 from lorebind_knowledge.testing.searching import SearchingConformance
 from lorebind_knowledge.testing.store_driver import Driver, space, vector, vectors
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 BIG = [1, 2**31, 2**53 + 1, 2**63 - 2, 2**63 - 1]
 TEXTS = [

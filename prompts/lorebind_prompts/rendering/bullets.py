@@ -9,13 +9,10 @@ No text of a passage is at the start of a line, so it cannot begin an entry.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from lorebind_prompts.cleaning import clean_line, clean_text
 from lorebind_prompts.rendering.base import BLANK, LINE_START, NUMBER, Passage, delimited
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _HEADER = re.compile(r"- (\[[^\]\s]+\])(?: (.*))?")
 

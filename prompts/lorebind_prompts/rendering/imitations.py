@@ -8,15 +8,12 @@ the start of an entry, `- [1] …`, a backslash. Everything else stays as it is.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from lorebind_prompts.cleaning import INVISIBLE
 from lorebind_prompts.rendering.base import SPACE, spelled
 from lorebind_prompts.rendering.registry import BUILT_IN, renderer_for
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _NAME = rf"(?=[{INVISIBLE}]*+(?:/{SPACE})?+{spelled('knowledge')}(?:[\s/>{INVISIBLE}]|\Z))"
 _DELIMITER = rf"<{_NAME}|(?<!\w)<(?i:{_NAME})"

@@ -12,13 +12,10 @@ another.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from lorebind_prompts.cleaning import clean_line, clean_text
 from lorebind_prompts.rendering.base import NUMBER, SPACE, Passage, delimited, spelled
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class JsonLines:

@@ -10,13 +10,10 @@ Every line of a passage begins with `>`, so it cannot write a heading.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from lorebind_prompts.cleaning import INVISIBLE, clean_line, clean_text
 from lorebind_prompts.rendering.base import BLANK, LINE_START, NUMBER, Passage, delimited
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _HEADING = re.compile(r"### (\[[^\]\s]+\])(?: (.*))?")
 

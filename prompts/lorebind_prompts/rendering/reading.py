@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lorebind_prompts.cleaning import clean_text
 from lorebind_prompts.rendering.base import WEAK, Passage
@@ -12,9 +12,6 @@ from lorebind_prompts.rendering.bullets import Bullets
 from lorebind_prompts.rendering.json_lines import JsonLines
 from lorebind_prompts.rendering.markdown import Markdown
 from lorebind_prompts.rendering.xml import Xml
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _OPENING = re.compile(r'<knowledge id=([0-9a-f]{8})(?: format=([a-z]+))?(?: label="[^"\n]*")?>\n')
 _MARKER = re.compile(r"\[[0-9]+\]")

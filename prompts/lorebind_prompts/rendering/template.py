@@ -10,7 +10,8 @@ spaces, so that no passage can write a line that looks like the template's.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lorebind_knowledge.configuration import TemplateError, fill
 from lorebind_knowledge.configuration.templates import parts
@@ -20,9 +21,6 @@ from lorebind_knowledge.errors import UsageError
 from lorebind_prompts.cleaning import LINE_BREAKS, clean_line, clean_text
 from lorebind_prompts.rendering.base import LINE_START, NUMBER, Passage, delimited, spelled
 from lorebind_prompts.rendering.bullets import indented
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _CONTENT = re.compile(r"(?<![^\S\n])[^\S\n]*+\n?(\{\{\s*\.content\s*\}\})\n?")
 _MARKER = re.compile(r"\[([0-9]+)\]")

@@ -10,14 +10,11 @@ A passage contains no tags of its own, so it cannot end its element.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html import unescape
-from typing import TYPE_CHECKING
 
 from lorebind_prompts.cleaning import INVISIBLE, clean_line, clean_text
 from lorebind_prompts.rendering.base import NUMBER, SPACE, Passage, delimited, spelled
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _PASSAGE = re.compile(r'<passage marker="([^"]*)" source="([^"]*)">\n(.*?)\n?</passage>', re.DOTALL)
 _REFERENCES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})

@@ -8,20 +8,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 import yaml
 
-from tests.app.forked_python import Forked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tests.app.forked_python import ForkedPython
+from tests.app.forked_python import Forked, ForkedPython
 
 PROJECT: dict[str, Any] = {
     "name": "shop",

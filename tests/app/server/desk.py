@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.app.triage import STEPS, WORKFLOW
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROJECT = """\
 name: desk

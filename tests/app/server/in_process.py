@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
+from starlette.types import ASGIApp
 
 from lorebind import Project
 from lorebind.server.app import make_app
 from lorebind.server.server import Server
+from lorebind.server.state.tokens import Rights
 
 from .conftest import PROJECT, write_project
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
-
-    from starlette.types import ASGIApp
-
-    from lorebind.server.state.tokens import Rights
 
 API = "http://localhost/api/v0"
 

@@ -6,9 +6,12 @@ import asyncio
 import re
 import threading
 import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lorebind.server.doors.callers import Callers
 from lorebind.server.doors.door import MOST_BYTES, Door
@@ -24,11 +27,7 @@ from .conftest import serving, write_project
 from .in_process import Served, problem, served
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
-
     import httpx
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from .conftest import Process
 

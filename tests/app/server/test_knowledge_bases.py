@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
@@ -15,9 +17,6 @@ from lorebind_knowledge.declarations.places import PLACES
 from .conftest import PROJECT, problem, serving, write_project
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     import httpx
 
 (EMBEDDER,) = PROJECT["embedders"]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from lorebind.server.json_limits import MOST_VALUES, has_too_many_values
 
 from .in_process import problem, served
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JSON = {"Content-Type": "application/json"}
 HERE = "/knowledge-bases/handbook"

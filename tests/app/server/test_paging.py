@@ -5,16 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.app.helpers import WORKFLOW
 
 from .in_process import problem, served
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HERE = "/knowledge-bases/handbook"
 LISTS = (

@@ -11,6 +11,8 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,19 +26,14 @@ from lorebind.server.state.tokens import Tokens
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.errors import LorebindError
 from lorebind_knowledge.events import Event, Extension
-from tests.app.forked_python import CONSTANTS, Forked
+from tests.app.forked_python import CONSTANTS, Forked, ForkedPython
+from tests.app.helpers import Cli
 from tests.app.test_exports import in_a_fresh_interpreter
 
 from .conftest import PROJECT, problem, serving, write_project
 from .test_runs import BATCH, DOCUMENTS, Slow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.app.forked_python import ForkedPython
-    from tests.app.helpers import Cli
-
     from .conftest import Process
 
 NOTES = """\

@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.app.forked_python import ForkedPython
+from tests.app.helpers import Cli
 from tests.app.test_watch import watching
 
 from .conftest import PROJECT, serving, write_project
@@ -18,9 +20,6 @@ from .test_runs import BATCH, Slow
 
 if TYPE_CHECKING:
     import pytest
-
-    from tests.app.forked_python import ForkedPython
-    from tests.app.helpers import Cli
 
 EVENTS = {"Accept": "text/event-stream"}
 DOCS = {"id": "docs", "sources": [{"type": "markdown_glob", "path": "docs/*.md"}]}

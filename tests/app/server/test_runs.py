@@ -6,31 +6,28 @@ import json
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lorebind.server.state.runs import RequestedRuns, UnderWayError
 from lorebind.server.state.tables import TABLES
+from lorebind_knowledge.database.base import Database
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.postgres.address import PostgresAddress
 from tests.app import slow_embedder
-from tests.app.forked_python import CONSTANTS
+from tests.app.forked_python import CONSTANTS, ForkedPython
 
 from .conftest import problem, serving, write_project
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     import httpx
-
-    from lorebind_knowledge.database.base import Database
-    from tests.app.forked_python import ForkedPython
 
 
 BATCH, DOCUMENTS = 4, 24

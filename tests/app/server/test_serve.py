@@ -12,10 +12,11 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
@@ -23,14 +24,10 @@ import pytest
 from lorebind.server.listening import is_loopback, listen
 from lorebind.server.state.tables import open_state
 from lorebind_knowledge.configuration.environment import Environment
+from tests.app.helpers import Cli
 
 from .conftest import PROJECT, Process, serving, write_project
 from .in_process import problem, served
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.app.helpers import Cli
 
 TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}
 SLOW = Path(__file__).parents[1] / "slow_embedder.py"

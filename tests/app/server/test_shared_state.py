@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorebind import Project
@@ -12,8 +13,6 @@ from .conftest import PROJECT, problem, serving, write_project
 from .test_runs import Slow, wait_for_end
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}

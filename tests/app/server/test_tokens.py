@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,14 +14,10 @@ from lorebind.server.state.tables import TABLES
 from lorebind.server.state.tokens import RIGHTS, Tokens, find_token
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.errors import NotFoundError, UsageError
+from tests.app.helpers import Cli
+from tests.postgres import Server
 
 from .conftest import serving, write_project
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.app.helpers import Cli
-    from tests.postgres import Server
 
 UNSET = """\
 name: shop

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -16,10 +18,6 @@ from lorebind.server.event_streams import prefers_events
 
 from .conftest import serving
 from .desk import write_desk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 EVENTS = {"Accept": "text/event-stream"}
 QUESTION = {"input": {"question": "Within how many days can I return goods?"}}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -11,9 +12,6 @@ from lorebind_knowledge.declarations.bindings import BindingDeclaration  # noqa:
 from lorebind_knowledge.declarations.embedders import RetryConfig
 from lorebind_knowledge.declarations.values import JsonMap
 from lorebind_knowledge.declarations.workflows.one_or_more import OneOrMore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 Next: TypeAlias = Annotated[list[Id], OneOrMore(), Field(min_length=1)]
 """The id of one task, or a list of ids."""

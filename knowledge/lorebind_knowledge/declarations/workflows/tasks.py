@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -18,9 +19,6 @@ from lorebind_knowledge.declarations.workflows.leaves import (
     WaitTask,
 )
 from lorebind_knowledge.declarations.workflows.one_or_more import OneOrMore
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class ParallelTask(TaskBase):

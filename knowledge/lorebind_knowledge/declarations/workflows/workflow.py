@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag
 
@@ -16,9 +17,6 @@ from lorebind_knowledge.declarations.workflows.base import TaskBase, with_nested
 from lorebind_knowledge.declarations.workflows.channels import ChannelDeclaration
 from lorebind_knowledge.declarations.workflows.inputs import InputDeclaration
 from lorebind_knowledge.declarations.workflows.tasks import TaskDeclaration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class WorkflowDeclaration(Declaration):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.errors import LorebindError, StoreError
 from lorebind_knowledge.redaction import said_by
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 EMBEDDING_PARAMETERS = ("embedding", "embeddings", "embedding_function", "embedding_service")
 """The parameter names under which classes and factories take their `Embeddings`."""

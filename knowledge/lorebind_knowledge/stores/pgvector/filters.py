@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from lorebind_knowledge.filters import compile_filter, operators_of
 from lorebind_knowledge.postgres.address import escaped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _ORDERINGS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _SURROGATE = re.compile("[\ud800-\udfff]")

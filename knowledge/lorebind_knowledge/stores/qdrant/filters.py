@@ -11,14 +11,12 @@ exists.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from lorebind_knowledge.filters import operators_of
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.stores.qdrant.local_mode import qdrant
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 FACTS = "facts"
 _FACT_LENGTH = 24  # 96 bits
