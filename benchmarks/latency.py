@@ -172,8 +172,8 @@ def searching(declared: Project) -> Callable[[Vector], list[str]]:
     index = kb.catalog.ledger.index(kb.namespace, "active")
     assert index is not None
     with kb.catalog.reading() as sql:
-        numbers = chunks.live_numbers(sql, index.birth)
-        texts = {n: one.text for n, one in chunks.chunks_of(sql, index.birth, numbers).items()}
+        numbers = chunks.live_numbers(sql, index.index_uid)
+        texts = {n: one.text for n, one in chunks.chunks_of(sql, index.index_uid, numbers).items()}
 
     def search(vector: Vector) -> list[str]:
         found = finish(kb.index.store.nearest(index.space, vector, TOP_K, {}, None))

@@ -36,7 +36,7 @@ import psycopg
 from lorebind_knowledge.catalog import postgres_words
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.postgres.address import PostgresAddress
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig, PgvectorSettings
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
@@ -51,7 +51,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ROOT / "examples" / "quickstart" / "docs"
 DIMENSION = 384
 INDEX = IndexKey(Namespace("default", "bench", "project", "docs"))
-SPACE = Space(INDEX, 1, DIMENSION)
+SPACE = Partition(INDEX, 1, DIMENSION)
 OF_A_DOCUMENT = 10
 DEFAULTS = ("fsync=on", "full_page_writes=on", "autovacuum=on")
 
@@ -206,12 +206,12 @@ def words(dsn: str, texts: list[str], batch: int, clock: Clock) -> None:
     with PostgresAddress(dsn).connect(autocommit=False) as db:
         for statement in postgres_words.SQL:
             db.execute(statement)
-        postgres_words.drop(db, SPACE.birth)
+        postgres_words.drop(db, SPACE.index_uid)
         db.commit()
         numbered = list(enumerate(texts, 1))
         for start in range(0, len(texts), batch):
             with clock:
-                postgres_words.add(db, SPACE.birth, numbered[start : start + batch])
+                postgres_words.add(db, SPACE.index_uid, numbered[start : start + batch])
                 db.commit()
 
 

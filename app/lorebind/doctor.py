@@ -22,7 +22,7 @@ from lorebind_knowledge.embedders.failures import is_lost_connection
 from lorebind_knowledge.errors import LorebindError, ModelError
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
 from lorebind_knowledge.namespace import PROJECT_SCOPE, IndexKey, Namespace
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.rerankers.base import rerank_texts
 from lorebind_knowledge.statistics import count_languages
 
@@ -154,7 +154,7 @@ async def _store(service: KnowledgeService, db_id: str) -> str:
     index = await call(service.index, db_id)
     nobody = Namespace(_NOBODY, _NOBODY, PROJECT_SCOPE, _NOBODY)
     await call(index.catalog.ledger.index, nobody, "active")
-    await call(index.store.count, Space(IndexKey(nobody), 1, 1))
+    await call(index.store.count, Partition(IndexKey(nobody), 1, 1))
     return "the database and its catalog answer"
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
-    from lorebind_knowledge.index.purging import Undeclared
+    from lorebind_knowledge.index.purging import OrphanedIndex
     from lorebind_knowledge.ingest.report import IngestReport
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_knowledge.statistics import KnowledgeStats
@@ -212,7 +212,7 @@ class DocumentMethods:
         """Return statistics about the index of a knowledge base, without changing anything."""
         return await self.knowledge.stats(kb_id, workflow=workflow)
 
-    async def apurge(self, *, dry_run: bool = True) -> list[Undeclared]:
+    async def apurge(self, *, dry_run: bool = True) -> list[OrphanedIndex]:
         """Remove the data of knowledge bases that the project no longer declares.
 
         This removes the vectors, texts, full-text entries and runs of all tenants. It keeps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind.server.state.knowledge_bases import MadeKnowledgeBases
+from lorebind.server.state.knowledge_bases import StoredKnowledgeBases
 from lorebind.server.state.tables import open_state
 from lorebind_knowledge.errors import NotFoundError
 
@@ -23,7 +23,7 @@ def made_over_api(loaded: LoadedProject) -> dict[tuple[str, str], str]:
     """
     database = open_state(loaded.project.server.state, loaded.environment)
     try:
-        made = MadeKnowledgeBases(database, loaded.project.name).all()
+        made = StoredKnowledgeBases(database, loaded.project.name).all()
     finally:
         database.close()
     return {(one.tenant, one.id): _vector_db(loaded, one.declared.get("vector_db")) for one in made}

@@ -18,7 +18,7 @@ from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration import Demand, Demands
+    from lorebind_knowledge.configuration import TrustRequirement, TrustRequirements
 
 HOME = "LOREBIND_HOME"
 """The environment variable that names the folder for the user's own Lorebind files."""
@@ -28,12 +28,12 @@ _MOST = 1000
 _LONGEST = 100_000
 
 
-def is_trusted(demands: Demands) -> bool:
+def is_trusted(demands: TrustRequirements) -> bool:
     """Check whether the user has granted everything that a project demands."""
     return not not_granted(demands)
 
 
-def not_granted(demands: Demands) -> tuple[Demand, ...]:
+def not_granted(demands: TrustRequirements) -> tuple[TrustRequirement, ...]:
     """Return the demands that the user has not granted yet.
 
     In a project made by `lorebind init`, variables that are only filled into texts are granted.
@@ -49,7 +49,7 @@ def not_granted(demands: Demands) -> tuple[Demand, ...]:
     )
 
 
-def trust(demands: Demands, *, own: bool = False) -> None:
+def trust(demands: TrustRequirements, *, own: bool = False) -> None:
     """Grant a project what it demands, in addition to what it was granted before.
 
     Args:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.extras import lazy_door
 
 if TYPE_CHECKING:
-    from lorebind_bindings.agent_tools import agent_request, searched_by_tools
+    from lorebind_bindings.agent_tools import agent_request, tool_bindings
     from lorebind_bindings.answering import Answer, AnswerStream, Request, answer, stream
     from lorebind_bindings.injecting import Injection, inject
     from lorebind_bindings.inputs import ingest_scope
@@ -92,15 +92,15 @@ __all__ = [
     "override_settings",
     "resolve",
     "retrieve",
-    "searched_by_tools",
     "stream",
+    "tool_bindings",
     "unbound_by",
 ]
 
 __getattr__ = lazy_door(
     __name__,
     {
-        "agent_tools": ("agent_request", "searched_by_tools"),
+        "agent_tools": ("agent_request", "tool_bindings"),
         "answering": ("Answer", "AnswerStream", "Request", "answer", "stream"),
         "injecting": ("Injection", "inject"),
         "inputs": ("ingest_scope",),

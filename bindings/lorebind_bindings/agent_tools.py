@@ -54,7 +54,7 @@ def agent_request(
     }
 
 
-def searched_by_tools(
+def tool_bindings(
     loaded: LoadedProject,
     agent: AgentDeclaration | None,
     *,

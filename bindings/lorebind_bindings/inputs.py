@@ -79,7 +79,7 @@ def ingest_scope(
 
     These sources can be ingested without running the workflow, so inputs may be missing. Missing
     inputs, and variables that use them, are not in the result, and only sources that use them fail.
-    Values from the environment carry how they may be displayed, see `Confided`.
+    Values from the environment carry how they may be displayed, see `TracedText`.
 
     Raises:
         UsageError: an input is unknown or of another type.

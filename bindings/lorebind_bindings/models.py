@@ -14,7 +14,7 @@ from lorebind_knowledge.declarations.live import LiveObject
 from lorebind_knowledge.declarations.models import EXTRACTIVE, LANGCHAIN
 from lorebind_knowledge.errors import LorebindError, MissingDependencyError, ModelError
 from lorebind_knowledge.extras import import_extra
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 from lorebind_prompts import ModelCounter, counter_for
 from lorebind_prompts.tokenizers.make import make_counter
 
@@ -39,7 +39,7 @@ def naming_failures(model: BaseChatModel) -> Iterator[None]:
     except LorebindError:
         raise
     except Exception as error:  # each provider has its own exceptions; kept as the cause
-        said = said_by(error, holder=model, values=_told.get(id(model)))
+        said = redacted_message(error, holder=model, values=_told.get(id(model)))
         raise ModelError(f"the chat model failed: {said}") from error
 
 

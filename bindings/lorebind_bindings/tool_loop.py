@@ -11,7 +11,7 @@ from lorebind_bindings.escalating import MOST_SEARCHES
 from lorebind_bindings.structured_output import ANSWER_TOOL
 from lorebind_knowledge.bridge import call_client, only_errors
 from lorebind_knowledge.errors import LorebindError, ModelError, UsageError, did_you_mean
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,7 +155,7 @@ class ToolLoop:
         except Exception as error:  # tools raise anything; the model may correct its call
             if _is_signal(error):
                 raise
-            return _error(call, said_by(error, holder=offered[name]))
+            return _error(call, redacted_message(error, holder=offered[name]))
 
     async def _called(
         self, name: str, call: ToolCall, offered: dict[str, BaseTool], response: AIMessage

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.stores.base import Nominees, VectorStore
+from lorebind_knowledge.stores.base import SearchHits, VectorStore
 
 AMONG = "where number in (select unnest(?::bigint[]))"
 
@@ -37,8 +37,8 @@ class DuckDBStore(VectorStore):
                 rows,
             )
 
-    def nearest(self, space, vector, k, where, among):
-        passing, values = ("", []) if among is None else (AMONG, [plain(among)])
+    def nearest(self, space, vector, k, where, allowed_ids):
+        passing, values = ("", []) if allowed_ids is None else (AMONG, [plain(allowed_ids)])
         # Vectors have length 1, or 0: their product is the cosine.
         near = f"array_inner_product(vector, ?::float[{space.dimension}])"
         found = self._rows(
@@ -46,7 +46,7 @@ class DuckDBStore(VectorStore):
             f"select number from {{}} {passing} order by {near} desc limit ?",
             [*values, vector.tolist(), k],
         )
-        return Nominees([number for (number,) in found])
+        return SearchHits([number for (number,) in found])
 
     def get(self, space, numbers):
         found = self._rows(space, f"select number, vector from {{}} {AMONG}", [plain(numbers)])

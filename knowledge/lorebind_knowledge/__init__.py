@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.namespace import IndexKey, Namespace, current_tenant, tenant
     from lorebind_knowledge.records import (
         DocumentMatch,
+        Partition,
         QueryResult,
         Record,
-        Space,
         Span,
     )
     from lorebind_knowledge.service import KnowledgeService
@@ -48,12 +48,12 @@ __all__ = [
     "KnowledgeStats",
     "LoadedProject",
     "Namespace",
+    "Partition",
     "QueryResult",
     "Record",
     "Source",
     "SourceItem",
     "SourceReport",
-    "Space",
     "Span",
     "VectorStore",
     "build_project",
@@ -74,7 +74,7 @@ _MODULES = {
         "DocumentMatch",
         "QueryResult",
         "Record",
-        "Space",
+        "Partition",
         "Span",
     ),
     "namespace": ("IndexKey", "Namespace", "current_tenant", "tenant"),

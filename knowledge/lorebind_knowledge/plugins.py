@@ -35,7 +35,7 @@ _built_in: defaultdict[Group, dict[str, str]] = defaultdict(dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class PluginOffer:
     """An entry point, which is not imported yet."""
 
     group: Group
@@ -51,18 +51,18 @@ class Offer:
 
 
 @functools.cache
-def offers(group: Group) -> Mapping[str, tuple[Offer, ...]]:
+def offers(group: Group) -> Mapping[str, tuple[PluginOffer, ...]]:
     """Return all plugins of a group, by name; several for the same name are a collision.
 
     They are looked up once per process. Later installations are visible to the next process.
     """
-    found: dict[str, tuple[Offer, ...]] = {
-        name: (Offer(group, name, "registered by the program", None),)
+    found: dict[str, tuple[PluginOffer, ...]] = {
+        name: (PluginOffer(group, name, "registered by the program", None),)
         for where, name in _registered
         if where == group
     }
     for entry in _installed().select(group=f"lorebind.{group}"):
-        offer = Offer(group, entry.name, _named(entry), entry)
+        offer = PluginOffer(group, entry.name, _named(entry), entry)
         there = found.get(entry.name, ())
         if offer not in there:  # a folder that is on the path twice lists its plugins twice
             found[entry.name] = (*there, offer)
@@ -100,7 +100,7 @@ def built_in(group: Group) -> Mapping[str, str]:
     return _built_in[group]
 
 
-def offered(group: Group, name: str) -> Offer | None:
+def offered(group: Group, name: str) -> PluginOffer | None:
     """Return the plugin or built-in kind with a name, or None if there is none.
 
     Args:
@@ -115,7 +115,7 @@ def offered(group: Group, name: str) -> Offer | None:
         from importlib.metadata import EntryPoint
 
         entry = EntryPoint(name, module, f"lorebind.{group}")
-        claims = (Offer(group, name, "Lorebind itself", entry), *claims)
+        claims = (PluginOffer(group, name, "Lorebind itself", entry), *claims)
     if len(claims) > 1:
         owners = " and by ".join(offer.distribution for offer in claims)
         raise PluginError(
@@ -124,7 +124,7 @@ def offered(group: Group, name: str) -> Offer | None:
     return claims[0] if claims else None
 
 
-def load(offer: Offer, members: Collection[str]) -> Any:
+def load(offer: PluginOffer, members: Collection[str]) -> Any:
     """Return the plugin itself, imported at the first call.
 
     Args:
@@ -146,7 +146,7 @@ def load(offer: Offer, members: Collection[str]) -> Any:
 
 
 @functools.cache
-def _loaded(offer: Offer) -> Any:
+def _loaded(offer: PluginOffer) -> Any:
     if offer.entry_point is None:
         return _registered[offer.group, offer.name]
     try:

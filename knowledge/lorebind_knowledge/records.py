@@ -74,19 +74,19 @@ def joined_locator(first: str, last: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class Partition:
     """Storage for the vectors of one index. Spaces never see each other's vectors."""
 
     index: IndexKey
     """The index that the vectors belong to."""
-    birth: int
+    index_uid: int
     """A random number of 62 bits. An index that is rebuilt under an old name has a new one."""
     dimension: int
 
     @property
     def name(self) -> str:
         """16 characters that identify the space in names and ids."""
-        return f"{self.birth:016x}"
+        return f"{self.index_uid:016x}"
 
     def __str__(self) -> str:
         """Return the name of the space in messages."""

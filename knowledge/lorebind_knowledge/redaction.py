@@ -47,7 +47,7 @@ def _places(values: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], re.Pat
     return places, re.compile("|".join(map(_pattern, longest_first)) or nothing, re.IGNORECASE)
 
 
-def said_by(
+def redacted_message(
     error: BaseException,
     *,
     holder: object = None,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.index import Index
-    from lorebind_knowledge.index.purging import Made, Undeclared
+    from lorebind_knowledge.index.purging import Made, OrphanedIndex
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
     from lorebind_knowledge.records import QueryResult
@@ -374,7 +374,7 @@ class KnowledgeService:
         owner = partial(self._namespace, COLLECTION_SCOPE, name)
         return LorebindVectorStore(self.index(vector_db), self.embedder(embedder), owner)
 
-    async def undeclared(self, made: Made = dict) -> list[Undeclared]:
+    async def undeclared(self, made: Made = dict) -> list[OrphanedIndex]:
         """Return the stored data of knowledge bases that are no longer declared.
 
         Args:
@@ -383,7 +383,7 @@ class KnowledgeService:
         with Threads().lane("read"):  # of no database, because it reads all of them
             return await call(lambda: self._purge(made).find())
 
-    async def purge(self, made: Made = dict) -> list[Undeclared]:
+    async def purge(self, made: Made = dict) -> list[OrphanedIndex]:
         """Remove the data that `undeclared` returns; see `index.purging.Purge.remove`."""
         with Threads().lane("read"):
             return await call(lambda: self._purge(made).remove())

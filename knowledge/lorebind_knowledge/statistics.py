@@ -44,7 +44,7 @@ def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
     if index is None:
         return stats
     with catalog.reading() as sql:
-        state = state_of(sql, index.birth)
+        state = state_of(sql, index.index_uid)
     return replace(
         stats,
         chunks=state.live if state else 0,
@@ -57,6 +57,6 @@ def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
 def count_languages(catalog: Catalog, index: IndexEntry) -> dict[str, int]:
     """Return the number of documents by language, highest first, omitting those without text."""
     with catalog.reading() as sql:
-        found = languages_of(sql, index.birth)
+        found = languages_of(sql, index.index_uid)
     found.pop("", None)
     return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))

@@ -24,7 +24,7 @@ SEEN = (
 )
 """The operations of an ingest whose effects a search may see."""
 UNSEEN = (
-    *((versions, name) for name in ("stage", "publish", "condemn", "forget")),
+    *((versions, name) for name in ("stage", "publish", "collect_dead", "forget")),
     (Index, "stage"),
     (Ledger, "put_documents"),
     (Noting, "embed_documents"),

@@ -103,20 +103,20 @@ def check_file(
     """
     with closing(sqlite3.connect(path)) as db:
         indexes = db.execute(
-            "select birth, kb, number, state, live, entered from catalog_indexes"
+            "select index_uid, kb, number, state, live, entered from catalog_indexes"
         ).fetchall()
-        births = {birth for birth, *_ in indexes}
+        births = {index_uid for index_uid, *_ in indexes}
         for table in ("catalog_versions", "catalog_chunks", "store_vectors", "store_spaces"):
             spaces = db.execute(f"select distinct space from {table}")
             assert {space for (space,) in spaces} <= births
-        for birth, kb, number, state, *counted in indexes:
+        for index_uid, kb, number, state, *counted in indexes:
             if state != "active":
                 assert state == "building"
                 assert successors[kb]
                 continue
             served = {uri: len(found) for uri, found in expected[kb].items()}
             assert counted == [sum(served.values())] * 2
-            _check_index(db, birth, served)
+            _check_index(db, index_uid, served)
             documents = db.execute(
                 "select uri, state, chunk_count, generation from catalog_documents"
                 " where kb = ? and number = ?",
@@ -126,19 +126,19 @@ def check_file(
             assert {uri: chunks for uri, _, chunks, _ in documents if chunks} == served
             versions = "select uri, generation, state from catalog_versions where space = ?"
             live = {(uri, generation, LIVE) for uri, *_, generation in documents}
-            assert set(db.execute(versions, (birth,))) == live
+            assert set(db.execute(versions, (index_uid,))) == live
 
 
-def _check_index(db: sqlite3.Connection, birth: int, served: Mapping[str, int]) -> None:
+def _check_index(db: sqlite3.Connection, index_uid: int, served: Mapping[str, int]) -> None:
     """Check that chunks, vectors and words of an index agree with each other and its documents."""
     chunks = db.execute(
         "select c.number, v.uri from catalog_chunks as c"
         " left join catalog_versions as v on v.version = c.version where c.space = ?",
-        (birth,),
+        (index_uid,),
     ).fetchall()
     assert Counter(uri for _, uri in chunks) == served
     numbers = {number for number, _ in chunks}
-    vectors = db.execute("select number from store_vectors where space = ?", (birth,))
+    vectors = db.execute("select number from store_vectors where space = ?", (index_uid,))
     assert {number for (number,) in vectors} == numbers
-    words = db.execute(f"select id from catalog_words_{birth:016x}_docsize")
+    words = db.execute(f"select id from catalog_words_{index_uid:016x}_docsize")
     assert {number for (number,) in words} == numbers

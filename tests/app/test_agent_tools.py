@@ -24,7 +24,7 @@ from lorebind import (
     Project,
     UsageError,
 )
-from lorebind_bindings import Answer, agent_request, searched_by_tools
+from lorebind_bindings import Answer, agent_request, tool_bindings
 from lorebind_prompts import parse
 from tests.bindings.helpers import PARTS, Agentic, Scripted, calls, write
 
@@ -219,7 +219,7 @@ def test_a_tool_searches_as_bound(project: Project, tmp_path: Path) -> None:
     bound = "knowledge: [{ id: guide, filters: { uri: guide/old.md }, min_results: 2 }]\n"
     write(tmp_path, {"lorebind.yaml": PROJECT + bound})
     loaded = Project.load(tmp_path, environ={}).config
-    (binding,) = searched_by_tools(loaded, loaded.agent("clerk"))
+    (binding,) = tool_bindings(loaded, loaded.agent("clerk"))
     chosen = binding.settings
     assert (chosen.filters, chosen.top_k, chosen.min_results) == ({"uri": "guide/old.md"}, 1, 2)
     assert binding.provenance["top_k"].scope == "agent/clerk/tools"
@@ -447,7 +447,7 @@ workflows:
         found = project.generate("How?", workflow="w", task="t", model=model, retrieved_contexts=[])
         loaded = project.config
         agent = loaded.agent("local", "w")
-        (binding,) = searched_by_tools(loaded, agent, workflow="w", task="t")
+        (binding,) = tool_bindings(loaded, agent, workflow="w", task="t")
     assert [one.content for one in found.citations] == [RULES]
     assert (binding.workflow, binding.settings.top_k, binding.settings.render) == ("w", 1, "xml")
 

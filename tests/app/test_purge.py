@@ -23,7 +23,7 @@ from lorebind import (
     StoreError,
     tenant,
 )
-from lorebind_knowledge.index.purging import Undeclared
+from lorebind_knowledge.index.purging import OrphanedIndex
 from lorebind_knowledge.stores.wrapper import StoreCall, StoreWrapper
 from tests.bindings.helpers import write
 
@@ -44,7 +44,7 @@ tasks: [{ id: t, prompt: x }]
 knowledge_bases:
   - { id: rules, sources: [{ type: markdown_glob, path: "rules/*.md" }] }
 """
-GONE = Undeclared("file", "rules", "default", "project", documents=1, chunks=1)
+GONE = OrphanedIndex("file", "rules", "default", "project", documents=1, chunks=1)
 NOTHING = "no data is left of knowledge bases that are no longer declared\n"
 
 KEPT = {"catalog_schema", "catalog_leases", "catalog_embeddings", "store_spaces"}

@@ -11,7 +11,7 @@ import pytest
 
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.filters import compile_filter
-from lorebind_knowledge.stores.base import Nominees, StoredVector, VectorStore
+from lorebind_knowledge.stores.base import SearchHits, StoredVector, VectorStore
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
@@ -20,7 +20,7 @@ from tests.knowledge.every_catalog import in_postgres
 from tests.knowledge.plain_stores import PlainStore
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.records import Space, Vector
+    from lorebind_knowledge.records import Partition, Vector
 
 T = TypeVar("T", Catalog, SqliteStore, PgvectorStore)
 
@@ -35,15 +35,15 @@ class ModestStore(PlainStore):
     """A store that cannot count, returns no vectors, and is approximate."""
 
     is_exact = False
-    gives_vectors = False
+    returns_vectors = False
 
-    def nearest(self, *args: Any) -> Nominees:
-        return Nominees(super().nearest(*args).numbers)
+    def nearest(self, *args: Any) -> SearchHits:
+        return SearchHits(super().nearest(*args).numbers)
 
-    def get(self, space: Space, numbers: Collection[int]) -> Mapping[int, Vector | None]:  # type: ignore[override]
+    def get(self, space: Partition, numbers: Collection[int]) -> Mapping[int, Vector | None]:  # type: ignore[override]
         return dict.fromkeys(super().get(space, numbers))
 
-    def count(self, space: Space) -> None:  # type: ignore[override]
+    def count(self, space: Partition) -> None:  # type: ignore[override]
         return None
 
 
@@ -56,23 +56,23 @@ class FilteringStore(PlainStore):
         super().__init__()
         self._metadata: dict[tuple[int, int], Mapping[str, Any]] = {}
 
-    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+    def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         super().add(space, vectors)
-        self._metadata.update(((space.birth, v.number), v.metadata) for v in vectors)
+        self._metadata.update(((space.index_uid, v.number), v.metadata) for v in vectors)
 
     def nearest(
         self,
-        space: Space,
+        space: Partition,
         vector: Vector,
         k: int,
         where: Mapping[str, Any],
         among: Collection[int] | None,
-    ) -> Nominees:
+    ) -> SearchHits:
         assert among is None
         allows = compile_filter(where)
         found = super().nearest(space, vector, 10**9, {}, None)
-        passing = [n for n in found.numbers if allows(self._metadata[space.birth, n])]
-        return Nominees(passing[:k])
+        passing = [n for n in found.numbers if allows(self._metadata[space.index_uid, n])]
+        return SearchHits(passing[:k])
 
 
 class AsyncStore(PlainStore):
@@ -81,7 +81,7 @@ class AsyncStore(PlainStore):
     async def add(self, *args: Any) -> None:  # type: ignore[override]
         super().add(*args)
 
-    async def nearest(self, *args: Any) -> Nominees:  # type: ignore[override]
+    async def nearest(self, *args: Any) -> SearchHits:  # type: ignore[override]
         return super().nearest(*args)
 
     async def get(self, *args: Any) -> Mapping[int, Vector]:  # type: ignore[override]

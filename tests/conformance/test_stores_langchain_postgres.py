@@ -15,7 +15,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from lorebind_knowledge.configuration import Environment
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB, recipe_of
 from lorebind_knowledge.stores.langchain.store import LangChainStore
@@ -74,14 +74,14 @@ class TestPGVectorStore(VectorStoreConformance):
 def test_a_class_method_makes_it(make: Callable[..., LangChainStore]) -> None:
     """A class method makes a store of one dimension, which refuses others without secrets."""
     first = make(f"{__name__}:table_per_dimension", {"engine": ENGINE, "schema": "SCHEMA"})
-    space = Space(INDEX, 5, 4)
+    space = Partition(INDEX, 5, 4)
     first.add(space, [one(1), one(2, NORTH)])
     first.close()
     config = {"engine": ENGINE, "schema_name": "SCHEMA", "table_name": "chunks_4"}
     store = make("langchain_postgres:PGVectorStore.create_sync", config)
     assert found(store, space=space) == [1, 2]
     assert found(store, space=space, at=NORTH) == [2, 1]
-    other = Space(INDEX, 6, 2)
+    other = Partition(INDEX, 6, 2)
     with pytest.raises(StoreError, match=r"create_sync cannot add documents: .*") as caught:
         store.add(other, [StoredVector(1, one(1, EAST[:2]).vector, "text", {})])
     assert PASSWORD not in str(caught.value)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.stores.base import Nominees, StoredVector, VectorStore
+from lorebind_knowledge.stores.base import SearchHits, StoredVector, VectorStore
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.records import Space, Vector
+    from lorebind_knowledge.records import Partition, Vector
 
 
 class PlainStore(VectorStore):
@@ -22,46 +22,46 @@ class PlainStore(VectorStore):
         self._spaces: dict[int, dict[int, Vector]] | None = {}
         self._turn = threading.Lock()
 
-    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+    def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         with self._turn:
-            there = self._opened().setdefault(space.birth, {})
+            there = self._opened().setdefault(space.index_uid, {})
             there.update((one.number, np.array(one.vector)) for one in vectors)
 
     def nearest(
         self,
-        space: Space,
+        space: Partition,
         vector: Vector,
         k: int,
         where: Mapping[str, Any],
-        among: Collection[int] | None,
-    ) -> Nominees:
+        allowed_ids: Collection[int] | None,
+    ) -> SearchHits:
         with self._turn:
-            there = dict(self._opened().get(space.birth, {}))
-        numbers = list(there if among is None else there.keys() & set(map(int, among)))
+            there = dict(self._opened().get(space.index_uid, {}))
+        numbers = list(there if allowed_ids is None else there.keys() & set(map(int, allowed_ids)))
         if not numbers:
-            return Nominees([])
+            return SearchHits([])
         matrix = np.stack([there[number] for number in numbers])
         order = np.argsort(-(matrix @ vector), kind="stable")[:k]
-        return Nominees([numbers[at] for at in order], matrix[order])
+        return SearchHits([numbers[at] for at in order], matrix[order])
 
-    def get(self, space: Space, numbers: Collection[int]) -> Mapping[int, Vector]:
+    def get(self, space: Partition, numbers: Collection[int]) -> Mapping[int, Vector]:
         with self._turn:
-            there = self._opened().get(space.birth, {})
+            there = self._opened().get(space.index_uid, {})
             return {number: there[number] for number in numbers if number in there}
 
-    def delete(self, space: Space, numbers: Collection[int]) -> None:
+    def delete(self, space: Partition, numbers: Collection[int]) -> None:
         with self._turn:
-            there = self._opened().get(space.birth, {})
+            there = self._opened().get(space.index_uid, {})
             for number in numbers:
                 there.pop(number, None)
 
-    def count(self, space: Space) -> int:
+    def count(self, space: Partition) -> int:
         with self._turn:
-            return len(self._opened().get(space.birth, {}))
+            return len(self._opened().get(space.index_uid, {}))
 
-    def drop(self, space: Space) -> None:
+    def drop(self, space: Partition) -> None:
         with self._turn:
-            self._opened().pop(space.birth, None)
+            self._opened().pop(space.index_uid, None)
 
     def close(self) -> None:
         self._spaces = None

@@ -17,7 +17,7 @@ from lorebind_knowledge.bm25.languages import (
     stop_words,
 )
 from lorebind_knowledge.bm25.splitting import words_of
-from lorebind_knowledge.bm25.tokenize import kept_words, wanted_words
+from lorebind_knowledge.bm25.tokenize import index_terms, query_terms
 from lorebind_knowledge.languages import SNOWBALL
 
 HARD = [
@@ -40,11 +40,11 @@ texts = st.lists(pieces | st.text(max_size=5) | st.text(st.characters(max_codepo
 @given(texts, languages)
 def test_fts5_keeps_words_as_they_are(text: str, language: str) -> None:
     """SQLite stores the words of a text as often as they were extracted, for any characters."""
-    words = kept_words(text, language).split()
+    words = index_terms(text, language).split()
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute("create virtual table t using fts5 (text, tokenize='ascii')")
         db.execute("create virtual table w using fts5vocab (t, 'instance')")
-        db.execute("insert into t values (?)", [kept_words(text, language)])
+        db.execute("insert into t values (?)", [index_terms(text, language)])
         assert sorted(term for (term,) in db.execute("select term from w")) == sorted(words)
 
 
@@ -57,7 +57,7 @@ def test_words_of_ascii(text: str) -> None:
 @given(texts, languages)
 def test_what_a_text_says_is_found(text: str, language: str) -> None:
     """A question with any word of a text finds a word that the text is stored under."""
-    assert wanted_words(text, [language]).keys() <= set(kept_words(text, language).split())
+    assert query_terms(text, [language]).keys() <= set(index_terms(text, language).split())
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_what_a_text_says_is_found(text: str, language: str) -> None:
 )
 def test_forms_of_words(language: str, said: str, asked: str) -> None:
     """In its language, a word is found in other forms, and with or without accents."""
-    assert wanted_words(asked, [language]).keys() <= set(kept_words(said, language).split())
+    assert query_terms(asked, [language]).keys() <= set(index_terms(said, language).split())
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_forms_of_words(language: str, said: str, asked: str) -> None:
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_scripts_without_spaces(said: str, asked: str, other: str, language: str) -> None:
     """They are cut into pairs in texts of any language; single characters are found too."""
-    kept = set(kept_words(said, language).split())
-    assert wanted_words(asked, [language]).keys() <= kept
-    assert not wanted_words(other, [language]).keys() & kept
+    kept = set(index_terms(said, language).split())
+    assert query_terms(asked, [language]).keys() <= kept
+    assert not query_terms(other, [language]).keys() & kept
 
 
 def test_words_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache of words is bounded, and words stay correct when it is emptied."""
     monkeypatch.setattr(tokenize, "_REMEMBERED", 100)
     for start in range(0, 1000, 50):
-        said = kept_words(
+        said = index_terms(
             "running " + " ".join(f"{n}x" for n in range(start, start + 50)), "en"
         ).split()
         assert said == ["run", *(f"{n}x" for n in range(start, start + 50))]
@@ -113,17 +113,17 @@ def test_words_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_words_of_a_question() -> None:
     """Words are in lower case, with their counts, without stop words and single letters."""
     asked = "What is the Port of a Proxy's port?"
-    assert wanted_words(asked, ["en"]) == {"port": 2, "proxi": 1}
-    assert wanted_words("max_tokens b 漢 é", ["en"]) == {"max": 1, "token": 1, "漢": 1, "e": 1}
-    assert wanted_words("what is it?", ["en"]) == {}
+    assert query_terms(asked, ["en"]) == {"port": 2, "proxi": 1}
+    assert query_terms("max_tokens b 漢 é", ["en"]) == {"max": 1, "token": 1, "漢": 1, "e": 1}
+    assert query_terms("what is it?", ["en"]) == {}
 
 
 def test_a_question_to_texts_of_several_languages() -> None:
     """A question has the word forms of each language, but only its own stop words are omitted."""
-    assert wanted_words("Häuser", ["de", "en"]) == {"haus": 1, "hauser": 1}
-    assert wanted_words("why do batteries die?", ["de", "en"]).keys() >= {"die", "batteri"}
-    assert wanted_words("die Katze", ["de", "en"]).keys() == {"katz"}
-    assert wanted_words("running running", ["de", "en"]) == {"run": 2, "running": 2}
+    assert query_terms("Häuser", ["de", "en"]) == {"haus": 1, "hauser": 1}
+    assert query_terms("why do batteries die?", ["de", "en"]).keys() >= {"die", "batteri"}
+    assert query_terms("die Katze", ["de", "en"]).keys() == {"katz"}
+    assert query_terms("running running", ["de", "en"]) == {"run": 2, "running": 2}
 
 
 LINES = {

@@ -211,7 +211,7 @@ def test_births(catalog: Catalog, lease: Lease) -> None:
         catalog.ledger.drop_index(sql, first.key)
     second = catalog.ledger.create_index(lease, MANIFEST)
     assert first.key == second.key
-    assert first.birth != second.birth
+    assert first.index_uid != second.index_uid
     assert first.space != second.space
 
 
@@ -380,11 +380,11 @@ class TestMetadataKeys(OnEveryCatalog):
                 index.stage(lease, entry, records)
                 index.publish(lease, entry, {"0.md": 1, "1.md": 1})
             with index.catalog.reading() as sql:
-                found = chunks.metadata_keys(sql, entry.birth)
+                found = chunks.metadata_keys(sql, entry.index_uid)
                 assert found == ["a\"b'.c", "größe", "team"]
-                assert chunks.metadata_keys(sql, entry.birth + 1) == []
+                assert chunks.metadata_keys(sql, entry.index_uid + 1) == []
                 for key in found:
-                    assert chunks.has_metadata_key(sql, entry.birth, key)
-                    assert not chunks.has_metadata_key(sql, entry.birth + 1, key)
+                    assert chunks.has_metadata_key(sql, entry.index_uid, key)
+                    assert not chunks.has_metadata_key(sql, entry.index_uid + 1, key)
                 for key in ("staged", "deep", "Team", "", "%"):
-                    assert not chunks.has_metadata_key(sql, entry.birth, key)
+                    assert not chunks.has_metadata_key(sql, entry.index_uid, key)

@@ -20,7 +20,7 @@ import pytest
 from lorebind_knowledge import KnowledgeService, build_project
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
-from lorebind_knowledge.catalog.eviction import Recency
+from lorebind_knowledge.catalog.eviction import LruEviction
 from lorebind_knowledge.catalog.tables import CATALOG
 from lorebind_knowledge.database.base import Database
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
@@ -252,10 +252,10 @@ def test_one_evicts_at_a_time(dsn: str) -> None:
     """In PostgreSQL, a second eviction waits, so that two never deadlock on rows."""
     first = PostgresDatabase(PostgresAddress(dsn), CATALOG)
     impatient = PostgresDatabase(PostgresAddress(f"{dsn}%20-clock_timeout%3D50"), CATALOG)
-    turn = Recency(first)._alone
-    with turn(), pytest.raises(StoreError, match="lock timeout"), Recency(impatient)._alone():
+    turn = LruEviction(first)._alone
+    with turn(), pytest.raises(StoreError, match="lock timeout"), LruEviction(impatient)._alone():
         pass
-    with Recency(impatient)._alone():
+    with LruEviction(impatient)._alone():
         pass
     for database in (first, impatient):
         database.close()

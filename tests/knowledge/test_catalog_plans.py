@@ -73,7 +73,7 @@ def test_chunks_are_looked_up_by_their_numbers(index: Index) -> None:
     with index.catalog.reading() as sql:
         explained = Explained(sql.driver)
         for look_up in (chunks.members_of, chunks.chunks_of):
-            look_up(explained, entry.birth, list(range(100, 400)))
+            look_up(explained, entry.index_uid, list(range(100, 400)))
             (loops,) = re.findall(r"on catalog_chunks c .* loops=(\d+)", explained.plan)
             assert loops == "1", explained.plan
 
@@ -92,7 +92,7 @@ def test_counted_at_the_end(index: Index) -> None:
     index.finish_load(entry)
     assert count() == DOCUMENTS * PASSAGES
     with index.catalog.reading() as sql:
-        found = postgres_words.postings(sql.driver, entry.birth, "word5")
+        found = postgres_words.postings(sql.driver, entry.index_uid, "word5")
     assert found is not None
     assert len(found.numbers) >= 10
 
@@ -102,7 +102,7 @@ def test_passages_are_found_by_their_words(index: Index) -> None:
     entry = index.catalog.ledger.index(HERE, "active")
     assert entry is not None
     index.finish_load(entry)
-    word = {"space": entry.birth, "word": postgres_words._number(entry.birth, "number3")}
+    word = {"space": entry.index_uid, "word": postgres_words._number(entry.index_uid, "number3")}
     with index.catalog.reading() as sql:
         lines = sql.driver.execute(f"explain {postgres_words._PLACES}", word).fetchall()
     plan = "\n".join(line for (line,) in lines)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from lorebind_knowledge.bm25.figures import rarity, saturated
-from lorebind_knowledge.bm25.tokenize import Passage, wanted_words
+from lorebind_knowledge.bm25.figures import idf, tf_saturation
+from lorebind_knowledge.bm25.tokenize import Passage, query_terms
 from lorebind_knowledge.catalog import postgres_words, words
 from lorebind_knowledge.postgres.address import PostgresAddress
 
@@ -52,7 +52,7 @@ def held(
     module: ModuleType, db: Any, question: str, space: int = SPACE
 ) -> dict[str, dict[int, int]]:
     """Return for each word of a question the passages that contain it, with counts."""
-    found = {word: module.postings(db, space, word) for word in wanted_words(question, ["en"])}
+    found = {word: module.postings(db, space, word) for word in query_terms(question, ["en"])}
     return {
         word: dict(zip(one.numbers.tolist(), one.times.tolist(), strict=True))
         for word, one in found.items()
@@ -63,7 +63,7 @@ def held(
 def figures_of_fts5(db: sqlite3.Connection, question: str) -> dict[int, float]:
     """Return SQLite's own BM25 for a question."""
     table = words._table(SPACE)
-    asked = " OR ".join(f'"{word}"' for word in wanted_words(question, ["en"]).elements())
+    asked = " OR ".join(f'"{word}"' for word in query_terms(question, ["en"]).elements())
     if not asked:
         return {}
     query = f"select rowid, -rank from {table} where {table} match ?"
@@ -76,9 +76,9 @@ def figures(module: ModuleType, db: Any, question: str) -> dict[int, float]:
     found: dict[int, float] = {}
     for word, times in held(module, db, question).items():
         lengths = module.lengths(db, SPACE, list(times))
-        weight = wanted_words(question, ["en"])[word] * rarity(passages, len(times))
+        weight = query_terms(question, ["en"])[word] * idf(passages, len(times))
         for number, often in times.items():
-            part = saturated(often, lengths[number], length / passages)
+            part = tf_saturation(often, lengths[number], length / passages)
             found[number] = found.get(number, 0.0) + weight * part
     return found
 

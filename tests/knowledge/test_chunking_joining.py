@@ -23,7 +23,7 @@ def row(*cells: str, width: int, fill: str = " ") -> str:
 
 def table(width: int) -> str:
     rows = [row(f"door {n}", f"rotate its key on day {n}", width=width) for n in range(3)]
-    head = [row("Door", "When", width=width), row("", "", width=width, fill="-")]
+    head = [row("RequestGuard", "When", width=width), row("", "", width=width, fill="-")]
     return "\n".join(["# Keys", "", *head, *rows])
 
 

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 
 import pytest
 
-from lorebind_knowledge.configuration import Demands, read_demands
+from lorebind_knowledge.configuration import TrustRequirements, read_demands
 from lorebind_knowledge.configuration.named_code import code_named
 from lorebind_knowledge.declarations import schema
 from lorebind_knowledge.declarations.base import Declaration
@@ -137,7 +137,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shown(demands: Demands) -> str:
+def shown(demands: TrustRequirements) -> str:
     away = str(demands.root.parent / "away.db")
     return "".join(f"{demand}\n" for demand in demands.all).replace(away, "AWAY")
 

@@ -12,7 +12,7 @@ import pytest
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
 from lorebind_knowledge.errors import EmbedderError, IngestRefusedError
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.memory import MemoryStore
 
 from .bench import Bench, counts, fill
@@ -43,9 +43,9 @@ class AnotherModel(EmbeddingServer):
 class WithoutVectors(MemoryStore):
     """A store that does not return vectors, so that the catalog stores a copy of each."""
 
-    gives_vectors = False
+    returns_vectors = False
 
-    def get(self, space: Space, numbers: Collection[int]) -> dict[int, Any]:
+    def get(self, space: Partition, numbers: Collection[int]) -> dict[int, Any]:
         return dict.fromkeys(super().get(space, numbers))
 
 
@@ -111,7 +111,7 @@ async def test_another_model(
     report = await bench.ingest()
     assert (report.documents, report.texts_embedded) == (counts(added=4), 12)
     assert "has vectors that openai/small no longer makes at its new address" in report.notices[0]
-    assert bench.entry.birth != old.birth
+    assert bench.entry.index_uid != old.index_uid
     text = bench.index.sample(bench.entry, 1)[0][0]
     best = (await bench.ask(text, strategy="similarity", top_k=1)).matches[0]
     assert best.score == pytest.approx(1)

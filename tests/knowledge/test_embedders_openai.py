@@ -26,7 +26,7 @@ from lorebind_knowledge.embedders.langchain import LangChainEmbedderDeclaration
 from lorebind_knowledge.embedders.local import LocalEmbedderDeclaration
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.openai import MAX_TOKENS, OpenAIEmbedderDeclaration, cut_to_limit
-from lorebind_knowledge.embedders.retrying import SteadyEmbedder
+from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 from lorebind_knowledge.errors import EmbedderError, MissingDependencyError
 from lorebind_knowledge.tokenizing import encode
 from tests.density import examples
@@ -295,7 +295,7 @@ async def test_without_the_extra(server: EmbeddingServer, monkeypatch: pytest.Mo
 async def test_refusals(server: EmbeddingServer, reply: Reply, message: str) -> None:
     """A refusal or a wrong answer is raised immediately, suggests a fix and shows no key."""
     server.replies.append(reply)
-    embedder = SteadyEmbedder(openai_embedder(server, dimension=8))
+    embedder = RetryingEmbedder(openai_embedder(server, dimension=8))
     with pytest.raises(EmbedderError, match=message) as caught:
         await embed_documents(embedder, ["a", "b"])
     assert len(server.bodies) == 1
@@ -318,7 +318,7 @@ async def test_refusals(server: EmbeddingServer, reply: Reply, message: str) -> 
 )
 async def test_what_passes(server: EmbeddingServer, reply: Reply, message: str) -> None:
     """A transient failure is retried, and named if it persists."""
-    embedder = SteadyEmbedder(openai_embedder(server), retry=RetryConfig(attempts=2, **NOW))
+    embedder = RetryingEmbedder(openai_embedder(server), retry=RetryConfig(attempts=2, **NOW))
     server.replies.append(reply)
     assert (await embed_query(embedder, "a")).tolist() == vector_of("a", DIMENSION)
     assert len(server.bodies) == 2
@@ -333,9 +333,9 @@ async def test_a_server_that_hangs(server: EmbeddingServer) -> None:
     """A call is retried after its timeout; the final error names the timeout."""
     server.replies.append(Reply(hang=True))
     inner = openai_embedder(server, timeout=1)
-    assert (await embed_query(SteadyEmbedder(inner), "a")).shape == (DIMENSION,)
+    assert (await embed_query(RetryingEmbedder(inner), "a")).shape == (DIMENSION,)
     server.replies.append(Reply(hang=True))
-    hasty = SteadyEmbedder(openai_embedder(server, timeout=0.05), retry=RetryConfig(attempts=1))
+    hasty = RetryingEmbedder(openai_embedder(server, timeout=0.05), retry=RetryConfig(attempts=1))
     with pytest.raises(EmbedderError, match=r"no answer within 0\.05 s; .*batch_size"):
         await embed_query(hasty, "a")
 
@@ -347,7 +347,7 @@ async def test_the_wait_that_the_server_asks_for(server: EmbeddingServer) -> Non
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    embedder = SteadyEmbedder(openai_embedder(server), sleep=sleep, random=lambda: 0.0)
+    embedder = RetryingEmbedder(openai_embedder(server), sleep=sleep, random=lambda: 0.0)
     server.replies.append(refusal(429, "slow down", Retry_After="17"))
     server.replies.append(refusal(503, "busy", retry_after_ms="250"))
     await embed_query(embedder, "a")
@@ -395,7 +395,7 @@ async def test_a_call_can_be_cancelled(server: EmbeddingServer) -> None:
     arrived = threading.Event()
     server.gate = arrived.set
     server.replies.append(Reply(hang=True))
-    embedder = SteadyEmbedder(openai_embedder(server, timeout=600), max_concurrent=1)
+    embedder = RetryingEmbedder(openai_embedder(server, timeout=600), max_concurrent=1)
     task = asyncio.create_task(embed_query(embedder, "a"))
     assert await asyncio.to_thread(arrived.wait, 20)
     task.cancel()
@@ -423,7 +423,7 @@ async def test_the_log_holds_no_secrets(
     caplog.set_level(logging.DEBUG)
     server.replies.append(refusal(500, f"cannot serve {KEY}"))
     retry = RetryConfig(attempts=2, **NOW)
-    await embed_query(SteadyEmbedder(openai_embedder(server), retry=retry), "a")
+    await embed_query(RetryingEmbedder(openai_embedder(server), retry=retry), "a")
     assert KEY not in caplog.text
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from lorebind_knowledge.declarations.embedders import RetryConfig
 from lorebind_knowledge.embedders import concurrency as slots_module
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, embed_documents, embed_query
-from lorebind_knowledge.embedders.concurrency import Slots
+from lorebind_knowledge.embedders.concurrency import FairSemaphore
 from lorebind_knowledge.embedders.pacing import TokenBucket, backoff
-from lorebind_knowledge.embedders.retrying import SteadyEmbedder
+from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 from lorebind_knowledge.errors import EmbedderError, MissingDependencyError
 
 
@@ -80,11 +80,11 @@ class Provider(Embedder):
         return (await self.embed_documents([text]))[0]
 
 
-def steady(provider: Provider, clock: Clock | None = None, **settings: Any) -> SteadyEmbedder:
+def steady(provider: Provider, clock: Clock | None = None, **settings: Any) -> RetryingEmbedder:
     clock = clock or Clock()
     provider.clock = clock
     given = {"sleep": clock.sleep, "clock": clock, "random": lambda: 1.0}
-    return SteadyEmbedder(provider, **(given | settings))
+    return RetryingEmbedder(provider, **(given | settings))
 
 
 # Retries.
@@ -299,7 +299,7 @@ class Busy(Provider):
 async def test_calls_at_a_time() -> None:
     """Of many tasks, exactly as many as allowed run at the same time."""
     provider = Busy(together=4)
-    embedder = SteadyEmbedder(provider, max_concurrent=4)
+    embedder = RetryingEmbedder(provider, max_concurrent=4)
     await asyncio.gather(*(embed_documents(embedder, ["a"]) for _ in range(20)))
     assert provider.most == 4
 
@@ -307,7 +307,7 @@ async def test_calls_at_a_time() -> None:
 def test_calls_at_a_time_over_event_loops() -> None:
     """The limit holds across threads that each have their own event loop."""
     provider = Busy(together=3)
-    embedder = SteadyEmbedder(provider, max_concurrent=3)
+    embedder = RetryingEmbedder(provider, max_concurrent=3)
 
     async def several() -> None:
         await asyncio.gather(*(embed_documents(embedder, ["a"]) for _ in range(3)))
@@ -317,7 +317,7 @@ def test_calls_at_a_time_over_event_loops() -> None:
     assert provider.most == 3
 
 
-async def _holding(slots: Slots, order: list[int], number: int) -> None:
+async def _holding(slots: FairSemaphore, order: list[int], number: int) -> None:
     async with slots:
         order.append(number)
         await asyncio.sleep(0)
@@ -325,7 +325,7 @@ async def _holding(slots: Slots, order: list[int], number: int) -> None:
 
 async def test_first_come_first_served() -> None:
     """The caller that has waited longest is next."""
-    slots, order = Slots(1), list[int]()
+    slots, order = FairSemaphore(1), list[int]()
     await asyncio.gather(*(_holding(slots, order, number) for number in range(6)))
     assert order == list(range(6))
 
@@ -333,7 +333,7 @@ async def test_first_come_first_served() -> None:
 @pytest.mark.parametrize("granted", [False, True])
 async def test_a_cancelled_waiter_loses_no_slot(granted: bool) -> None:
     """A waiter that is cancelled in the queue, or as it gets its slot, leaves it to the next."""
-    slots, order = Slots(1), list[int]()
+    slots, order = FairSemaphore(1), list[int]()
     await slots.__aenter__()
     waiter = asyncio.create_task(_holding(slots, order, 1))
     following = asyncio.create_task(_holding(slots, order, 2))
@@ -352,7 +352,7 @@ async def test_a_cancelled_waiter_loses_no_slot(granted: bool) -> None:
 
 async def test_a_child_process_has_all_the_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slots that were held before a fork are free in the child."""
-    slots, order = Slots(1), list[int]()
+    slots, order = FairSemaphore(1), list[int]()
     await slots.__aenter__()
     monkeypatch.setattr(slots_module.os, "getpid", lambda: -1)
     await asyncio.wait_for(_holding(slots, order, 1), 20)

@@ -13,7 +13,7 @@ from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.openai import MAX_TOKENS, OpenAIEmbedder
-from lorebind_knowledge.embedders.retrying import SteadyEmbedder
+from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 from lorebind_knowledge.embedders.tokens import TokenCount
 from lorebind_knowledge.errors import ConfigurationError
 from lorebind_knowledge.tokenizing import encode
@@ -76,7 +76,7 @@ def test_langchain_counts_by_the_model() -> None:
 def test_wrapped_it_counts_the_same() -> None:
     """An embedder with retries counts the same as the inner one."""
     inner = openai("text-embedding-3-small")
-    assert SteadyEmbedder(inner).count_tokens(TEXTS) == inner.count_tokens(TEXTS)
+    assert RetryingEmbedder(inner).count_tokens(TEXTS) == inner.count_tokens(TEXTS)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lorebind_knowledge.records import Space
-from lorebind_knowledge.stores.base import Nominees, StoredVector
+from lorebind_knowledge.records import Partition
+from lorebind_knowledge.stores.base import SearchHits, StoredVector
 from lorebind_knowledge.testing.index_driver import (
     EAST,
     HERE,
@@ -31,14 +31,16 @@ class OddStore(PlainStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.change: Callable[[Space, Nominees, int], Nominees] = lambda _, given, __: given
+        self.change: Callable[[Partition, SearchHits, int], SearchHits] = lambda _, given, __: given
 
-    def nearest(self, space: Space, vector: Any, k: int, where: Any, among: Any) -> Nominees:
-        return self.change(space, super().nearest(space, vector, k, where, among), k)
+    def nearest(
+        self, space: Partition, vector: Any, k: int, where: Any, allowed_ids: Any
+    ) -> SearchHits:
+        return self.change(space, super().nearest(space, vector, k, where, allowed_ids), k)
 
 
-def without_vectors(_: Space, given: Nominees, __: int) -> Nominees:
-    return Nominees(given.numbers)
+def without_vectors(_: Partition, given: SearchHits, __: int) -> SearchHits:
+    return SearchHits(given.numbers)
 
 
 class TestNominees(IndexTests):
@@ -86,10 +88,10 @@ class TestNominees(IndexTests):
         before = {k: to.search(NORTH, k) for k in (1, 2, 3, 9, 99)}
         filtered = to.search(NORTH, where={"n": {"$gt": 2}})
 
-        def repeat(_: Space, given: Nominees, k: int) -> Nominees:
+        def repeat(_: Partition, given: SearchHits, k: int) -> SearchHits:
             assert given.vectors is not None
             numbers = np.repeat(np.asarray(given.numbers), times)[:k].tolist()
-            return Nominees(numbers, np.repeat(given.vectors, times, axis=0)[:k])
+            return SearchHits(numbers, np.repeat(given.vectors, times, axis=0)[:k])
 
         store.change = repeat
         assert {k: to.search(NORTH, k) for k in (1, 2, 3, 9, 99)} == before
@@ -104,12 +106,12 @@ class TestNominees(IndexTests):
         to.open()
         to.add(*(record(f"{at}", values) for at, values in enumerate(ramp(5))))
 
-        def confuse(space: Space, given: Nominees, k: int) -> Nominees:
+        def confuse(space: Partition, given: SearchHits, k: int) -> SearchHits:
             theirs = PlainStore.nearest(store, foreign.space, vector(EAST), k, {}, None)
             assert theirs.vectors is not None
             both = [*theirs.numbers, *given.numbers]
             rows = [*theirs.vectors, *([] if given.vectors is None else given.vectors)]
-            changed = Nominees(both, np.stack(rows))
+            changed = SearchHits(both, np.stack(rows))
             return changed if change is None else change(space, changed, k)
 
         store.change = confuse
@@ -123,7 +125,7 @@ class TestNominees(IndexTests):
         to.open()
         to.add(*(record(f"{9 - at}", values) for at, values in enumerate(ramp(9))))
         store.is_exact = False
-        store.change = lambda _, given, __: Nominees(given.numbers[:2])
+        store.change = lambda _, given, __: SearchHits(given.numbers[:2])
         found = to.search()
         assert ids(found)[:2] == ["9", "8"]
         assert found == sorted(found, key=lambda match: (-match.score, match.id))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lorebind_knowledge.index import index as index_module
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.testing.index_driver import HERE, NORTH, Driver, record
 
@@ -26,12 +26,12 @@ class RecordingStore(PlainStore):
         self.deleted: list[int] = []
         self.told: list[Any] = []
 
-    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
-        self.added += [(space.birth, one.number) for one in vectors]
+    def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
+        self.added += [(space.index_uid, one.number) for one in vectors]
         self.told += [one.metadata for one in vectors]
         super().add(space, vectors)
 
-    def delete(self, space: Space, numbers: Any) -> None:
+    def delete(self, space: Partition, numbers: Any) -> None:
         self.deleted += numbers
         super().delete(space, numbers)
 
@@ -118,7 +118,7 @@ class TestNumbers(OnEveryCatalog):
             to.sweep(abandon=True)
             to.drop(entry)
         assert len(set(store.added)) == len(store.added) > 20
-        assert len({birth for birth, _ in store.added}) == 2
+        assert len({index_uid for index_uid, _ in store.added}) == 2
 
     def test_exactly_what_is_dead_is_deleted(self, to: Driver, store: RecordingStore) -> None:
         """Vectors of live and staged chunks stay; all others are deleted once."""

@@ -11,7 +11,7 @@ from math import log
 import numpy as np
 import pytest
 
-from lorebind_knowledge.bm25.tokenize import VERSION, kept_words, wanted_words
+from lorebind_knowledge.bm25.tokenize import VERSION, index_terms, query_terms
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.index import words
@@ -61,20 +61,20 @@ def by_hand(live: dict[str, list[Record]], question: str) -> dict[str, float]:
         uri: Counter(
             word
             for one in chunks
-            for word in kept_words(f"{one.context}\n{one.text}", one.language).split()
+            for word in index_terms(f"{one.context}\n{one.text}", one.language).split()
         )
         for uri, chunks in live.items()
         if chunks
     }
     average = sum(found.total() for found in words.values()) / len(words)
     figures = dict.fromkeys(words, 0.0)
-    for word, weight in wanted_words(question, ["en"]).items():
+    for word, weight in query_terms(question, ["en"]).items():
         having = sum(word in found for found in words.values())
-        rarity = max(log((len(words) - having + 0.5) / (having + 0.5)), 1e-6)
+        idf = max(log((len(words) - having + 0.5) / (having + 0.5)), 1e-6)
         for uri, found in words.items():
             times = found[word]
             norm = 1.2 * (0.25 + 0.75 * found.total() / average)
-            figures[uri] += weight * rarity * times * 2.2 / (times + norm)
+            figures[uri] += weight * idf * times * 2.2 / (times + norm)
     return figures
 
 

@@ -18,7 +18,7 @@ import pytest
 from lorebind_knowledge.catalog import versions
 from lorebind_knowledge.errors import EmbedderError, IngestRefusedError, StoreError
 from lorebind_knowledge.index import index as index_module
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.memory import MemoryStore
 
@@ -85,19 +85,19 @@ class FailingStore(MemoryStore):
             self.left -= 1
         return method == self.method and self.left < 0
 
-    def _done(self, do: Callable[..., Any], space: Space, given: Sequence[Any]) -> None:
+    def _done(self, do: Callable[..., Any], space: Partition, given: Sequence[Any]) -> None:
         failed = self._fails(do.__name__)
         do(space, given[: len(given) // 2] if failed else given)
         if failed:
             raise StoreError("the disk is full")
 
-    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+    def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         self._done(super().add, space, vectors)
 
-    def delete(self, space: Space, numbers: Collection[int]) -> None:
+    def delete(self, space: Partition, numbers: Collection[int]) -> None:
         self._done(super().delete, space, list(numbers))
 
-    def count(self, space: Space) -> int:
+    def count(self, space: Partition) -> int:
         if self._fails("count"):
             raise StoreError("the disk is full")
         return super().count(space)
@@ -151,7 +151,9 @@ async def test_the_store_fails(make_bench: Callable[[str], Bench], method: str, 
 
 @pytest.mark.usefixtures("sweeping_often")
 @pytest.mark.parametrize("calls", [0, 1, 3])
-@pytest.mark.parametrize("step", ["stage", "publish", "condemn", "forget", "remove", "abandon"])
+@pytest.mark.parametrize(
+    "step", ["stage", "publish", "collect_dead", "forget", "remove", "abandon"]
+)
 async def test_the_catalog_fails(
     make_bench: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch, step: str, calls: int
 ) -> None:
@@ -232,7 +234,7 @@ async def test_nothing_works_on_after_a_cancellation(make_bench: Callable[[str],
     begun, refused, done = threading.Event(), threading.Event(), []
 
     class Slow(MemoryStore):
-        def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+        def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
             begun.set()
             refused.wait(60)
             super().add(space, vectors)

@@ -13,7 +13,7 @@ from lorebind_knowledge.errors import (
     IndexMismatchError,
     StoreError,
 )
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 
 from .bench import Bench, CountingEmbedder, chunk_counts, counts, fill, paragraph, two_sources
 
@@ -141,7 +141,7 @@ def dropped(bench: Bench, entry: IndexEntry) -> bool:
     """Return whether neither the catalog nor the store has any data of an index."""
     ledger = bench.catalog.ledger
     indexes = [bench.entry, begun(bench), *ledger.retired_indexes(bench.kb.namespace)]
-    assert entry.birth not in [index.birth for index in indexes if index is not None]
+    assert entry.index_uid not in [index.index_uid for index in indexes if index is not None]
     assert bench.index.store.count(entry.space) == 0
     assert bench.index.uris(entry) == []
     return ledger.documents(entry.key) == {}
@@ -214,7 +214,7 @@ async def test_a_successor_that_was_half_dropped(
     """A partly dropped successor is never resumed; the next run drops the rest of it."""
     successor = await leave_successor(bench)
 
-    def drop(space: Space) -> None:
+    def drop(space: Partition) -> None:
         real(space)
         raise StoreError("cut off")
 

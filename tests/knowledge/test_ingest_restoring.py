@@ -13,7 +13,7 @@ from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.index.view import View
 from lorebind_knowledge.namespace import COLLECTION_SCOPE
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
@@ -159,7 +159,7 @@ async def test_a_successor_that_lost_some(bench: Bench) -> None:
     bench.write("2.md", *(paragraph(f"word2{part}") for part in "abc"))
     report = await bench.ingest(strategy="replace")
     assert "had lost 9 of 9 vectors" in report.notices[0]
-    assert bench.entry.birth == begun.birth
+    assert bench.entry.index_uid == begun.index_uid
     await check_whole(bench)
 
 
@@ -183,7 +183,7 @@ async def test_a_database_that_cannot_count(make_bench: Callable[[str], Bench]) 
     """A sample of vectors detects that a database was emptied."""
 
     class Uncounted(MemoryStore):
-        def count(self, space: Space) -> None:  # type: ignore[override]  # a store may
+        def count(self, space: Partition) -> None:  # type: ignore[override]  # a store may
             return None
 
     bench = make_bench("memory")

@@ -20,10 +20,10 @@ from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.middleware.isolation import Isolation
 from lorebind_knowledge.middleware.retrying import StoreRetries
 from lorebind_knowledge.project_code import import_of_project
-from lorebind_knowledge.records import QueryResult, Space
+from lorebind_knowledge.records import Partition, QueryResult
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.stores import MemoryStore, VectorStore
-from lorebind_knowledge.stores.base import ApproximateStore, Nominees
+from lorebind_knowledge.stores.base import ApproximateStore, SearchHits
 from lorebind_knowledge.stores.wrapper import StoreCall, StoreWrapper
 from lorebind_knowledge.testing.store_driver import INDEX, Driver, space, vectors
 
@@ -70,7 +70,7 @@ def lossy():
         def store(self, inner):
             return type("Plain", (), {
                 name: getattr(inner, name)
-                for name in ("is_exact", "filters", "gives_vectors", "add", "nearest", "get",
+                for name in ("is_exact", "filters", "returns_vectors", "add", "nearest", "get",
                              "delete", "count", "drop", "close")
             })()
     return Lossy()
@@ -165,7 +165,7 @@ class Approximate(MemoryStore):
 
     is_exact = False
 
-    def finish_load(self, space: Space) -> None:
+    def finish_load(self, space: Partition) -> None:
         self.finished = space
 
 
@@ -185,11 +185,15 @@ class Own(StoreWrapper):
 def test_a_wrapped_store_can_do_what_its_inner_can(kind: type[MemoryStore]) -> None:
     """A wrapper has exactly the abilities of its store, also nested and with custom classes."""
     inner = kind()
-    inner.filters, inner.gives_vectors = True, False
+    inner.filters, inner.returns_vectors = True, False
     for store in (StoreWrapper(inner), Own(StoreWrapper(inner))):
         assert isinstance(store, VectorStore)
         assert isinstance(store, ApproximateStore) is (kind is Approximate)
-        assert (store.is_exact, store.filters, store.gives_vectors) == (inner.is_exact, True, False)
+        assert (store.is_exact, store.filters, store.returns_vectors) == (
+            inner.is_exact,
+            True,
+            False,
+        )
         assert str(store) == "memory store"
 
 
@@ -243,7 +247,7 @@ class Flaky(MemoryStore):
         self.failures = list(failures)
         self.asked = 0
 
-    def nearest(self, *arguments: Any) -> Nominees:
+    def nearest(self, *arguments: Any) -> SearchHits:
         self.asked += 1
         if self.failures:
             raise StoreError("it failed") from self.failures.pop(0)

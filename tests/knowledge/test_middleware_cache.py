@@ -178,7 +178,7 @@ async def test_the_same_question_is_answered_once() -> None:
     assert searches.count == 1
 
 
-@pytest.mark.parametrize("version", [FIRST._replace(birth=2), FIRST._replace(number=2)])
+@pytest.mark.parametrize("version", [FIRST._replace(index_uid=2), FIRST._replace(number=2)])
 async def test_another_version_makes_answers_old(version: Version) -> None:
     """Another index, or another state of it written by any process, invalidates results."""
     searches = Searches()

@@ -25,7 +25,7 @@ from lorebind_knowledge.errors import (
 )
 from lorebind_knowledge.loaders.registry import load_document, loaders_version
 from lorebind_knowledge.namespace import IndexKey, Namespace
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from tests.plugin_project.installing import ACME_OFFERS, install, install_acme
 
 PROJECT = """\
@@ -283,7 +283,7 @@ def _with_store(site: Path, odd: str) -> KnowledgeService:
         ("class Odd: pass", "made a Odd without add, nearest, get, delete, count, drop, close, is"),
         (
             "class Odd:\n    add = nearest = get = delete = count = drop = close = None",
-            "made a Odd without is_exact, filters, gives_vectors",
+            "made a Odd without is_exact, filters, returns_vectors",
         ),
     ],
 )
@@ -297,7 +297,7 @@ async def test_a_plugged_store_that_fails_is_a_store_error(site: Path) -> None:
     """A plugin's own exceptions become a StoreError with the id of the vector database."""
     odd = "class Odd(MemoryStore):\n    def count(self, space): raise OSError('gone')"
     service = _with_store(site, odd)
-    space = Space(IndexKey(Namespace("t", "p", "project", "kb")), 1, 3)
+    space = Partition(IndexKey(Namespace("t", "p", "project", "kb")), 1, 3)
     with pytest.raises(StoreError, match="'v' failed in count: OSError: gone"):
         await call(service.index().store.count, space)
     await service.close()

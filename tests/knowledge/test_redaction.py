@@ -8,7 +8,7 @@ from pydantic import BaseModel, SecretStr
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
 from lorebind_knowledge.errors import EmbedderError
-from lorebind_knowledge.redaction import said_by, without
+from lorebind_knowledge.redaction import redacted_message, without
 
 
 class _Client(BaseModel):
@@ -19,7 +19,9 @@ class _Client(BaseModel):
 
 def test_what_the_holder_keeps_is_hidden() -> None:
     """A secret of the failed object is not repeated; the rest of the message is."""
-    said = said_by(ValueError("Incorrect API key provided: sk-1 (plain)"), holder=_Client())
+    said = redacted_message(
+        ValueError("Incorrect API key provided: sk-1 (plain)"), holder=_Client()
+    )
     assert said == "ValueError: Incorrect API key provided: [secret] (plain)"
 
 
@@ -27,7 +29,7 @@ def test_what_templates_gave_is_hidden() -> None:
     """Values filled into templates are hidden at any depth; text from the file is not."""
     written = {"api_key": "{{ .env.A }}", "more": [{"token": "{{ .env.B }}"}], "mode": "e", "n": 3}
     resolved = {"api_key": "sk-2", "more": [{"token": "tk"}], "mode": "e", "n": 3}
-    said = said_by(KeyError("sk-2 tk e 3"), written=written, resolved=resolved)
+    said = redacted_message(KeyError("sk-2 tk e 3"), written=written, resolved=resolved)
     assert said == "KeyError: '[secret] [secret] e 3'"
 
 

@@ -18,7 +18,7 @@ from lorebind_knowledge.errors import (
     UsageError,
 )
 from lorebind_knowledge.namespace import tenant
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 from lorebind_knowledge.service import KnowledgeService
 
@@ -91,7 +91,7 @@ async def test_a_reindex_meanwhile(
     plain = type(bench.index.store).nearest
     asked = []
 
-    def late(store: Any, space: Space, *arguments: Any) -> Any:
+    def late(store: Any, space: Partition, *arguments: Any) -> Any:
         asked.append(space.index.number)
         if len(asked) == 1:
             bridge.run(bench.ingest(strategy="replace"))

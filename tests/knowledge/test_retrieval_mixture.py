@@ -14,8 +14,8 @@ import pytest
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.identity import chunk_id
-from lorebind_knowledge.records import DocumentMatch, Record, Space
-from lorebind_knowledge.stores.base import Nominees, VectorStore
+from lorebind_knowledge.records import DocumentMatch, Partition, Record
+from lorebind_knowledge.stores.base import SearchHits, VectorStore
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
@@ -120,12 +120,12 @@ class Blind(StoreWrapper):
 
     def __init__(self, inner: VectorStore) -> None:
         super().__init__(inner)
-        self.gives_vectors = False
+        self.returns_vectors = False
 
-    async def nearest(self, *arguments: Any) -> Nominees:
-        return Nominees((await super().nearest(*arguments)).numbers)
+    async def nearest(self, *arguments: Any) -> SearchHits:
+        return SearchHits((await super().nearest(*arguments)).numbers)
 
-    async def get(self, space: Space, numbers: Collection[int]) -> dict[int, None]:
+    async def get(self, space: Partition, numbers: Collection[int]) -> dict[int, None]:
         return dict.fromkeys(await super().get(space, numbers))
 
 

@@ -19,7 +19,7 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from lorebind_knowledge.configuration import Environment
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.namespace import IndexKey, Namespace
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.langchain import store as module
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB, recipe_of
@@ -27,8 +27,8 @@ from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore, document_id
 
 INDEX = IndexKey(Namespace("acme", "support", "project", "handbook"))
-SPACE = Space(INDEX, 2**58 + 5, 4)
-OTHER = Space(INDEX, 7, 4)
+SPACE = Partition(INDEX, 2**58 + 5, 4)
+OTHER = Partition(INDEX, 7, 4)
 EAST, NORTH, NOWHERE = (1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)
 
 
@@ -45,7 +45,9 @@ def one(number: int, values: Iterable[float] = EAST, text: str | None = None) ->
     return StoredVector(number, vector(values), f"text {number}" if text is None else text, {})
 
 
-def found(store: LangChainStore, k: int = 50, space: Space = SPACE, at: Any = EAST) -> list[int]:
+def found(
+    store: LangChainStore, k: int = 50, space: Partition = SPACE, at: Any = EAST
+) -> list[int]:
     return list(store.nearest(space, vector(at), k, {}, None).numbers)
 
 
@@ -56,7 +58,7 @@ def held(store: LangChainStore) -> dict[str, Any]:
 
 
 def test_ids_are_uuids_that_tell_spaces_and_numbers_apart() -> None:
-    """Ids have version 8, begin with the birth, and are sorted like the numbers."""
+    """Ids have version 8, begin with the index_uid, and are sorted like the numbers."""
     numbers = [1, 2, 3, 2**62 - 1, 2**62, 2**63 - 1]
     made = [uuid.UUID(document_id(space, n)) for space in (OTHER, SPACE) for n in numbers]
     assert len(set(made)) == len(made)
@@ -351,7 +353,7 @@ def test_an_argument_that_is_an_object_is_made_once_and_closed() -> None:
     store = LangChainStore(recipe)
     assert Part.made == 0
     store.add(SPACE, [one(1)])
-    store.add(Space(INDEX, 9, 2), [StoredVector(1, vector((1, 0)), "t", {})])
+    store.add(Partition(INDEX, 9, 2), [StoredVector(1, vector((1, 0)), "t", {})])
     assert found(store) == [1]
     store.close()
     store.close()

@@ -47,11 +47,11 @@ def test_same_as_sorting_everything(data: st.DataObject) -> None:
     k = data.draw(st.integers(1, count + 1))
     share = data.draw(st.sampled_from([0.05, 0.5, None]))
     allowed = np.ones(count, np.bool_) if share is None else rng.random(count) < share
-    among = None if share is None else numbers[allowed]
-    if among is not None and data.draw(st.booleans()):
-        among = [*among.tolist(), *among.tolist()[:3], 10 * count + 5]
+    allowed_ids = None if share is None else numbers[allowed]
+    if allowed_ids is not None and data.draw(st.booleans()):
+        allowed_ids = [*allowed_ids.tolist(), *allowed_ids.tolist()[:3], 10 * count + 5]
 
-    found = built(matrix, numbers).nearest(query, k, among)
+    found = built(matrix, numbers).nearest(query, k, allowed_ids)
 
     exact = dict(zip(numbers.tolist(), (matrix.astype(np.float64) @ query).tolist(), strict=True))
     inside = numbers[allowed].tolist()

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from lorebind_knowledge.errors import IndexMismatchError, StoreError, UsageError
 from lorebind_knowledge.filters import compile_filter
 from lorebind_knowledge.namespace import IndexKey, Namespace
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector, VectorStore
 from lorebind_knowledge.stores.pgvector import store as store_module
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import Matrix, Vector
 
 INDEX = IndexKey(Namespace("acme", "support", "project", "handbook"))
-SPACE = Space(INDEX, 2**62 - 1, 4)
-OTHER = Space(INDEX, 77, 4)
+SPACE = Partition(INDEX, 2**62 - 1, 4)
+OTHER = Partition(INDEX, 77, 4)
 EAST = np.array([1, 0, 0, 0], np.float32)
 
 
@@ -50,7 +50,7 @@ def stored(number: int, vector: Vector = EAST, **metadata: Any) -> StoredVector:
     return StoredVector(number, vector, "", metadata)
 
 
-def found(store: PgvectorStore, space: Space = SPACE, k: int = 100, **where: Any) -> list[int]:
+def found(store: PgvectorStore, space: Partition = SPACE, k: int = 100, **where: Any) -> list[int]:
     vector = np.eye(1, space.dimension, dtype=np.float32)[0]
     return list(store.nearest(space, vector, k, where, None).numbers)
 
@@ -247,7 +247,7 @@ def test_vectors_that_cannot_be_stored(store: PgvectorStore, bad: StoredVector, 
 def test_the_nearest_are_found(store: PgvectorStore) -> None:
     """Numbers are sorted by cosine, with or without a filter, and vectors are unchanged."""
     rng = np.random.default_rng(5)
-    space = Space(INDEX, 5, 48)
+    space = Partition(INDEX, 5, 48)
     vectors = unit(rng, 300, 48)
     vectors[10:13] = 0
     metadata = [
@@ -273,7 +273,7 @@ def test_the_nearest_are_found(store: PgvectorStore) -> None:
 
 def test_several_dimensions(store: PgvectorStore) -> None:
     """Spaces of several dimensions share a table, and each is searched separately."""
-    plane = Space(INDEX, 3, 2)
+    plane = Partition(INDEX, 3, 2)
     store.add(SPACE, [stored(1), stored(2, -EAST)])
     store.add(plane, [stored(1, np.array([0, 1], np.float32))])
     assert found(store) == [1, 2]
@@ -291,7 +291,7 @@ def test_malformed_filters(store: PgvectorStore) -> None:
 # Approximate indexes.
 
 
-def crowd(store: PgvectorStore, space: Space, count: int) -> Matrix:
+def crowd(store: PgvectorStore, space: Partition, count: int) -> Matrix:
     """Add vectors around a few centers, numbered from 1; return a query near one of them."""
     rng = np.random.default_rng(3)
     centres = unit(rng, 8, space.dimension) * np.sqrt(space.dimension)
@@ -338,7 +338,7 @@ def test_approximate_search(
     config = AnnIndexConfig(**settings)
     store = make_store(FORCED, ensure_index=True, index=config, metric=metric, ann_from=1)
     exact = make_store()
-    space = Space(INDEX, 8, dimension)
+    space = Partition(INDEX, 8, dimension)
     vectors = crowd(store, space, 300)
     store.finish_load(space)
     store.finish_load(space)
@@ -366,7 +366,7 @@ def test_a_filter_that_leaves_little(make_store: Callable[..., PgvectorStore]) -
     poor = FORCED + "%20-c%20work_mem%3D64kB"
     config = AnnIndexConfig(ef_search=10)
     store = make_store(poor, ensure_index=True, index=config, ann_from=1)
-    space = Space(INDEX, 8, 8)
+    space = Partition(INDEX, 8, 8)
     query = -crowd(store, space, 1500)[-1]
     store.build_index(space)
     ours, theirs = (
@@ -429,7 +429,7 @@ def test_indexes_that_are_left_over(
     crowd(store, SPACE, 20)
     store.build_index(SPACE)
     (kept,) = indexes(db).keys() - {gone}
-    db.execute(f"delete from knowledge_chunks_vectors where space = {OTHER.birth}")
+    db.execute(f"delete from knowledge_chunks_vectors where space = {OTHER.index_uid}")
     db.execute(
         "update pg_index set indisvalid = false where indexrelid = %s::regclass", [f'"{kept}"']
     )
@@ -468,7 +468,7 @@ def test_an_index_is_given_memory(db: psycopg.Connection, monkeypatch: pytest.Mo
     ann = AnnIndex(Table("t"), AnnIndexConfig(), "cosine")
     db.execute("create table t_vectors (x int)")
     for records in (1, 100_000, 100_000_000, 1):
-        ann.build(db, Space(INDEX, 1, 384), records)
+        ann.build(db, Partition(INDEX, 1, 384), records)
         row = db.execute("show maintenance_work_mem").fetchone()
         assert row is not None
         seen.append(row[0])
@@ -477,7 +477,7 @@ def test_an_index_is_given_memory(db: psycopg.Connection, monkeypatch: pytest.Mo
 
 def test_vectors_too_long_for_an_index(make_store: Callable[..., PgvectorStore]) -> None:
     """A dimension that pgvector cannot index is refused if an index is wanted."""
-    long = Space(INDEX, 9, 5000)
+    long = Partition(INDEX, 9, 5000)
     vectors = [stored(1, np.eye(1, 5000, dtype=np.float32)[0])]
     store = make_store(ensure_index=True)
     for call in (lambda: store.add(long, vectors), lambda: store.count(long)):
@@ -494,11 +494,11 @@ import os, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # a fork with threads is what is tried here
 import numpy as np
 from lorebind_knowledge.namespace import IndexKey, Namespace
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 store = PgvectorStore(sys.argv[1])
-space, vector = Space(IndexKey(Namespace("t", "p", "s", "k")), 1, 2), np.ones(2, np.float32)
+space, vector = Partition(IndexKey(Namespace("t", "p", "s", "k")), 1, 2), np.ones(2, np.float32)
 def add(number):
     store.add(space, [StoredVector(number, vector, "", {})])
 def search():

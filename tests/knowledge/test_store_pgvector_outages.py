@@ -16,7 +16,7 @@ from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.postgres import connections
 from lorebind_knowledge.postgres.address import PostgresAddress
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector import store as store_module
 from lorebind_knowledge.stores.pgvector.settings import PgvectorSettings, PoolConfig
@@ -24,7 +24,7 @@ from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from tests.postgres import PASSWORD, Server
 from tests.torture.cable import Cable
 
-SPACE = Space(IndexKey(Namespace("acme", "support", "project", "handbook")), 7, 2)
+SPACE = Partition(IndexKey(Namespace("acme", "support", "project", "handbook")), 7, 2)
 EAST = np.array([1, 0], np.float32)
 
 

@@ -18,8 +18,8 @@ from qdrant_client.local.payload_filters import check_filter
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.filters import compile_filter
 from lorebind_knowledge.namespace import IndexKey, Namespace
-from lorebind_knowledge.records import Space
-from lorebind_knowledge.stores.base import Nominees, StoredVector
+from lorebind_knowledge.records import Partition
+from lorebind_knowledge.stores.base import SearchHits, StoredVector
 from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
 from lorebind_knowledge.stores.qdrant.filters import facts, narrow
 from lorebind_knowledge.stores.qdrant.store import QdrantStore, requests
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 KEY = "never-to-be-shown"
 OWNER = IndexKey(Namespace("acme", "shop", "project", "docs"))
-SPACE = Space(OWNER, birth=0x123456789ABCDEF0, dimension=4)
+SPACE = Partition(OWNER, index_uid=0x123456789ABCDEF0, dimension=4)
 EAST = (1.0, 0.0, 0.0, 0.0)
 NORTH = (0.0, 1.0, 0.0, 0.0)
 
@@ -82,7 +82,7 @@ def stored(number: int, vector: Sequence[float] | Vector = EAST, **metadata: Any
     return StoredVector(number, np.array(vector, np.float32), "a text", metadata)
 
 
-def nearest(store: QdrantStore, k: int = 50, where: dict[str, Any] | None = None) -> Nominees:
+def nearest(store: QdrantStore, k: int = 50, where: dict[str, Any] | None = None) -> SearchHits:
     return store.nearest(SPACE, np.array(EAST, np.float32), k, where or {}, None)
 
 
@@ -192,7 +192,7 @@ def test_vectors_of_many_nominees_are_left_out() -> None:
 
 
 def test_what_a_point_is(store: QdrantStore, loopback: Loopback) -> None:
-    """A point's id has its space's birth and its number; it has no text and no metadata."""
+    """A point's id has its space's index_uid and its number; it has no text and no metadata."""
     store.add(SPACE, [stored(2**63 - 1, uri="a.md")])
     (point,) = loopback.engine.scroll("docs_4")[0]
     assert point.id == "12345678-9abc-def0-7fff-ffffffffffff"
@@ -202,7 +202,7 @@ def test_what_a_point_is(store: QdrantStore, loopback: Loopback) -> None:
 
 def test_dimensions_have_collections_of_their_own(store: QdrantStore, loopback: Loopback) -> None:
     """Vectors of different dimensions have separate collections."""
-    other = Space(OWNER, birth=SPACE.birth + 1, dimension=2)
+    other = Partition(OWNER, index_uid=SPACE.index_uid + 1, dimension=2)
     store.add(SPACE, [stored(1)])
     store.add(other, [stored(1, (0.0, 1.0))])
     names = {collection.name for collection in loopback.engine.get_collections().collections}

@@ -19,14 +19,14 @@ import numpy as np
 import pytest
 
 from lorebind_knowledge.errors import StoreError, UsageError
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.sqlite import database as database_module
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from lorebind_knowledge.testing.store_driver import INDEX, vectors
 
 REPOSITORY = str(Path(__file__).parents[2])
-SPACE = Space(INDEX, 77, 4)
+SPACE = Partition(INDEX, 77, 4)
 
 # The beginning of the other processes' scripts: `store`, on the file in their arguments.
 PRELUDE = f"""

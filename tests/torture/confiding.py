@@ -69,7 +69,7 @@ class Project:
         qdrant = {"id": "file", "type": "qdrant", "config": {"path": f"{DATA_FOLDER}/points"}}
         # JSON is valid YAML.
         declared = {
-            "name": "confided",
+            "name": "traced_text",
             "embedders": [{"id": "words", "provider": "hashing"}],
             "vector_dbs": [case.choice([sqlite, sqlite, sqlite, qdrant])],
             "knowledge_bases": [{"id": "docs", "sources": sources}],

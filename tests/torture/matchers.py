@@ -15,7 +15,7 @@ from lorebind.server.paging import Cursor
 from lorebind.server.problems import ProblemError
 from lorebind_bindings.structured_output import _read
 from lorebind_knowledge.bm25.languages import DETECTED, detect_among, detect_language
-from lorebind_knowledge.bm25.tokenize import kept_words, wanted_words
+from lorebind_knowledge.bm25.tokenize import index_terms, query_terms
 from lorebind_knowledge.chunking.code import code_chunker
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
@@ -25,7 +25,7 @@ from lorebind_knowledge.declarations.base import RefusedError
 from lorebind_knowledge.declarations.rendering import check_passage_template
 from lorebind_knowledge.declarations.secrets import is_secret_name
 from lorebind_knowledge.declarations.values import _web_address, inside_project
-from lorebind_knowledge.embedders.failures import retry_after, said_by_provider
+from lorebind_knowledge.embedders.failures import provider_message, retry_after
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.errors import LorebindError, did_you_mean
 from lorebind_knowledge.filters import compile_filter
@@ -136,14 +136,14 @@ KNOWLEDGE: dict[str, Function] = {
     "did_you_mean": lambda text: did_you_mean(text, ["handbook", "returns"]),
     "compile_filter": lambda text: compile_filter({"a": {"$in": list(text)}})({"a": list(text)}),
     "without a secret": lambda text: without(text, {"hunter22": "", "a" * 20: "", text[:50]: ""}),
-    "said_by_provider": lambda text: said_by_provider(ValueError(text), None),
+    "provider_message": lambda text: provider_message(ValueError(text), None),
     "retry_after": lambda text: retry_after({"retry-after": text}, 0),
     "hub errors": _shown,
     "without_credentials": without_credentials,
     "detect_language": detect_language,
     "detect_among": lambda text: detect_among(text, DETECTED),
-    "kept_words": lambda text: kept_words(text, "en"),
-    "wanted_words": lambda text: wanted_words(text, ["en", "de", "ru"]),
+    "index_terms": lambda text: index_terms(text, "en"),
+    "query_terms": lambda text: query_terms(text, ["en", "de", "ru"]),
     "dedupe": dedupe._runs,
     "HashingEmbedder": lambda text: HashingEmbedder().embed_query(text),
     "joined_locator": lambda text: joined_locator(f"sheet {text}, row 1", f"sheet {text}, row 2"),

@@ -27,10 +27,10 @@ def documents(
     output: OutputOption = Output.table,
 ) -> None:
     """List the documents of a knowledge base, including those that failed."""
-    from lorebind.cli.given import given_to_read
+    from lorebind.cli.given import open_read_only
     from lorebind.cli.printing import print_data, print_failures, print_table
 
-    with given_to_read(project) as loaded:
+    with open_read_only(project) as loaded:
         found = loaded.documents(kb_id, state=state, workflow=workflow)
     if output is not Output.table:
         print_data({"documents": found}, output)
@@ -51,10 +51,10 @@ def chunks(
     output: OutputOption = Output.table,
 ) -> None:
     """Print the chunks of a document in order."""
-    from lorebind.cli.given import given_to_read
+    from lorebind.cli.given import open_read_only
     from lorebind.cli.printing import print_chunks, print_data
 
-    with given_to_read(project) as loaded:
+    with open_read_only(project) as loaded:
         found = loaded.chunks(kb_id, document, workflow=workflow)
     if output is not Output.table:
         print_data({"chunks": found}, output)
@@ -139,11 +139,11 @@ def stats(
     output: OutputOption = Output.table,
 ) -> None:
     """Show statistics about the index of a knowledge base."""
-    from lorebind.cli.given import given_to_read
+    from lorebind.cli.given import open_read_only
     from lorebind.cli.printing import print_data, print_table
     from lorebind.plain_data import as_data
 
-    with given_to_read(project) as loaded:
+    with open_read_only(project) as loaded:
         found = loaded.stats(kb_id, workflow=workflow)
     if output is not Output.table:
         print_data(found, output)

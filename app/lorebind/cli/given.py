@@ -32,7 +32,7 @@ def given_project(path: str) -> AnyProject:
     return open_project(path)
 
 
-def given_to_read(path: str) -> AnyProject:
+def open_read_only(path: str) -> AnyProject:
     """Open the project to read catalogs only, without running its code."""
     if (remote := given_server_project()) is not None:
         return remote

@@ -46,11 +46,11 @@ StrategyOption = Annotated[
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """List the knowledge bases of the project with statistics about their indexes."""
-    from lorebind.cli.given import given_to_read
+    from lorebind.cli.given import open_read_only
     from lorebind.cli.indexes import Indexes
     from lorebind.cli.printing import print_data, print_line, print_table
 
-    with given_to_read(project) as loaded:
+    with open_read_only(project) as loaded:
         indexes = Indexes(loaded)
         rows = [(kb, *indexes.stats(kb)) for kb in loaded.knowledge_bases()]
     if output is not Output.table:
@@ -105,11 +105,11 @@ def get(
 
     You can pass the YAML or JSON output to `apply`, which reads only `knowledge_base` from it.
     """
-    from lorebind.cli.given import given_to_read
+    from lorebind.cli.given import open_read_only
     from lorebind.cli.indexes import Indexes
     from lorebind.cli.printing import print_data
 
-    with given_to_read(project) as loaded:
+    with open_read_only(project) as loaded:
         found = loaded.knowledge_base(kb_id, workflow=workflow)
         stats, error = Indexes(loaded).stats(found)
     data: dict[str, Any] = {

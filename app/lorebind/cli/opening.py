@@ -13,7 +13,7 @@ from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 
 if TYPE_CHECKING:
     from lorebind.project import Project
-    from lorebind_knowledge.configuration import Demands, LoadedProject
+    from lorebind_knowledge.configuration import LoadedProject, TrustRequirements
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
@@ -157,7 +157,7 @@ def config_at(path: Path) -> LoadedProject:
     return build_project({"name": "ask", "knowledge_bases": [knowledge_base]}, root=root)
 
 
-def _check_trusted(demands: Demands, path: Path) -> None:
+def _check_trusted(demands: TrustRequirements, path: Path) -> None:
     """Show what the user has not granted yet; ask for it in a terminal.
 
     Args:

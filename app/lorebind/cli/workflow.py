@@ -98,10 +98,10 @@ def threads(
     output: OutputOption = Output.table,
 ) -> None:
     """List the threads of a workflow with their status, newest first."""
-    from lorebind.cli.given import given_to_read, same_project
+    from lorebind.cli.given import open_read_only, same_project
     from lorebind.cli.printing import print_data, print_line, print_table
 
-    with given_to_read(project) as loaded:
+    with open_read_only(project) as loaded:
         found = loaded.threads(workflow, limit=limit)
     if output is not Output.table:
         shown = [
@@ -129,11 +129,11 @@ def history(
     output: OutputOption = Output.table,
 ) -> None:
     """List the finished tasks of a thread with their outputs, turn by turn."""
-    from lorebind.cli.given import given_to_read
+    from lorebind.cli.given import open_read_only
     from lorebind.cli.printing import print_data, print_line, print_table
 
     thread = _thread(thread, named)
-    with given_to_read(project) as loaded:
+    with open_read_only(project) as loaded:
         found = loaded.history(workflow, thread)
     if output is not Output.table:
         print_data({"history": found}, output)

@@ -18,7 +18,7 @@ from lorebind_knowledge.documents.listing import (
 from lorebind_knowledge.documents.reading import read_documents
 from lorebind_knowledge.errors import NotFoundError, UsageError
 from lorebind_knowledge.identity import document_id
-from lorebind_knowledge.index.purging import Undeclared
+from lorebind_knowledge.index.purging import OrphanedIndex
 from lorebind_knowledge.ingest.report import IngestReport
 from lorebind_knowledge.statistics import KnowledgeStats
 
@@ -68,9 +68,9 @@ class RemoteDocuments(RemoteIngests):
         path = f"/knowledge-bases/{segment(kb_id)}/stats"
         return read(KnowledgeStats, self._server.get(path, workflow=workflow))
 
-    def purge(self, *, dry_run: bool = True) -> list[Undeclared]:
+    def purge(self, *, dry_run: bool = True) -> list[OrphanedIndex]:
         found = self._server.post_patiently("/purge", {"dry_run": dry_run})
-        return [read(Undeclared, one) for one in found["items"]]
+        return [read(OrphanedIndex, one) for one in found["items"]]
 
     def _id(self, kb_id: str, document: str, workflow: str | None) -> str:
         """Return the id of a document, for use in a path.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, FastAPI
 
 from lorebind.server.doors.callers import Callers
-from lorebind.server.doors.door import REQUEST_SECONDS, Door
+from lorebind.server.doors.door import REQUEST_SECONDS, RequestGuard
 from lorebind.server.doors.hosts import Hosts
 from lorebind.server.doors.rates import Rates
 from lorebind.server.failures import answer_failures
@@ -100,7 +100,7 @@ def make_app(
     app.include_router(health.router)
     app.include_router(overview.router)
     limit = declared.rate_limit
-    return Door(
+    return RequestGuard(
         app,
         hosts=Hosts([*declared.hosts, *hosts]),
         callers=Callers(server.tokens, open_without_tokens=open_without_tokens),

@@ -51,7 +51,7 @@ class Ingests:
     def __init__(
         self,
         runs: RequestedRuns,
-        seen_by: Callable[[str], Awaitable[Project]],
+        project_for: Callable[[str], Awaitable[Project]],
         log_failure: Callable[[str, BaseException], None],
     ) -> None:
         """
@@ -62,7 +62,7 @@ class Ingests:
         """
         self.runs = runs
         self._log_failure = log_failure
-        self._seen_by = seen_by
+        self._seen_by = project_for
         self._under_way: dict[str, _UnderWay] = {}
         self._watching: asyncio.Task[None] | None = None
         self._is_stopping = False

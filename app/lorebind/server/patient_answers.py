@@ -50,7 +50,7 @@ PATIENT_DELETE: dict[int | str, dict[str, Any]] = {
 }
 
 
-async def patient_answer(
+async def deferred_answer(
     request: Request,
     server: Server,
     work: Coroutine[Any, Any, Any],
@@ -85,10 +85,10 @@ def patient_events(
     """Answer with one event, `result` or `error`, however long the work takes.
 
     Args:
-        request: as for `patient_answer`.
-        server: as for `patient_answer`.
-        work: as for `patient_answer`.
-        show: as for `patient_answer`.
+        request: as for `deferred_answer`.
+        server: as for `deferred_answer`.
+        work: as for `deferred_answer`.
+        show: as for `deferred_answer`.
         stopped: the error if the server stops first; None uses a general one.
     """
     return EventStream(server, _told(request, server, work, show, stopped))

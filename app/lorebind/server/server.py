@@ -19,7 +19,7 @@ from lorebind.server.failure_log import FailureLog
 from lorebind.server.ingests import Ingests
 from lorebind.server.metrics import prometheus_of
 from lorebind.server.problems import ProblemError
-from lorebind.server.state.knowledge_bases import MadeKnowledgeBases
+from lorebind.server.state.knowledge_bases import StoredKnowledgeBases
 from lorebind.server.state.runs import RequestedRuns
 from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
@@ -46,12 +46,12 @@ class Server:
         """The project as its files declare it."""
         self.database = open_state(config.project.server.state, config.environment)
         self.tokens = Tokens(self.database)
-        self.made = MadeKnowledgeBases(self.database, project.name)
+        self.made = StoredKnowledgeBases(self.database, project.name)
         self.log_failure = FailureLog(config)
         self.prometheus = prometheus_of(project)
         """The metrics of `/metrics`; None if the extra `telemetry` is not installed."""
         runs = RequestedRuns(self.database, project.name)
-        self.ingests = Ingests(runs, self.seen_by, self.log_failure)
+        self.ingests = Ingests(runs, self.project_for, self.log_failure)
         self.changes = Changes()
         """Documents that are being deleted."""
         self.connected = Connected()
@@ -63,7 +63,7 @@ class Server:
         self._seen: dict[str, tuple[float, Project]] = {}
         self._changes = 0
 
-    async def seen_by(self, tenant: str) -> Project:
+    async def project_for(self, tenant: str) -> Project:
         """Return the project with the knowledge bases that a tenant has created over the API.
 
         Knowledge bases created on other servers are visible after half a second.
@@ -78,7 +78,7 @@ class Server:
                 self._seen[tenant] = now, project
         return project
 
-    def look_again(self, tenant: str) -> None:
+    def invalidate(self, tenant: str) -> None:
         """Forget the cached project of a tenant that has created or deleted a knowledge base
         here."""
         self._changes += 1
@@ -189,7 +189,7 @@ async def _admin(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
 
 
 async def _seen(server: Annotated[Server, Depends(_server)]) -> Project:
-    return await server.seen_by(server.project.config.tenant)
+    return await server.project_for(server.project.config.tenant)
 
 
 TheServer = Annotated[Server, Depends(_server)]

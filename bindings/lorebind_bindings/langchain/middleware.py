@@ -28,7 +28,7 @@ from lorebind_bindings.langchain.markers import (
     next_marker,
     searched_verdict,
 )
-from lorebind_bindings.langchain.remembering import Found, Remembered
+from lorebind_bindings.langchain.remembering import Found, PromptHistory
 from lorebind_bindings.langchain.streaming import model_call, stream_citations
 from lorebind_bindings.langchain.tool import knowledge_tool
 from lorebind_knowledge.bridge import run
@@ -87,7 +87,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         self._counter = counter
         self._instructions = instructions
         self._max_tokens = max_tokens
-        self._remembered = Remembered()
+        self._remembered = PromptHistory()
         own = searchable(bindings)
         self.tools = (
             [knowledge_tool(service, own, counter, description=description, max_tokens=max_tokens)]

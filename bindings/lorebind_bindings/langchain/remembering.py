@@ -23,7 +23,7 @@ class Found:
     injection: Injection
 
 
-class Remembered:
+class PromptHistory:
     """The most recent results, by tenant, id of the user's message, and first passage number.
 
     Results that were removed are searched for again. Thread-safe.

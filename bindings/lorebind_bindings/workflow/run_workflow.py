@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.running import Context
 from lorebind_bindings.workflow.schedule import run_flow
-from lorebind_bindings.workflow.state import Past
+from lorebind_bindings.workflow.state import TaskHistory
 
 if TYPE_CHECKING:
     from lorebind_bindings.workflow.running import Frame, Run
@@ -31,5 +31,5 @@ def outputs_of(run: Run, frame: Frame, found: FlowResult) -> Any:
     blocks = {
         name: text for done in found.tasks.values() for name, text in done.outcome.blocks.items()
     }
-    context = Context(run, frame, None, declared.id, Past(outputs, blocks))
+    context = Context(run, frame, None, declared.id, TaskHistory(outputs, blocks))
     return context.fill(dict(declared.outputs), state=found.state)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.workflow.events.bus import EventBus
     from lorebind_bindings.workflow.results import Outcome, Update
-    from lorebind_bindings.workflow.state import Channels, Past, State
+    from lorebind_bindings.workflow.state import Channels, State, TaskHistory
     from lorebind_bindings.workflow.threads.journal import Journal
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.configuration.conditions import Converted
@@ -195,7 +195,7 @@ class Context:
     task: Any
     """The declaration of the task."""
     path: str
-    past: Past
+    past: TaskHistory
     led_by: Any = None
     """The output of the task whose edge led to this one."""
     error: dict[str, str] | None = None

@@ -32,7 +32,7 @@ from lorebind_knowledge.errors import (
     did_you_mean,
 )
 from lorebind_knowledge.namespace import tenant
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 from lorebind_knowledge.run_once import Once
 
 if TYPE_CHECKING:
@@ -336,7 +336,7 @@ class Workflows:
         except BaseException as error:
             if isinstance(error, Exception):
                 kind = type(error).__name__
-                words = said_by(error).removeprefix(f"{kind}: ")
+                words = redacted_message(error).removeprefix(f"{kind}: ")
                 told = {"error": {"type": kind, "message": words}}
             else:
                 status = "cancelled"

@@ -11,7 +11,7 @@ from lorebind_bindings.workflow.executing import execute
 from lorebind_bindings.workflow.joins import Tokens
 from lorebind_bindings.workflow.results import skipped
 from lorebind_bindings.workflow.running import Context, Suspended, TaskFailed
-from lorebind_bindings.workflow.state import ChannelError, Past, Write, in_order
+from lorebind_bindings.workflow.state import ChannelError, TaskHistory, Write, in_order
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ async def run_flow(run: Run, frame: Frame, tasks: Sequence[TaskBase]) -> FlowRes
 class _Token:
     """A token for an edge that was taken."""
 
-    past: Past
+    past: TaskHistory
     output: Any = None
     """The output of the task at the start of the edge."""
     number: int = -1
@@ -67,7 +67,7 @@ class _FlowRun:
     def __init__(self, run: Run, frame: Frame, flow: Flow) -> None:
         self.run, self.frame, self.flow = run, frame, flow
         self.tokens: Tokens[_Token] = Tokens(flow)
-        self.running: dict[asyncio.Task[Done], tuple[str, Past]] = {}
+        self.running: dict[asyncio.Task[Done], tuple[str, TaskHistory]] = {}
         self.steps = 0
         self.done: dict[str, Done] = {}
         self.ended: list[str] = []
@@ -77,7 +77,7 @@ class _FlowRun:
         self.suspended: dict[str, Suspended] = {}
 
     async def to_its_end(self) -> FlowResult:
-        self.tokens.enter(_Token(Past()))
+        self.tokens.enter(_Token(TaskHistory()))
         try:
             while True:
                 if not self.failures:
@@ -107,7 +107,7 @@ class _FlowRun:
         self.steps += 1
         limit = self.frame.workflow.max_steps
         arrived = sorted(self.tokens.start(name), key=lambda token: token.number)
-        task, past = self.flow.tasks[name], Past.of_all([token.past for token in arrived])
+        task, past = self.flow.tasks[name], TaskHistory.of_all([token.past for token in arrived])
         path = f"{self.frame.prefix}{name}"
         if (again := self.tokens.rounds[name]) > 1:
             path = f"{path}#{again}"
@@ -141,7 +141,7 @@ class _FlowRun:
             case error:
                 raise error
 
-    def _take_edges(self, name: str, past: Past, done: Done) -> None:
+    def _take_edges(self, name: str, past: TaskHistory, done: Done) -> None:
         self.done[name] = done
         after = self._after(name, past, done)
         failed = done.status == "failed"
@@ -154,7 +154,7 @@ class _FlowRun:
             self.ended.append(name)
         self.tokens.end(name)
 
-    def _after(self, name: str, past: Past, done: Done) -> Past:
+    def _after(self, name: str, past: TaskHistory, done: Done) -> TaskHistory:
         """Return what the tasks that follow a task see as their past."""
         number, rounds = self.flow.number[name], self.tokens.rounds[name]
         bit = 1 << ((rounds - 1) * len(self.flow.names) + number)
@@ -165,7 +165,7 @@ class _FlowRun:
             self.writes.append(own)
             # Apply only the new updates, so that the cost per round of a loop stays constant.
             known = [self.frame.channels.updated(state, updates) for state in known]
-        return Past(
+        return TaskHistory(
             {**past.outputs, name: (past.level, done.outcome.output)},
             {**past.blocks, **done.outcome.blocks},
             writes,
@@ -183,7 +183,7 @@ class _FlowRun:
             self.run.bus.emit("task_skipped", name, path, reason="route")
 
     def _result(self) -> FlowResult:
-        everything = Past(writes=in_order(self.writes))
+        everything = TaskHistory(writes=in_order(self.writes))
         updates = everything.updates(self.frame.channels)
         ran = [name for name in self.ended if self.done[name].status != "skipped"] or self.ended
         last = max(ran, key=self.flow.number.__getitem__)
@@ -200,7 +200,7 @@ def _failure(task: str, path: str, error: UsageError) -> TaskFailed:
     return TaskFailed({"task": task, "path": path, "type": kind, "message": str(error)}, error)
 
 
-async def _cancelled(running: dict[asyncio.Task[Done], tuple[str, Past]]) -> None:
+async def _cancelled(running: dict[asyncio.Task[Done], tuple[str, TaskHistory]]) -> None:
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)

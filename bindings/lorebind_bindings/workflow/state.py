@@ -14,7 +14,7 @@ from lorebind_bindings.workflow.json_values import checked, copied
 from lorebind_knowledge.bridge import only_errors
 from lorebind_knowledge.configuration.named_code import named_part
 from lorebind_knowledge.errors import UsageError, did_you_mean
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -116,7 +116,7 @@ class Channels:
             except Exception as error:  # reducers of the project raise anything
                 raise ChannelError(
                     f"channel {name!r} does not accept what task {update.path!r} wrote: "
-                    + said_by(error),
+                    + redacted_message(error),
                     update.path,
                 ) from error
         return value
@@ -221,7 +221,7 @@ def in_order(writes: Iterable[Write]) -> tuple[Write, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class TaskHistory:
     """The executions and writes before a task, as the task sees them."""
 
     outputs: Mapping[str, tuple[int, Any]] = field(default_factory=dict)
@@ -249,7 +249,7 @@ class Past:
         return self.known[0]
 
     @classmethod
-    def of_all(cls, pasts: Sequence[Past]) -> Past:
+    def of_all(cls, pasts: Sequence[TaskHistory]) -> TaskHistory:
         """Merge the pasts of several tasks that lead to the same task."""
         if len(pasts) == 1:
             return pasts[0]

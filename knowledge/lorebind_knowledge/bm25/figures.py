@@ -26,11 +26,11 @@ class Postings(NamedTuple):
     """The number of occurrences in each of these passages."""
 
 
-def rarity(count: int, having: int) -> float:
+def idf(count: int, having: int) -> float:
     """Return the weight of a word that `having` of `count` passages, or documents, contain."""
     return max(log((count - having + 0.5) / (having + 0.5)), _LEAST)
 
 
-def saturated(times: Any, lengths: Any, average: float) -> Any:
+def tf_saturation(times: Any, lengths: Any, average: float) -> Any:
     """Return what a word that occurs `times` in texts of `lengths` words counts, elementwise."""
     return times * (K1 + 1) / (times + K1 * (1 - B + B * lengths / average))

@@ -38,7 +38,7 @@ class Passage(NamedTuple):
     """The language's code in ISO 639-1."""
 
 
-def kept_words(text: str, language: str) -> str:
+def index_terms(text: str, language: str) -> str:
     """Return the words of a text in their stored form, with repeats, separated by spaces.
 
     The characters of a run without spaces are also stored one by one, for one-character questions.
@@ -49,7 +49,7 @@ def kept_words(text: str, language: str) -> str:
     return " ".join(map(known.__getitem__, words_of(text)))
 
 
-def wanted_words(question: str, languages: Collection[str]) -> Counter[str]:
+def query_terms(question: str, languages: Collection[str]) -> Counter[str]:
     """Return the words of a question to search for, with their counts.
 
     Stop words and single ASCII letters and digits are omitted. A word that occurs twice counts

@@ -58,14 +58,14 @@ class State(NamedTuple):
 def state_of(sql: Sql, space: int) -> State | None:
     """Return the state of an index, or None if the index no longer exists."""
     rows = sql.run(
-        "select version, live, entered from catalog_indexes where birth = :space", space=space
+        "select version, live, entered from catalog_indexes where index_uid = :space", space=space
     )
     return State(*_counts(rows[0])) if rows else None
 
 
 def swept(sql: Sql, space: int) -> int | None:
     """Return the version up to which vectors may be gone; None if the index was dropped."""
-    rows = sql.run("select swept from catalog_indexes where birth = :space", space=space)
+    rows = sql.run("select swept from catalog_indexes where index_uid = :space", space=space)
     return _counts(rows[0])[0] if rows else None
 
 
@@ -242,7 +242,9 @@ def newest_numbers(sql: Sql, space: int, count: int) -> list[int]:
 def forgotten_numbers(sql: Sql, space: int) -> list[int]:
     """Return the vector numbers that an index has assigned and no longer uses."""
     known = sql.run("select distinct number from catalog_chunks where space = :space", space=space)
-    following = sql.run("select next_number from catalog_indexes where birth = :space", space=space)
+    following = sql.run(
+        "select next_number from catalog_indexes where index_uid = :space", space=space
+    )
     given = np.arange(1, following[0][0] if following else 1)
     return list(np.setdiff1d(given, [number for (number,) in known]).tolist())
 

@@ -28,7 +28,8 @@ def split_again(sql: Sql) -> None:
     Only one process at a time may call it, in a write transaction.
     """
     today = tokenize.VERSION
-    for (space,) in sql.run("select birth from catalog_indexes where words < :today", today=today):
+    outdated = "select index_uid from catalog_indexes where words < :today"
+    for (space,) in sql.run(outdated, today=today):
         words_in(sql).drop(sql.driver, space)
         live = f"from catalog_versions where space = :space and state = {LIVE}"
         rows = sql.run(f"select version {live} order by version", space=space)
@@ -36,7 +37,8 @@ def split_again(sql: Sql) -> None:
         for start in range(0, len(versions), _DOCUMENTS):
             _split(sql, space, versions[start : start + _DOCUMENTS])
         sql.run(
-            "update catalog_indexes set words = :today, version = version + 1 where birth = :space",
+            "update catalog_indexes set words = :today, version = version + 1"
+            " where index_uid = :space",
             today=today,
             space=space,
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call, finish
-from lorebind_knowledge.catalog.eviction import Recency
+from lorebind_knowledge.catalog.eviction import LruEviction
 from lorebind_knowledge.embedders.base import embed_documents
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.identity import digest
@@ -55,7 +55,7 @@ class EmbeddingCache:
         """
         self._database = database
         self._clock = clock
-        self._recency = Recency(database, max_bytes, clock)
+        self._recency = LruEviction(database, max_bytes, clock)
         self._lock = threading.Lock()
         self._coming: dict[str, Future[None]] = {}
         self._written = 0

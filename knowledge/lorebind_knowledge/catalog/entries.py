@@ -12,7 +12,7 @@ from lorebind_knowledge.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_knowledge.records import Record, Space, Vector
+    from lorebind_knowledge.records import Partition, Record, Vector
 
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
     """The vector: float32, of length 1 or 0, read-only."""
 
 
-def entries_of(records: Sequence[Record], space: Space) -> list[Entry]:
+def entries_of(records: Sequence[Record], space: Partition) -> list[Entry]:
     """Validate and copy records of one index; of records with the same identity, use the last.
 
     Raises:
@@ -61,7 +61,7 @@ def unit_vector(vector: Vector) -> Vector:
     return unit
 
 
-def _checked_vectors(records: Sequence[Record], space: Space) -> list[Vector]:
+def _checked_vectors(records: Sequence[Record], space: Partition) -> list[Vector]:
     with np.errstate(over="ignore"):  # overflow gives infinity, which is refused below
         vectors = [np.asarray(record.vector, dtype=np.float32) for record in records]
     for record, vector in zip(records, vectors, strict=True):
@@ -91,7 +91,7 @@ def _normalised(matrix: Any) -> Any:
     return (wide / length).astype(np.float32)
 
 
-def _checked_metadata(record: Record, space: Space) -> str:
+def _checked_metadata(record: Record, space: Partition) -> str:
     """Return the metadata as JSON, after checking that all texts of the record are valid."""
     try:
         metadata = _JSON.encode(dict(record.metadata))

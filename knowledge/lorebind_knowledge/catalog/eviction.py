@@ -25,7 +25,7 @@ _GOING_AT_ONCE = 500
 """Rows per transaction, so that a large eviction does not block other writers for long."""
 
 
-class Recency:
+class LruEviction:
     """Stores the day of each vector's last use, and keeps the vectors within a size limit."""
 
     def __init__(

@@ -25,7 +25,7 @@ from lorebind_knowledge.catalog.rows import (
 )
 from lorebind_knowledge.identity import document_id
 from lorebind_knowledge.namespace import IndexKey, Namespace
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,13 +58,13 @@ class IndexEntry:
     key: IndexKey
     state: str
     manifest: Manifest
-    birth: int
-    """A random number. A new index that reuses the number of a dropped one has another birth."""
+    index_uid: int
+    """A random number, so that an index which reuses the number of a dropped one differs."""
 
     @property
-    def space(self) -> Space:
+    def space(self) -> Partition:
         """The space of the index in the vector store."""
-        return Space(self.key, self.birth, self.manifest.dimension)
+        return Partition(self.key, self.index_uid, self.manifest.dimension)
 
 
 class DocumentEntry(NamedTuple):
@@ -137,13 +137,14 @@ class Ledger:
             entry = IndexEntry(key, "building", manifest, secrets.randbits(62))
             sql.run(
                 f"insert into catalog_indexes"
-                f" ({OWNER}, number, state, manifest, birth, words, created_at) values (:tenant,"
-                " :project, :scope, :kb, :number, :state, :manifest, :birth, :words, :now)",
+                f" ({OWNER}, number, state, manifest, index_uid, words, created_at)"
+                " values (:tenant, :project, :scope, :kb, :number, :state, :manifest, :index_uid,"
+                " :words, :now)",
                 words=tokenize.VERSION,
                 **place(key),
                 state=entry.state,
                 manifest=json.dumps(asdict(manifest)),
-                birth=entry.birth,
+                index_uid=entry.index_uid,
                 now=time.time(),
             )
         return entry
@@ -329,17 +330,17 @@ class Ledger:
     def _indexes_within(self, sql: Sql, namespace: Namespace, state: str) -> list[IndexEntry]:
         """Return all indexes in a state, newest first."""
         query = (
-            f"select number, manifest, birth from catalog_indexes where {OURS} and state = :state"
-            " order by number desc"
+            "select number, manifest, index_uid from catalog_indexes"
+            f" where {OURS} and state = :state order by number desc"
         )
         found = []
         with decoding(self._database, nullcontext(sql), "indexes"):
-            for number, encoded, birth in sql.run(query, **owner(namespace), state=state):
+            for number, encoded, index_uid in sql.run(query, **owner(namespace), state=state):
                 given = json.loads(encoded) if isinstance(encoded, str) else encoded
                 manifest = Manifest(**given)
                 told = [getattr(manifest, name) for name in Manifest.__slots__]
-                check_types((number, birth, *told), (int, int, *_MANIFEST_TYPES))
-                found.append(IndexEntry(IndexKey(namespace, number), state, manifest, birth))
+                check_types((number, index_uid, *told), (int, int, *_MANIFEST_TYPES))
+                found.append(IndexEntry(IndexKey(namespace, number), state, manifest, index_uid))
         return found
 
     @contextmanager

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lorebind_knowledge.bm25.figures import Postings
-from lorebind_knowledge.bm25.tokenize import kept_words
+from lorebind_knowledge.bm25.tokenize import index_terms
 from lorebind_knowledge.postgres.rows import array, bigint, insert_rows, integer
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _REMEMBERED = 32_768
 
 def add(db: psycopg.Connection, space: int, passages: Sequence[Passage]) -> None:
     """Add the words of passages."""
-    counted = [Counter(kept_words(one.text, one.language).split()) for one in passages]
+    counted = [Counter(index_terms(one.text, one.language).split()) for one in passages]
     lengths = [words.total() for words in counted]
     insert_rows(
         db,

@@ -18,8 +18,8 @@ STATEMENTS = (
   state varchar not null, -- building | active | retired
   manifest json not null,
   created_at float not null,
-  -- Random: a new index that reuses the number of a dropped one has another birth.
-  birth bigint not null,
+  -- Random: a new index that reuses the number of a dropped one has another index_uid.
+  index_uid bigint not null,
   -- Incremented by every publication, which changes what searches find.
   version bigint not null default 0,
   -- Vectors that searches found at this version or later have not been deleted.
@@ -73,7 +73,7 @@ STATEMENTS = (
     # A generation of a document's chunks. A dead generation never becomes live again.
     """create table if not exists catalog_versions (
   version [count],
-  space bigint not null, -- the birth of its index
+  space bigint not null, -- the index_uid of its index
   uri [name] not null,
   generation integer not null,
   language varchar not null default 'en', -- by which its words were stemmed

@@ -90,7 +90,7 @@ def stage(
             ids=[entry.id for entry in entries],
         )
     ]
-    _bury_replaced(sql, space, versions, entries, there)
+    _tombstone_replaced(sql, space, versions, entries, there)
     live = _live_chunks(sql, there)
 
     def kept(entry: Entry) -> int | None:
@@ -103,7 +103,7 @@ def stage(
     count = numbers.count(None)
     ((following,),) = sql.run(
         "update catalog_indexes set next_number = next_number + :count, entered = entered + :count"
-        " where birth = :space returning next_number",
+        " where index_uid = :space returning next_number",
         space=space,
         count=count,
     )
@@ -162,8 +162,8 @@ def publish(sql: Sql, space: int, generations: Mapping[str, int]) -> dict[str, C
     _insert_versions(sql, space, dict.fromkeys(unseen.items(), ""), LIVE)
     before, gone = _members(sql, falling)
     after, come = _members(sql, rising)
-    _let_words_count(sql, space, list(falling), gone.keys() - come.keys(), count=False)
-    _let_words_count(sql, space, list(rising), come.keys() - gone.keys(), count=True)
+    _update_postings(sql, space, list(falling), gone.keys() - come.keys(), count=False)
+    _update_postings(sql, space, list(rising), come.keys() - gone.keys(), count=True)
     _set_state(sql, [*falling, *stale], DEAD)
     _set_state(sql, list(rising), LIVE)
     more = sum(map(len, after.values())) - sum(map(len, before.values()))
@@ -189,7 +189,7 @@ def remove(sql: Sql, space: int, uris: Sequence[str]) -> int:
     )
     live = {version: uri for version, uri, state in rows if state == LIVE}
     members, gone = _members(sql, live)
-    _let_words_count(sql, space, list(live), gone.keys(), count=False)
+    _update_postings(sql, space, list(live), gone.keys(), count=False)
     _set_state(sql, [version for version, *_ in rows], DEAD)
     count = sum(map(len, members.values()))
     _grow(sql, space, -count)
@@ -224,13 +224,13 @@ def abandon(sql: Sql, space: int) -> None:
     )
 
 
-def condemn(sql: Sql, space: int) -> Dead:
+def collect_dead(sql: Sql, space: int) -> Dead:
     """Return the dead versions, and mark the index so that searches that saw them live restart."""
     dead = f"select version from catalog_versions where space = :space and state = {DEAD}"
     versions = [version for (version,) in sql.run(dead, space=space)]
     if not versions:
         return Dead([], [])
-    sql.run("update catalog_indexes set swept = version where birth = :space", space=space)
+    sql.run("update catalog_indexes set swept = version where index_uid = :space", space=space)
     numbers = sql.run(
         f"select distinct number from catalog_chunks as c where version in ({dead})"
         " and not exists (select 1 from catalog_chunks as other join catalog_versions as v"
@@ -258,7 +258,7 @@ def forget(sql: Sql, space: int, dead: Dead) -> None:
         numbers=dead.numbers,
     )
     sql.run(
-        "update catalog_indexes set entered = entered - :count where birth = :space",
+        "update catalog_indexes set entered = entered - :count where index_uid = :space",
         space=space,
         count=count,
     )
@@ -314,7 +314,7 @@ def _insert_versions(
     return made
 
 
-def _bury_replaced(
+def _tombstone_replaced(
     sql: Sql,
     space: int,
     versions: Mapping[tuple[str, int], int],
@@ -361,7 +361,7 @@ def _members(
     return ids, numbers
 
 
-def _let_words_count(
+def _update_postings(
     sql: Sql, space: int, versions: list[int], numbers: Iterable[int], *, count: bool
 ) -> None:
     wanted = set(numbers)
@@ -395,7 +395,7 @@ def _grow(sql: Sql, space: int, chunks: int) -> None:
     """Increment the version of the index, and add to its number of live chunks."""
     sql.run(
         "update catalog_indexes set version = version + 1, live = live + :chunks"
-        " where birth = :space",
+        " where index_uid = :space",
         space=space,
         chunks=chunks,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lorebind_knowledge.bm25.figures import Postings
-from lorebind_knowledge.bm25.tokenize import kept_words
+from lorebind_knowledge.bm25.tokenize import index_terms
 from lorebind_knowledge.catalog.rows import damaged
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def drop(db: sqlite3.Connection, space: int) -> None:
 
 
 def _row(passage: Passage) -> tuple[int, str]:
-    return passage.number, kept_words(passage.text, passage.language)
+    return passage.number, index_terms(passage.text, passage.language)
 
 
 def _made(db: sqlite3.Connection, space: int) -> str:

@@ -1,7 +1,12 @@
 """Reads and validates the configuration of a project, from YAML files or Python objects."""
 
 from lorebind_knowledge.configuration.applying import Applied, apply_resources
-from lorebind_knowledge.configuration.demands import Demand, Demands, demands_of, read_demands
+from lorebind_knowledge.configuration.demands import (
+    TrustRequirement,
+    TrustRequirements,
+    demands_of,
+    read_demands,
+)
 from lorebind_knowledge.configuration.editing import as_yaml
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.configuration.exporting import export_resources
@@ -20,12 +25,12 @@ from lorebind_knowledge.configuration.yaml_source import YamlSource
 __all__ = [
     "PROJECT_FILE",
     "Applied",
-    "Demand",
-    "Demands",
     "Environment",
     "LoadedProject",
     "Reference",
     "TemplateError",
+    "TrustRequirement",
+    "TrustRequirements",
     "YamlSource",
     "apply_resources",
     "as_yaml",

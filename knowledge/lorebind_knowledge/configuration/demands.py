@@ -41,7 +41,7 @@ _VARS = ("workflow", "vars")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Demand:
+class TrustRequirement:
     """One thing that a project needs trust for, and its position in the file."""
 
     file: str
@@ -63,18 +63,18 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Demands:
+class TrustRequirements:
     """Everything that a project needs trust for."""
 
     root: FilePath
     """The project folder, with links resolved."""
-    all: tuple[Demand, ...]
+    all: tuple[TrustRequirement, ...]
     """The demands, sorted by file and line."""
     modules: dict[str, Module]
     """The modules of the folder that the demands show, by name, as they were read."""
 
 
-def read_demands(path: str | FilePath) -> Demands:
+def read_demands(path: str | FilePath) -> TrustRequirements:
     """Return everything that the project at a path needs trust for.
 
     Args:
@@ -87,7 +87,7 @@ def read_demands(path: str | FilePath) -> Demands:
     return demands_of(load_project(path))
 
 
-def demands_of(loaded: LoadedProject) -> Demands:
+def demands_of(loaded: LoadedProject) -> TrustRequirements:
     """Return everything that a project needs trust for.
 
     Raises:
@@ -103,18 +103,18 @@ def demands_of(loaded: LoadedProject) -> Demands:
     found |= {_link(DATA_FOLDER, "write", to) for to in written_to(loaded.root, DATA_FOLDER)}
     if (elsewhere := leads_to(loaded.root, ".env")) is not None:
         found.add(_link(".env", "read", elsewhere))
-    return Demands(loaded.root.resolve(), tuple(sorted(found)), modules)
+    return TrustRequirements(loaded.root.resolve(), tuple(sorted(found)), modules)
 
 
-def _link(name: str, wants: Wants, target: str) -> Demand:
+def _link(name: str, wants: Wants, target: str) -> TrustRequirement:
     return _demand(Position(name, 0, 0), "the project", wants, f"{OUTSIDE}: {target}")
 
 
 def _demand(
     at: Position, by: str, wants: Wants, what: str, *code: str, stays: bool = False
-) -> Demand:
+) -> TrustRequirement:
     identity = digest(wants, what, *code)
-    return Demand(at.file, at.line, at.column, by, wants, what, identity, stays)
+    return TrustRequirement(at.file, at.line, at.column, by, wants, what, identity, stays)
 
 
 def _tops(loaded: LoadedProject) -> list[Declaration]:
@@ -155,7 +155,7 @@ class _Part:
         self._code = [str(code) for one in part.values() for _, code in code_named(one)]
         self._trusts = [(one, *need) for one in part.values() for need in one.needs_trust()]
 
-    def demands(self) -> Iterator[Demand]:
+    def demands(self) -> Iterator[TrustRequirement]:
         receivers: set[str] = set()
         for path, declared in self._settings.items():
             yield from self._runs(declared)
@@ -177,7 +177,7 @@ class _Part:
                 yield _demand(at, self._by, wants, what)
         yield from self._addresses(receivers)
 
-    def _runs(self, declared: Declaration) -> Iterator[Demand]:
+    def _runs(self, declared: Declaration) -> Iterator[TrustRequirement]:
         for place, named in code_named(declared):
             modules = modules_of_project(named, self._root, self._modules)
             files = {name: str(one.file.relative_to(self._root)) for name, one in modules.items()}
@@ -245,7 +245,7 @@ class _Part:
         else:
             yield from outside
 
-    def _addresses(self, receivers: set[str]) -> Iterator[Demand]:
+    def _addresses(self, receivers: set[str]) -> Iterator[TrustRequirement]:
         """Yield the hosts of a part that no variable was shown with, and the paths that settings of
         code contain."""
         free = [one for one in self._settings.values() if "config" in one.templated]

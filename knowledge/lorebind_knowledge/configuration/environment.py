@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from lorebind_knowledge.configuration import templates
-from lorebind_knowledge.configuration.confided import Confided
 from lorebind_knowledge.configuration.templates import LazyScope, UnsetVariableError
+from lorebind_knowledge.configuration.traced_text import TracedText
 from lorebind_knowledge.errors import ConfigurationError, Problem
 
 
@@ -59,7 +59,7 @@ class Environment:
         return {"env": variables, "secrets": variables}
 
     def confided_scopes(self) -> dict[str, LazyScope]:
-        """Return the same scopes with `Confided` values, which know how to be shown."""
+        """Return the same scopes with `TracedText` values, which know how to be shown."""
         return {name: _Confided(self, name) for name in self.scopes()}
 
     def fill(self, value: Any) -> Any:
@@ -116,4 +116,4 @@ class _Confided(_Variables):
 
     def __getitem__(self, name: str) -> str:
         value, template = super().__getitem__(name), templates.shown((self._scope, name))
-        return Confided(value, template, {value: template}) if value else value
+        return TracedText(value, template, {value: template}) if value else value

@@ -201,7 +201,7 @@ class _Loading:
             source, readable = self.read(file), True
         except ConfigurationError as error:
             self.problems += error.problems
-            source, readable = YamlSource.glance(file, self.root), False
+            source, readable = YamlSource.read_start(file, self.root), False
         kind = kind or kind_of(source.data)
         if kind is None:
             self.problems += source.problems

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.configuration import confided, templates
+from lorebind_knowledge.configuration import templates, traced_text
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.configuration.template_checks import refuse_unset
 from lorebind_knowledge.declarations.places import PLACES, is_plugins
 from lorebind_knowledge.errors import LorebindError, PluginError
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -35,8 +35,8 @@ class PartEnvironment(Environment):
         """
         super().__init__(environment.root)
         self._inner = environment
-        self._further = confided.plain(scopes or {})
-        self.told = confided.values_in(scopes or {})
+        self._further = traced_text.plain(scopes or {})
+        self.told = traced_text.values_in(scopes or {})
         """The values that the part was given, each mapped to its template."""
 
     def lookup(self, name: str) -> str | None:
@@ -64,7 +64,7 @@ class PartEnvironment(Environment):
         except LorebindError:
             raise
         except Exception as error:  # third-party code may raise anything
-            said = said_by(error, holder=holder, values=self.told)
+            said = redacted_message(error, holder=holder, values=self.told)
             raise failure(f"{what}: {said}") from error
 
 

@@ -27,13 +27,13 @@ _ONLY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TaskScope:
     """A task, and the tasks that can run before it in its own list and in the enclosing ones."""
 
     task: TaskBase
     graph: TaskGraph
     number: int
-    around: Standing | None
+    around: TaskScope | None
     """The task that contains this one, if any."""
 
     @property
@@ -81,7 +81,7 @@ class Standing:
 class _Before(Mapping[str, Any]):
     """The scope `tasks` for one task."""
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: TaskScope) -> None:
         self._standing = standing
 
     def __getitem__(self, task_id: str) -> Any:
@@ -96,18 +96,18 @@ class _Before(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
-def standings(workflow: WorkflowDeclaration) -> Iterator[Standing]:
+def standings(workflow: WorkflowDeclaration) -> Iterator[TaskScope]:
     """Yield all tasks of a workflow, each before the tasks that it contains."""
-    yield from _standings(workflow.tasks, None)
+    yield from _task_scopes(workflow.tasks, None)
 
 
-def _standings(tasks: Sequence[TaskBase], around: Standing | None) -> Iterator[Standing]:
+def _task_scopes(tasks: Sequence[TaskBase], around: TaskScope | None) -> Iterator[TaskScope]:
     graph = TaskGraph(tasks)
     for number, task in enumerate(tasks):
-        standing = Standing(task, graph, number, around)
+        standing = TaskScope(task, graph, number, around)
         yield standing
         for flow in task.flows():
-            yield from _standings(flow, standing)
+            yield from _task_scopes(flow, standing)
 
 
 class Names:
@@ -135,7 +135,7 @@ class Names:
         }
         self._holders = dict(_holders(workflow.tasks))
 
-    def of(self, standing: Standing) -> dict[str, Any]:
+    def of(self, standing: TaskScope) -> dict[str, Any]:
         """Return the scopes of the templates of a task."""
         scopes: dict[str, Any] = {
             **self.running,

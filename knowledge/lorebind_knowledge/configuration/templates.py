@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from lorebind_knowledge.configuration import confided
-from lorebind_knowledge.configuration.confided import Confided
+from lorebind_knowledge.configuration import traced_text
+from lorebind_knowledge.configuration.traced_text import TracedText
 from lorebind_knowledge.errors import UsageError, did_you_mean
 
 Reference: TypeAlias = tuple[str, ...]
@@ -81,7 +81,7 @@ def fill(value: Any, scopes: Mapping[str, Any]) -> Any:
     A string that consists of one template becomes the value itself, of any type. In a longer
     string, None is written as nothing, a mapping or list as JSON, and any other value with `str`.
     Templates in the inserted values are not replaced, nor are those in keys of mappings. A string
-    becomes `Confided` if a `Confided` value is inserted.
+    becomes `TracedText` if a `TracedText` value is inserted.
 
     Args:
         value: A string, mapping or sequence; any other value is returned as it is.
@@ -163,11 +163,11 @@ def _resolve_text(text: str, scopes: Mapping[str, Any]) -> Any:
     if len(pieces) == 1 and isinstance(pieces[0], tuple):
         return look_up(pieces[0], scopes)
     found = [one if isinstance(one, str) else look_up(one, scopes) for one in pieces]
-    filled = "".join(map(as_text, map(confided.plain, found)))
-    values = confided.values_in(found)
+    filled = "".join(map(as_text, map(traced_text.plain, found)))
+    values = traced_text.values_in(found)
     if not values:
         return filled
-    return Confided(filled, "".join(map(as_text, map(confided.shown, found))), values)
+    return TracedText(filled, "".join(map(as_text, map(traced_text.shown, found))), values)
 
 
 def as_text(value: Any) -> str:

@@ -91,7 +91,7 @@ class YamlSource:
         return _Builder(shown_as, text).build(yaml.SafeLoader)
 
     @classmethod
-    def glance(cls, file: FilePath, root: FilePath) -> YamlSource:
+    def read_start(cls, file: FilePath, root: FilePath) -> YamlSource:
         """Read the top-level keys, `id` and `resource` of a file that is not valid YAML."""
         try:
             text = file.read_text(encoding="utf-8", errors="replace")

@@ -9,7 +9,7 @@ from collections import deque
 from concurrent.futures import Future
 
 
-class Slots:
+class FairSemaphore:
     """A limit of `count` concurrent holders, first come first served: `async with slots:`.
 
     A waiter that is cancelled leaves the queue, and passes on a slot that it received at the same

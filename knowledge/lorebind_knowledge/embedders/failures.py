@@ -17,7 +17,7 @@ from json import JSONDecodeError
 from typing import Any, Literal
 
 from lorebind_knowledge.errors import EmbedderError
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 
 _CHAIN = 10
 """Maximum number of chained exceptions to inspect."""
@@ -112,9 +112,9 @@ def is_lost_connection(error: BaseException) -> bool:
     return any(map(_is_lost_connection, _chain(error)))
 
 
-def said_by_provider(error: Exception, holder: object, **settings: Any) -> str:
-    """Return the result of `said_by` for the same arguments, shortened to a maximum length."""
-    said = said_by(error, holder=holder, **settings)
+def provider_message(error: Exception, holder: object, **settings: Any) -> str:
+    """Return what `redacted_message` returns, shortened to a maximum length."""
+    said = redacted_message(error, holder=holder, **settings)
     return textwrap.shorten(said, _LONGEST_MESSAGE, placeholder=" …")
 
 

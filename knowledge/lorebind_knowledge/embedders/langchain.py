@@ -15,9 +15,9 @@ from lorebind_knowledge.declarations.live import ClassOrObject, LiveObject
 from lorebind_knowledge.declarations.secrets import Secret
 from lorebind_knowledge.declarations.values import ConfigMap
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, address_digest, encodable
-from lorebind_knowledge.embedders.failures import said_by_provider
+from lorebind_knowledge.embedders.failures import provider_message
 from lorebind_knowledge.embedders.openai import OPENAI_DIMENSIONS
-from lorebind_knowledge.embedders.retrying import SteadyEmbedder
+from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 from lorebind_knowledge.embedders.tokens import TokenCount, counted, estimated
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.project_code import module_of
@@ -107,9 +107,9 @@ def make(declaration: LangChainEmbedderDeclaration, environment: PartEnvironment
         settings=known,
         address=_address(embeddings, filled),
         batch_size=declaration.batch_size,
-        say=partial(said_by_provider, holder=embeddings, values=environment.told),
+        say=partial(provider_message, holder=embeddings, values=environment.told),
     )
-    return SteadyEmbedder(
+    return RetryingEmbedder(
         inner,
         retry=declaration.retry,
         max_concurrent=declaration.max_concurrent,
@@ -160,7 +160,7 @@ class LangChainEmbedder(Embedder):
         """
         self.batch_size = batch_size
         self._embeddings = embeddings
-        self._say = say or partial(said_by_provider, holder=embeddings)
+        self._say = say or partial(provider_message, holder=embeddings)
         self._model = model or type(embeddings).__name__
         self._is_openai = (model or str((settings or {}).get("model"))) in OPENAI_DIMENSIONS
         telling = {

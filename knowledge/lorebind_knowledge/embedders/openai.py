@@ -20,8 +20,8 @@ from lorebind_knowledge.embedders.base import (
     embed_documents,
     encodable,
 )
-from lorebind_knowledge.embedders.failures import UnreadableAnswerError, said_by_provider
-from lorebind_knowledge.embedders.retrying import SteadyEmbedder
+from lorebind_knowledge.embedders.failures import UnreadableAnswerError, provider_message
+from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 from lorebind_knowledge.embedders.tokens import OPENAI_ENCODING, TokenCount, counted, estimated
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.extras import import_extra
@@ -144,7 +144,7 @@ def make(declaration: OpenAIEmbedderDeclaration, environment: PartEnvironment) -
         batch_size=config.batch_size,
         strip_newlines=config.strip_newlines,
     )
-    return SteadyEmbedder(
+    return RetryingEmbedder(
         inner,
         retry=config.retry,
         max_concurrent=config.max_concurrent,
@@ -153,7 +153,7 @@ def make(declaration: OpenAIEmbedderDeclaration, environment: PartEnvironment) -
 
 
 class OpenAIEmbedder(Embedder):
-    """Sends one request per call; wrap it in a `SteadyEmbedder` for retries and limits.
+    """Sends one request per call; wrap it in a `RetryingEmbedder` for retries and limits.
 
     Texts longer than `MAX_TOKENS` are truncated for the models that OpenAI documents. The limits
     of other models are unknown here, and their server's refusal is passed on. The libraries are
@@ -227,7 +227,7 @@ class OpenAIEmbedder(Embedder):
             async with asyncio.timeout(self._timeout):
                 return await embeddings.aembed_documents(inputs)
         except Exception as error:  # any of the client's own exceptions, without the key
-            said = said_by_provider(error, embeddings, values=self._hidden)
+            said = provider_message(error, embeddings, values=self._hidden)
             kind = EmbedderError
             if isinstance(error, TimeoutError):
                 said = f"no answer within {self._timeout:g} s"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lorebind_knowledge.declarations.embedders import RetryConfig
 from lorebind_knowledge.embedders import base
-from lorebind_knowledge.embedders.concurrency import Slots
+from lorebind_knowledge.embedders.concurrency import FairSemaphore
 from lorebind_knowledge.embedders.failures import Failure, classify
 from lorebind_knowledge.embedders.pacing import TokenBucket, backoff
 from lorebind_knowledge.errors import EmbedderError
@@ -29,7 +29,7 @@ class _TooLargeError(EmbedderError):
     """A call was refused because of its size."""
 
 
-class SteadyEmbedder(base.Embedder):
+class RetryingEmbedder(base.Embedder):
     """Wraps an embedder that calls a provider.
 
     - Transient failures (limits, overload, timeouts, lost connections) are retried after the wait
@@ -66,7 +66,7 @@ class SteadyEmbedder(base.Embedder):
         self.batch_size = inner.batch_size
         self._retry = retry or RetryConfig()
         self.max_concurrent = max_concurrent
-        self._slots = Slots(max_concurrent)
+        self._slots = FairSemaphore(max_concurrent)
         self._sleep, self._clock, self._random = sleep, clock, random
         self._bucket: TokenBucket | None = None
         if requests_per_minute is not None:

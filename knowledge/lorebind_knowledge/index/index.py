@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.versions import Change
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.namespace import Namespace
-    from lorebind_knowledge.records import Record, Space, Vector
+    from lorebind_knowledge.records import Partition, Record, Vector
     from lorebind_knowledge.stores.base import VectorStore
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class NoIndexError(LookupError):
 class Version(NamedTuple):
     """The index that searches use, and its state."""
 
-    birth: int
+    index_uid: int
     number: int
     embedder_key: str
     address: str = ""
@@ -144,17 +144,17 @@ class Index:
         """Return a value that changes with every change to results; None without an index."""
         with self.catalog.reading() as sql:
             index = self.catalog.ledger.index_within(sql, namespace, "active")
-            state = None if index is None else chunks.state_of(sql, index.birth)
+            state = None if index is None else chunks.state_of(sql, index.index_uid)
         if index is None or state is None:
             return None
         about = index.manifest
-        return Version(index.birth, state.version, about.embedder_key, about.address)
+        return Version(index.index_uid, state.version, about.embedder_key, about.address)
 
     def _views(self, sql: Sql, namespaces: Sequence[Namespace]) -> dict[Namespace, View]:
         views = {}
         for namespace in namespaces:
             index = self.catalog.ledger.index_within(sql, namespace, "active")
-            state = None if index is None else chunks.state_of(sql, index.birth)
+            state = None if index is None else chunks.state_of(sql, index.index_uid)
             if index is not None and state is not None:
                 views[namespace] = View(index, state, sql, self.store, self._memory)
         return views
@@ -165,7 +165,7 @@ class Index:
             return False
         with self.catalog.reading() as sql:
             for view in views:
-                swept = chunks.swept(sql, view.index.birth)
+                swept = chunks.swept(sql, view.index.index_uid)
                 if swept is None or swept > view.state.version:
                     return True
         return False
@@ -188,10 +188,10 @@ class Index:
             return
         with self.catalog.writing(lease) as sql:
             _check_there(sql, index)
-            new = versions.stage(sql, space.birth, entries, self._told)
-            if not self.store.gives_vectors:
+            new = versions.stage(sql, space.index_uid, entries, self._told)
+            if not self.store.returns_vectors:
                 kept = {number: entry.vector for number, entry in new.items()}
-                chunks.keep_vectors(sql, space.birth, kept)
+                chunks.keep_vectors(sql, space.index_uid, kept)
         vectors = [
             StoredVector(number, entry.vector, entry.text, self._told(entry.metadata))
             for number, entry in new.items()
@@ -218,18 +218,18 @@ class Index:
         """
         with self.catalog.writing(lease) as sql:
             _check_there(sql, index)
-            changes = versions.publish(sql, index.birth, generations)
+            changes = versions.publish(sql, index.index_uid, generations)
             put_documents(sql, index.key, rows, run_id)
-        self._changed[index.birth] += sum(one.added + one.removed for one in changes.values())
+        self._changed[index.index_uid] += sum(one.added + one.removed for one in changes.values())
         self._sweep_sometimes(lease, index)
         return changes
 
     def remove(self, lease: Lease, index: IndexEntry, uris: Sequence[str]) -> int:
         """Remove documents and their rows in the ledger, and return the number of their chunks."""
         with self.catalog.writing(lease) as sql:
-            count = versions.remove(sql, index.birth, uris)
+            count = versions.remove(sql, index.index_uid, uris)
             remove_documents(sql, index.key, uris)
-        self._changed[index.birth] += count
+        self._changed[index.index_uid] += count
         self._sweep_sometimes(lease, index)
         return count
 
@@ -241,44 +241,44 @@ class Index:
             index: the index.
             abandon: also delete chunks that an earlier writer has staged and not published.
         """
-        self._swept[index.birth] = time.monotonic()
+        self._swept[index.index_uid] = time.monotonic()
         with self.catalog.writing(lease) as sql:
             if abandon:
-                versions.abandon(sql, index.birth)
-            dead = versions.condemn(sql, index.birth)
+                versions.abandon(sql, index.index_uid)
+            dead = versions.collect_dead(sql, index.index_uid)
         if not dead.versions:
             return
         self._delete(index.space, dead.numbers)
         with self.catalog.writing(lease) as sql:
-            versions.forget(sql, index.birth, dead)
+            versions.forget(sql, index.index_uid, dead)
 
     def drop(self, lease: Lease, index: IndexEntry) -> None:
         """Remove an index that is not in use, in the store and then in the catalog."""
         with self.catalog.writing(lease) as sql:
             sql.run(
-                "update catalog_indexes set swept = version + 1 where birth = :space",
-                space=index.birth,
+                "update catalog_indexes set swept = version + 1 where index_uid = :space",
+                space=index.index_uid,
             )
         finish(self.store.drop(index.space))
         with self.catalog.writing(lease) as sql:
-            versions.drop(sql, index.birth)
+            versions.drop(sql, index.index_uid)
             self.catalog.ledger.drop_index(sql, index.key)
-        self._memory.forget(index.birth)
+        self._memory.forget(index.index_uid)
 
     def next_generations(self, index: IndexEntry, uris: Sequence[str]) -> dict[str, int]:
         """Return for each document a generation that is newer than all its generations."""
         with self.catalog.reading() as sql:
-            return versions.next_generations(sql, index.birth, uris)
+            return versions.next_generations(sql, index.index_uid, uris)
 
     def uris(self, index: IndexEntry) -> list[str]:
         """Return the documents that have a live version, even one without chunks."""
         with self.catalog.reading() as sql:
-            return versions.live_documents(sql, index.birth)
+            return versions.live_documents(sql, index.index_uid)
 
     def chunk_ids(self, index: IndexEntry, uri: str) -> list[str]:
         """Return the ids of a document's live chunks, in order."""
         with self.catalog.reading() as sql:
-            return chunks.ids_of_document(sql, index.birth, uri)
+            return chunks.ids_of_document(sql, index.index_uid, uri)
 
     def finish_load(self, index: IndexEntry) -> None:
         """Let the databases optimize searches of newly written data.
@@ -286,8 +286,8 @@ class Index:
         Call it at the end of an ingest. Some databases do nothing.
         """
         with self.catalog.reading() as sql:
-            state = chunks.state_of(sql, index.birth)
-        if state is not None and self._changed.pop(index.birth, 0) > _MUCH * state.live:
+            state = chunks.state_of(sql, index.index_uid)
+        if state is not None and self._changed.pop(index.index_uid, 0) > _MUCH * state.live:
             self.catalog.finish_load()
         if isinstance(self.store, ApproximateStore):
             finish(self.store.finish_load(index.space))
@@ -302,39 +302,39 @@ class Index:
         vector.
         """
         with self.catalog.reading() as sql:
-            state = chunks.state_of(sql, index.birth)
+            state = chunks.state_of(sql, index.index_uid)
             if state is None:
                 return Agreement(0, [])
-            newest = chunks.newest_numbers(sql, index.birth, _SAMPLE)
+            newest = chunks.newest_numbers(sql, index.index_uid, _SAMPLE)
         counted = finish(self.store.count(index.space))
         # An equal number may be other vectors, for example after a backup was restored.
         if not deep and counted in (None, state.entered) and not self._missing(index.space, newest):
             return Agreement(state.live, [])
         with self.catalog.reading() as sql:
-            numbers = chunks.live_numbers(sql, index.birth)
+            numbers = chunks.live_numbers(sql, index.index_uid)
         has_strays = counted is not None and counted > state.entered
         return Agreement(state.live, self._missing(index.space, numbers), has_strays)
 
     def lost_texts(self, index: IndexEntry, numbers: Collection[int]) -> dict[int, str]:
         """Return the embedder's input for chunks whose vectors were lost, by number."""
         with self.catalog.reading() as sql:
-            return chunks.embedded_texts(sql, index.birth, numbers)
+            return chunks.embedded_texts(sql, index.index_uid, numbers)
 
     def sample(self, index: IndexEntry, count: int) -> list[tuple[str, Vector | None]]:
         """Return the embedder's input for a few live chunks, with their vectors if available."""
         with self.catalog.reading() as sql:
-            numbers = chunks.newest_numbers(sql, index.birth, count)
-            texts = chunks.embedded_texts(sql, index.birth, numbers)
-            kept = chunks.kept_vectors(sql, index.birth, numbers)
+            numbers = chunks.newest_numbers(sql, index.index_uid, count)
+            texts = chunks.embedded_texts(sql, index.index_uid, numbers)
+            kept = chunks.kept_vectors(sql, index.index_uid, numbers)
         known: Mapping[int, Vector | None] = kept
-        if self.store.gives_vectors:
+        if self.store.returns_vectors:
             known = finish(self.store.get(index.space, numbers))
         return [(text, known.get(number)) for number, text in texts.items()]
 
     def restore(self, lease: Lease, index: IndexEntry, vectors: Mapping[int, Vector]) -> None:
         """Add vectors that were lost, under their old numbers."""
         with self.catalog.writing(lease) as sql:
-            whole = chunks.chunks_of(sql, index.birth, vectors.keys())
+            whole = chunks.chunks_of(sql, index.index_uid, vectors.keys())
         added = [
             StoredVector(
                 n, unit_vector(vectors[n]), chunk.text, self._told(json.dumps(chunk.metadata))
@@ -349,7 +349,7 @@ class Index:
         No search finds them, but they make a count of vectors miss lost ones.
         """
         with self.catalog.writing(lease) as sql:
-            numbers = chunks.forgotten_numbers(sql, index.birth)
+            numbers = chunks.forgotten_numbers(sql, index.index_uid)
         self._delete(index.space, numbers)
 
     def close(self) -> None:
@@ -370,16 +370,16 @@ class Index:
         except LeaseLostError:
             numbers = [vector.number for vector in vectors]
             with self.catalog.reading() as sql:
-                live = chunks.members_of(sql, index.birth, numbers)
+                live = chunks.members_of(sql, index.index_uid, numbers)
             # A number that is not live now is dead or was never live: it is not needed again.
             finish(self.store.delete(index.space, [n for n in numbers if n not in live]))
             raise
 
-    def _delete(self, space: Space, numbers: Sequence[int]) -> None:
+    def _delete(self, space: Partition, numbers: Sequence[int]) -> None:
         for start in range(0, len(numbers), _DELETED_AT_ONCE):
             finish(self.store.delete(space, numbers[start : start + _DELETED_AT_ONCE]))
 
-    def _missing(self, space: Space, numbers: Sequence[int]) -> list[int]:
+    def _missing(self, space: Partition, numbers: Sequence[int]) -> list[int]:
         missing = []
         for start in range(0, len(numbers), _COMPARED_AT_ONCE):
             some = numbers[start : start + _COMPARED_AT_ONCE]
@@ -391,7 +391,10 @@ class Index:
         return missing
 
     def _sweep_sometimes(self, lease: Lease, index: IndexEntry) -> None:
-        if time.monotonic() - self._swept.setdefault(index.birth, 0.0) > _SECONDS_BETWEEN_SWEEPS:
+        if (
+            time.monotonic() - self._swept.setdefault(index.index_uid, 0.0)
+            > _SECONDS_BETWEEN_SWEEPS
+        ):
             self.sweep(lease, index)
 
     def _told(self, metadata: str) -> dict[str, Any]:
@@ -402,5 +405,5 @@ class Index:
 
 
 def _check_there(sql: Sql, index: IndexEntry) -> None:
-    if chunks.state_of(sql, index.birth) is None:
+    if chunks.state_of(sql, index.index_uid) is None:
         raise StoreError(f"{index.space} was dropped; run the ingest again")

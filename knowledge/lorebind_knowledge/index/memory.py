@@ -1,4 +1,4 @@
-"""Data about indexes that an `Index` caches between searches, by birth of the index."""
+"""Data about indexes that an `Index` caches between searches, by index_uid of the index."""
 
 from __future__ import annotations
 
@@ -40,43 +40,43 @@ class Memory:
         self._members: dict[int, tuple[int, dict[int, Member | None]]] = {}
         self._words: dict[int, Words] = {}
 
-    def forget(self, birth: int) -> None:
+    def forget(self, index_uid: int) -> None:
         """Forget an index that no longer exists."""
         for kept in (self._masks, self._keys, self._members, self._words):
-            kept.pop(birth, None)
+            kept.pop(index_uid, None)
 
-    def masks(self, birth: int, version: int, rows: Callable[[], Rows]) -> Masks:
+    def masks(self, index_uid: int, version: int, rows: Callable[[], Rows]) -> Masks:
         """Return the filter masks for one version of an index.
 
         Args:
-            birth, version: identify the version of the index.
+            index_uid, version: identify the version of the index.
             rows: reads the rows of its chunks, and the numbers of their vectors.
         """
-        known = self._masks.get(birth)
+        known = self._masks.get(index_uid)
         if known is not None and known[0] == version:
             return known[1]
         masks = Masks(*rows(), None if known is None else known[1])
         if known is None or known[0] < version:
-            self._masks[birth] = version, masks
+            self._masks[index_uid] = version, masks
         return masks
 
-    def keys(self, birth: int, version: int) -> KnownKeys:
+    def keys(self, index_uid: int, version: int) -> KnownKeys:
         """Return the known metadata keys for one version of an index."""
-        known = self._keys.get(birth)
+        known = self._keys.get(index_uid)
         if known is None or known[0] != version:
-            known = self._keys[birth] = version, KnownKeys()
+            known = self._keys[index_uid] = version, KnownKeys()
         return known[1]
 
-    def members(self, birth: int, version: int) -> dict[int, Member | None]:
+    def members(self, index_uid: int, version: int) -> dict[int, Member | None]:
         """Return the known chunks of one version of an index, by number; callers add to it.
 
         None stands for a chunk that searches do not find.
         """
-        known = self._members.get(birth)
+        known = self._members.get(index_uid)
         if known is None or known[0] < version or len(known[1]) > _MEMBERS_KEPT:
-            known = self._members[birth] = version, {}
+            known = self._members[index_uid] = version, {}
         return known[1] if known[0] == version else {}
 
-    def words(self, birth: int) -> Words:
+    def words(self, index_uid: int) -> Words:
         """Return the words of an index, in any version."""
-        return self._words.setdefault(birth, Words(birth))
+        return self._words.setdefault(index_uid, Words(index_uid))

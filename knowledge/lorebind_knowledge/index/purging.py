@@ -42,7 +42,7 @@ def delete_all(index: Index, lease: Lease, sharing: Sequence[Index] = ()) -> Non
 
 
 @dataclass(frozen=True, slots=True)
-class Undeclared:
+class OrphanedIndex:
     """The data that a vector database holds of a knowledge base that is no longer declared."""
 
     vector_db: str
@@ -76,11 +76,11 @@ class Purge:
         self._project, self._indexes, self._declared = project, indexes, declared
         self._made = made
 
-    def find(self) -> list[Undeclared]:
+    def find(self) -> list[OrphanedIndex]:
         """Return the knowledge bases that `remove` would remove."""
         return [self._described(namespace, db_ids[0]) for namespace, db_ids in self._found()]
 
-    def remove(self) -> list[Undeclared]:
+    def remove(self) -> list[OrphanedIndex]:
         """Remove undeclared knowledge bases, and return what was removed.
 
         Raises:
@@ -122,11 +122,11 @@ class Purge:
     def _active(self, namespace: Namespace, db_id: str) -> IndexEntry | None:
         return self._indexes[db_id].catalog.ledger.index(namespace, "active")
 
-    def _described(self, namespace: Namespace, db_id: str) -> Undeclared:
+    def _described(self, namespace: Namespace, db_id: str) -> OrphanedIndex:
         active = self._active(namespace, db_id)
         ledger = self._indexes[db_id].catalog.ledger
         documents = ledger.documents(active.key).values() if active else []
-        return Undeclared(
+        return OrphanedIndex(
             db_id,
             namespace.kb,
             namespace.tenant,

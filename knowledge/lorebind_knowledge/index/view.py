@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.memory import Memory
     from lorebind_knowledge.index.words import Asked
     from lorebind_knowledge.records import Vector
-    from lorebind_knowledge.stores.base import Nominees, VectorStore
+    from lorebind_knowledge.stores.base import SearchHits, VectorStore
 
 SPANS = Span.__slots__
 """Positions of a chunk, which change with every edit before it. Stores do not receive them."""
@@ -69,7 +69,7 @@ class _Filter(NamedTuple):
     """A well-formed filter."""
     told: Mapping[str, Any]
     """The filter without conditions on fields that the store does not have."""
-    among: NDArray[np.int64] | None
+    allowed_ids: NDArray[np.int64] | None
     """The numbers of the chunks that pass, ascending; None if all pass or the store filters."""
     total: int | None
     """Number of chunks that pass, if known."""
@@ -93,27 +93,27 @@ class View:
         self.index, self.state = index, state
         self._sql, self._store, self._memory = sql, store, memory
         self._space = index.space
-        self._members = memory.members(index.birth, state.version)
+        self._members = memory.members(index.index_uid, state.version)
         self._asked: tuple[str, Asked] | None = None
         self._vectors: dict[int, Any] = {}
         """The vectors that the store has given so far, by number."""
 
     def has_metadata_key(self, name: str) -> bool:
         """Return whether the metadata of any chunk has a key."""
-        known = self._memory.keys(self.index.birth, self.state.version)
+        known = self._memory.keys(self.index.index_uid, self.state.version)
         if known.every is not None:
             return name in known.every
         if name not in known.there:
-            if not chunks.has_metadata_key(self._sql, self.index.birth, name):
+            if not chunks.has_metadata_key(self._sql, self.index.index_uid, name):
                 return False
             known.there.add(name)
         return True
 
     def metadata_keys(self) -> list[str]:
         """Return all metadata keys of chunks, sorted. The first call reads every chunk."""
-        known = self._memory.keys(self.index.birth, self.state.version)
+        known = self._memory.keys(self.index.index_uid, self.state.version)
         if known.every is None:
-            known.every = chunks.metadata_keys(self._sql, self.index.birth)
+            known.every = chunks.metadata_keys(self._sql, self.index.index_uid)
         return known.every
 
     def nearest(self, vector: Vector, k: int, where: Mapping[str, Any] | None = None) -> Found:
@@ -137,7 +137,9 @@ class View:
         # At most the number of entries, or the database may read the vectors of other indexes.
         ask = min(k + 1 + k // 10 + min(dead, max(k, 16)), self.state.entered)
         while True:
-            nominees = finish(self._store.nearest(self._space, query, ask, only.told, only.among))
+            nominees = finish(
+                self._store.nearest(self._space, query, ask, only.told, only.allowed_ids)
+            )
             found, last = self._judged(nominees, direction, only)
             best = found.best(k)
             if len(found.ids) == only.total:
@@ -215,23 +217,23 @@ class View:
 
     def chunks(self, numbers: Collection[int]) -> dict[int, StoredChunk]:
         """Return whole chunks, by number."""
-        return chunks.chunks_of(self._sql, self._space.birth, numbers)
+        return chunks.chunks_of(self._sql, self._space.index_uid, numbers)
 
     def named(self, ids: Collection[str]) -> dict[str, StoredChunk]:
         """Return whole chunks, by id; missing ones are omitted."""
-        return chunks.chunks_named(self._sql, self._space.birth, ids)
+        return chunks.chunks_named(self._sql, self._space.index_uid, ids)
 
     def document(self, uri: str, limit: int | None = None, after: int = 0) -> list[StoredChunk]:
         """Return at most `limit` chunks of a document, in order, without the first `after`."""
-        return chunks.chunks_of_document(self._sql, self._space.birth, uri, limit, after)
+        return chunks.chunks_of_document(self._sql, self._space.index_uid, uri, limit, after)
 
     def around(self, name: str, reach: int) -> list[StoredChunk]:
         """Return a chunk, by id, with `reach` chunks before and after it; empty if missing."""
-        return chunks.chunks_around(self._sql, self._space.birth, name, reach)
+        return chunks.chunks_around(self._sql, self._space.index_uid, name, reach)
 
     def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the rows of all chunks in the catalog, and the numbers of their vectors."""
-        return chunks.live_rows(self._sql, self._space.birth)
+        return chunks.live_rows(self._sql, self._space.index_uid)
 
     def _metadata(self, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
         return chunks.metadata_of(self._sql, list(rows))
@@ -250,10 +252,10 @@ class View:
             return _Filter(where, {}, None, self.state.live)
         if self._store.filters:
             return _Filter(where, without_fields(where, SPANS), None, None)
-        among = self._masks().allowed(where, self._metadata)
-        return _Filter(where, where, among, len(among))
+        allowed_ids = self._masks().allowed(where, self._metadata)
+        return _Filter(where, where, allowed_ids, len(allowed_ids))
 
-    def _are_all(self, nominees: Nominees) -> bool:
+    def _are_all(self, nominees: SearchHits) -> bool:
         """Return whether the store cannot have more, though it returned as many as requested."""
         given = len(set(nominees.numbers))
         if given < self.state.entered:
@@ -264,7 +266,7 @@ class View:
 
     def _judged(
         self,
-        nominees: Nominees,
+        nominees: SearchHits,
         direction: NDArray[np.float64],
         only: _Filter,
     ) -> tuple[Found, float]:
@@ -293,25 +295,25 @@ class View:
     def _known_vectors(self, numbers: Sequence[int]) -> Mapping[int, Any]:
         """Return the vectors of at least these numbers; missing ones are omitted."""
         if new := [number for number in numbers if number not in self._vectors]:
-            if self._store.gives_vectors:
+            if self._store.returns_vectors:
                 self._vectors.update(finish(self._store.get(self._space, new)))
             else:
-                self._vectors.update(chunks.kept_vectors(self._sql, self._space.birth, new))
+                self._vectors.update(chunks.kept_vectors(self._sql, self._space.index_uid, new))
         return self._vectors
 
     def _passing(self, numbers: Sequence[int], only: _Filter) -> Mapping[int, Member | StoredChunk]:
         """Return the chunks that are live and pass a filter, by number."""
-        if only.among is None and only.where:
+        if only.allowed_ids is None and only.where:
             allows = compile_filter(only.where)
             whole = self.chunks(numbers)
             return {n: chunk for n, chunk in whole.items() if allows(chunk.metadata)}
-        return self._live(_inside(numbers, only.among))
+        return self._live(_inside(numbers, only.allowed_ids))
 
     def _live(self, numbers: Collection[int]) -> dict[int, Member]:
         """Return the chunks that searches find, by number. Each is looked up only once."""
         known = self._members
         if new := set(numbers).difference(known):
-            found = chunks.members_of(self._sql, self._space.birth, new)
+            found = chunks.members_of(self._sql, self._space.index_uid, new)
             # In one step, because other threads use the same dictionary.
             known.update({number: found.get(number) for number in new})
         return {number: one for number in numbers if (one := known[number]) is not None}
@@ -320,7 +322,7 @@ class View:
         """Return the best `k` if all others have the score 0: those tie, and are sorted by id."""
         related = found.at(np.flatnonzero(scores_of(found.figures) > 0).tolist())
         known = set(related.numbers.tolist())
-        first = chunks.first_by_id(self._sql, self._space.birth, k)
+        first = chunks.first_by_id(self._sql, self._space.index_uid, k)
         names = {number: name for number, name in first if number not in known}
         others = np.array(list(names), np.int64)
         return Found(
@@ -332,8 +334,8 @@ class View:
     def _best_worded(
         self, numbers: NDArray[np.int64], figures: NDArray[np.float64], k: int, only: _Filter
     ) -> Found:
-        if only.among is not None:
-            inside = _are_inside(numbers, only.among)
+        if only.allowed_ids is not None:
+            inside = _are_inside(numbers, only.allowed_ids)
             numbers, figures = numbers[inside], figures[inside]
         wanted = k
         while True:
@@ -344,11 +346,13 @@ class View:
             wanted *= _GROWTH
 
     def _masks(self) -> Masks:
-        return self._memory.masks(self.index.birth, self.state.version, self.rows)
+        return self._memory.masks(self.index.index_uid, self.state.version, self.rows)
 
     def _words(self, question: str) -> Asked:
         if self._asked is None or self._asked[0] != question:
-            words = self._memory.words(self.index.birth).at(self._sql, self.state.version, question)
+            words = self._memory.words(self.index.index_uid).at(
+                self._sql, self.state.version, question
+            )
             self._asked = question, words
         return self._asked[1]
 
@@ -379,7 +383,7 @@ class View:
 
     def _lacks_some(self) -> bool:
         """Return whether one of a few vectors is missing, for when a count does not tell."""
-        some = chunks.first_by_id(self._sql, self._space.birth, _SAMPLE)
+        some = chunks.first_by_id(self._sql, self._space.index_uid, _SAMPLE)
         try:
             there = finish(self._store.get(self._space, [number for number, _ in some]))
         except NotImplementedError:  # the store cannot look up vectors either
@@ -397,16 +401,18 @@ class View:
         )
 
 
-def _inside(numbers: Sequence[int], among: NDArray[np.int64] | None) -> Sequence[int]:
-    """Return the numbers that are in `among`, which is ascending and not empty; None means all."""
-    if among is None:
+def _inside(numbers: Sequence[int], allowed_ids: NDArray[np.int64] | None) -> Sequence[int]:
+    """Return the numbers that are in `allowed_ids`, ascending and not empty; None means all."""
+    if allowed_ids is None:
         return numbers
-    there = _are_inside(np.asarray(numbers), among).tolist()
+    there = _are_inside(np.asarray(numbers), allowed_ids).tolist()
     return [number for number, inside in zip(numbers, there, strict=True) if inside]
 
 
-def _are_inside(numbers: NDArray[np.int64], among: NDArray[np.int64]) -> NDArray[np.bool_]:
-    there: NDArray[np.bool_] = among.take(np.searchsorted(among, numbers), mode="clip") == numbers
+def _are_inside(numbers: NDArray[np.int64], allowed_ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+    there: NDArray[np.bool_] = (
+        allowed_ids.take(np.searchsorted(allowed_ids, numbers), mode="clip") == numbers
+    )
     return there
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lorebind_knowledge.bm25.figures import rarity, saturated
+from lorebind_knowledge.bm25.figures import idf, tf_saturation
 from lorebind_knowledge.bm25.languages import DEFAULT
-from lorebind_knowledge.bm25.tokenize import wanted_words
+from lorebind_knowledge.bm25.tokenize import query_terms
 from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.catalog.rows import damaged
 from lorebind_knowledge.catalog.versions import words_in
@@ -75,7 +75,7 @@ class _Word:
     def __init__(self, postings: Postings, lengths: NDArray[np.int64], totals: Totals) -> None:
         self.numbers, times = postings
         average = totals.words / max(totals.passages, 1)
-        self.figures: NDArray[np.float64] = rarity(totals.passages, len(self.numbers)) * saturated(
+        self.figures: NDArray[np.float64] = idf(totals.passages, len(self.numbers)) * tf_saturation(
             times, lengths, average
         )
         """Its BM25 in each of these passages, for one occurrence in the question."""
@@ -102,8 +102,8 @@ class _Word:
 class Words:
     """Data about words that is cached between searches. Safe to share among threads."""
 
-    def __init__(self, birth: int) -> None:
-        self.birth = birth
+    def __init__(self, index_uid: int) -> None:
+        self.index_uid = index_uid
         self._lock = threading.Lock()
         self._version = -1
         self._totals: Totals | None = None
@@ -120,7 +120,7 @@ class Words:
                 self._version, self._totals, self._known, self._kept = version, None, {}, 0
             totals = self._totals if version == self._version else None
         totals = totals or self._count(sql)
-        wanted = wanted_words(question, totals.languages or {DEFAULT})
+        wanted = query_terms(question, totals.languages or {DEFAULT})
         with self._lock:
             known = self._known if version == self._version else {}
             found = {word: known[word] for word in wanted if word in known}
@@ -138,7 +138,7 @@ class Words:
         """Return the number of words of each passage."""
 
         def read(missing: list[int]) -> Mapping[int, int]:
-            found: dict[int, int] = words_in(sql).lengths(sql.driver, self.birth, missing)
+            found: dict[int, int] = words_in(sql).lengths(sql.driver, self.index_uid, missing)
             return found
 
         return self._lengths.of(numbers, read)
@@ -147,7 +147,7 @@ class Words:
         """Return the documents of passages, as numbers from 0."""
 
         def read(missing: list[int]) -> dict[int, int]:
-            owners = chunks.owners_of(sql, self.birth, missing)
+            owners = chunks.owners_of(sql, self.index_uid, missing)
             with self._lock:
                 known = self._documents
                 return {number: known.setdefault(uri, len(known)) for number, uri in owners}
@@ -171,14 +171,14 @@ class Words:
         return {one: length for one, length in known.items() if length is not None} | found
 
     def _read(self, sql: Sql, word: str, totals: Totals) -> _Word | None:
-        postings = words_in(sql).postings(sql.driver, self.birth, word)
+        postings = words_in(sql).postings(sql.driver, self.index_uid, word)
         if postings is None:
             return None
         return _Word(postings, self.lengths(sql, postings.numbers), totals)
 
     def _count(self, sql: Sql) -> Totals:
-        passages, words = words_in(sql).totals(sql.driver, self.birth)
-        languages = chunks.languages_of(sql, self.birth)
+        passages, words = words_in(sql).totals(sql.driver, self.index_uid)
+        languages = chunks.languages_of(sql, self.index_uid)
         written = languages.keys() - {""}  # documents without text have no language
         return Totals(passages, words, sum(languages.values()), frozenset(written))
 
@@ -239,10 +239,9 @@ class Asked:
         if any(len(one[0]) > self._totals.documents for _, one in self._in_documents):
             raise damaged("more documents have a word than an index counts")
         weights = [
-            weight * rarity(self._totals.documents, len(one[0]))
-            for weight, one in self._in_documents
+            weight * idf(self._totals.documents, len(one[0])) for weight, one in self._in_documents
         ]
-        each = saturated(times, lengths, average) * np.array(weights)[:, None]
+        each = tf_saturation(times, lengths, average) * np.array(weights)[:, None]
         figures: NDArray[np.float64] = each.sum(axis=0)
         return figures
 
@@ -257,8 +256,8 @@ class Asked:
         return self._full(self._totals.documents, having)
 
     def _full(self, count: int, having: Iterable[tuple[int, int]]) -> float:
-        each = (weight * rarity(count, those) for weight, those in having)
-        return sum(each, self._missing * rarity(count, 0))
+        each = (weight * idf(count, those) for weight, those in having)
+        return sum(each, self._missing * idf(count, 0))
 
     @cached_property
     def _in_documents(self) -> list[tuple[int, tuple[NDArray[np.int32], NDArray[np.int32]]]]:

@@ -185,7 +185,7 @@ class _Run:
         report.run_id = await call(self._ledger.start_run, self._lease, report.strategy, run_id)
         self._emit("ingest_started", strategy=report.strategy)
         try:
-            await self._three_steps(allow_mass_delete)
+            await self._run_pipeline(allow_mass_delete)
             # Not after a failure, because the next run needs the vectors that this one has cached.
             await kb.catalog.embeddings.trim()
             await call(self._finish)
@@ -201,7 +201,7 @@ class _Run:
         self._emit("ingest_completed", **reported(report))
         return report
 
-    async def _three_steps(self, allow_mass_delete: bool) -> None:
+    async def _run_pipeline(self, allow_mass_delete: bool) -> None:
         kb = self._kb
         enumeration = await call(enumerate_corpus, self._corpus, self._added)
         self._report.sources = enumeration.sources

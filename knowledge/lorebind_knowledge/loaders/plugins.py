@@ -23,12 +23,12 @@ _MEMBERS = ("suffixes", "media_types", "load")
 class _Table:
     """The media types and extensions that plugins claim, and the plugins that are broken."""
 
-    claims: dict[str, list[tuple[plugins.Offer, Any]]] = field(default_factory=dict)
+    claims: dict[str, list[tuple[plugins.PluginOffer, Any]]] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
 
 
 @functools.cache
-def _claimed(offers: tuple[plugins.Offer, ...]) -> _Table:
+def _claimed(offers: tuple[plugins.PluginOffer, ...]) -> _Table:
     table = _Table()
     for offer in offers:
         try:
@@ -116,7 +116,7 @@ def _is_known(word: str, built_in: Collection[str]) -> bool:
     return word in built_in or word in _installed().claims
 
 
-def _claim(word: str, built_in: Collection[str]) -> tuple[plugins.Offer, Any] | None:
+def _claim(word: str, built_in: Collection[str]) -> tuple[plugins.PluginOffer, Any] | None:
     """Return the plugin that claims a format; None if Lorebind reads it itself."""
     found = _installed().claims.get(word, [])
     if len(found) + (word in built_in) > 1:

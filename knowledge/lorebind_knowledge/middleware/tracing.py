@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.middleware.base import Wrapper
-from lorebind_knowledge.stores.base import Nominees
+from lorebind_knowledge.stores.base import SearchHits
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class _TracedStore(StoreWrapper):
             texts = [vector.text for vector in vectors]
 
         def found(result: R) -> Mapping[str, Any]:
-            rows = result.numbers if isinstance(result, Nominees) else result
+            rows = result.numbers if isinstance(result, SearchHits) else result
             return {"db.response.returned_rows": len(rows)} if isinstance(rows, Sized) else {}
 
         return await self._tracing.span(asked.name, about, texts, ask, found)

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import LorebindError, RerankerError
 from lorebind_knowledge.lanes import lane
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 
 
 @runtime_checkable
@@ -38,7 +38,7 @@ async def rerank_texts(
     except LorebindError:
         raise
     except Exception as error:  # any of the provider's own exceptions, without keys
-        said = said_by(error, holder=reranker)
+        said = redacted_message(error, holder=reranker)
         raise RerankerError(f"the reranker failed: {said}") from error
     if len(figures) != len(texts):
         raise RerankerError(f"the reranker returned {len(figures)} scores for {len(texts)} texts")

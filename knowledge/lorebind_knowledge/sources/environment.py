@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lorebind_knowledge.configuration import confided, templates
+from lorebind_knowledge.configuration import templates, traced_text
 from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.configuration.templates import TemplateError
 from lorebind_knowledge.errors import SourceError
@@ -39,13 +39,13 @@ class SourceEnvironment(PartEnvironment):
         self._confided = {**environment.confided_scopes(), **of_run}
 
     def value(self, reference: Reference) -> Any:
-        """Return the value of a template; a `Confided` text includes how it may be shown.
+        """Return the value of a template; a `TracedText` text includes how it may be shown.
 
         Raises:
             TemplateError: the value is not defined.
         """
         value = templates.look_up(reference, self._confided)
-        self.told |= confided.values_in(value)
+        self.told |= traced_text.values_in(value)
         return value
 
     def filled(self, written: AnyDeclaration) -> tuple[AnyDeclaration, AnyDeclaration]:
@@ -55,9 +55,9 @@ class SourceEnvironment(PartEnvironment):
             SourceError: a template has no value, or a value of the wrong type.
         """
         fields = _filled(written, self._confided)
-        self.told |= confided.values_in(fields)
-        real = written.model_copy(update=confided.plain(fields))
-        return real, written.model_copy(update=confided.shown(fields))
+        self.told |= traced_text.values_in(fields)
+        real = written.model_copy(update=traced_text.plain(fields))
+        return real, written.model_copy(update=traced_text.shown(fields))
 
 
 def _filled(written: Declaration, scopes: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from lorebind_knowledge.declarations.sources import SourceBase
 from lorebind_knowledge.declarations.values import ConfigMap
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.identity import free_name
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 from lorebind_knowledge.sources.base import Content, SourceItem, plain_metadata
 from lorebind_knowledge.sources.key import mark
 from lorebind_knowledge.sources.limits import too_large
@@ -161,7 +161,9 @@ class LangChainDocuments:
             raise SourceError(f"{self._class_path} failed: {said}") from error
 
     def _said_by(self, error: Exception, holder: object = None) -> str:
-        return said_by(error, holder=holder, written=self._written, resolved=self._settings)
+        return redacted_message(
+            error, holder=holder, written=self._written, resolved=self._settings
+        )
 
     def _read(self, uri: str, content: Callable[[], Content] | None, version: str) -> Content:
         if content is None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from posixpath import normpath
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.configuration import confided, templates
-from lorebind_knowledge.configuration.confided import Confided
+from lorebind_knowledge.configuration import templates, traced_text
+from lorebind_knowledge.configuration.traced_text import TracedText
 from lorebind_knowledge.declarations.values import leaves_project
 from lorebind_knowledge.errors import SourceError
 
@@ -127,13 +127,13 @@ class _Filled:
         name = self._name(part)
         if self.is_plain:
             self.start += name
-            self.shown_start += confided.shown(name)
-        elif isinstance(name, Confided):
+            self.shown_start += traced_text.shown(name)
+        elif isinstance(name, TracedText):
             self._note_within(number, name)
         is_magic = glob.is_magic(name, flags=glob.GLOBSTAR | glob.BRACE)
         return glob.escape(str(name)) if is_magic else str(name)
 
-    def _note_within(self, number: int, name: Confided) -> None:
+    def _note_within(self, number: int, name: TracedText) -> None:
         """Record a value after the first wildcard, with the text next to it in the same name."""
         before, after = (
             self._parts[beside] if 0 <= beside < len(self._parts) else "/"
@@ -166,10 +166,10 @@ class _Filled:
                 "a folder that is relative to the project folder, without '..'"
             )
         name = normpath(text.replace("\\", "/"))  # in the form of the paths of the files below it
-        if not isinstance(text, Confided):
+        if not isinstance(text, TracedText):
             return name
         self._environment.told[name] = text.shown
-        return Confided(name, text.shown, {name: text.shown})
+        return TracedText(name, text.shown, {name: text.shown})
 
 
 def _shown(uri: str, patterns: Sequence[_Filled]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.extras import import_extra
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.limits import too_large
 
@@ -199,7 +199,9 @@ class RemoteBucket:
         return {"timeout": seconds} if self._system.remote else {}
 
     def _said(self, error: Exception) -> str:
-        said = said_by(error, written=self._written, resolved=self._settings, values=self._values)
+        said = redacted_message(
+            error, written=self._written, resolved=self._settings, values=self._values
+        )
         said = re.sub(r"\s+", " ", said)[:_LONGEST_MESSAGE]
         if _is_refusal(error):
             return (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping, Sequence
 
-    from lorebind_knowledge.records import Matrix, Space, Vector
+    from lorebind_knowledge.records import Matrix, Partition, Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +29,7 @@ class StoredVector:
     """JSON values, for databases that filter. Empty for a store that does not filter."""
 
 
-class Nominees(NamedTuple):
+class SearchHits(NamedTuple):
     """The result of `VectorStore.nearest`: candidates, nearest first."""
 
     numbers: Sequence[int]
@@ -52,10 +52,10 @@ class VectorStore(Protocol):
     during a search; it accepts any result of an approximate store."""
     filters: bool = False
     """Whether `nearest` uses `where`. If not, `add` gets no metadata."""
-    gives_vectors: bool = True
+    returns_vectors: bool = True
     """Whether `get` returns vectors. If not, the catalog stores a copy of each vector."""
 
-    def add(self, space: Space, vectors: Sequence[StoredVector]) -> Awaitable[None] | None:
+    def add(self, space: Partition, vectors: Sequence[StoredVector]) -> Awaitable[None] | None:
         """Write vectors, so that `nearest` finds them as soon as this method returns.
 
         The first call for a space creates what the space needs. An existing number always has the
@@ -66,12 +66,12 @@ class VectorStore(Protocol):
 
     def nearest(
         self,
-        space: Space,
+        space: Partition,
         vector: Vector,
         k: int,
         where: Mapping[str, Any],
-        among: Collection[int] | None,
-    ) -> Nominees | Awaitable[Nominees]:
+        allowed_ids: Collection[int] | None,
+    ) -> SearchHits | Awaitable[SearchHits]:
         """Return the `k` vectors of a space nearest to a vector by cosine, nearest first.
 
         Return fewer only if the space has no more that pass; more are welcome. They are candidates:
@@ -89,23 +89,23 @@ class VectorStore(Protocol):
         ...
 
     def get(
-        self, space: Space, numbers: Collection[int]
+        self, space: Partition, numbers: Collection[int]
     ) -> Mapping[int, Vector | None] | Awaitable[Mapping[int, Vector | None]]:
         """Return the vectors of these numbers as they were added; missing numbers are omitted.
 
-        If `gives_vectors` is False, each value is None, and only shows that the number exists.
+        If `returns_vectors` is False, each value is None, and only shows that the number exists.
         """
         ...
 
-    def delete(self, space: Space, numbers: Collection[int]) -> Awaitable[None] | None:
+    def delete(self, space: Partition, numbers: Collection[int]) -> Awaitable[None] | None:
         """Delete the vectors of these numbers; missing numbers are ignored."""
         ...
 
-    def count(self, space: Space) -> int | Awaitable[int | None] | None:
+    def count(self, space: Partition) -> int | Awaitable[int | None] | None:
         """Return the number of vectors in a space, or None if the database cannot count fast."""
         ...
 
-    def drop(self, space: Space) -> Awaitable[None] | None:
+    def drop(self, space: Partition) -> Awaitable[None] | None:
         """Delete everything of a space; do nothing if nothing was added."""
         ...
 
@@ -118,6 +118,6 @@ class VectorStore(Protocol):
 class ApproximateStore(Protocol):
     """A store with an approximate index, which is best built after many vectors were added."""
 
-    def finish_load(self, space: Space) -> Awaitable[None] | None:
+    def finish_load(self, space: Partition) -> Awaitable[None] | None:
         """Bring the approximate index up to date; called at the end of every ingest."""
         ...

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.stores.base import Nominees
+from lorebind_knowledge.stores.base import SearchHits
 from lorebind_knowledge.stores.product import product
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lorebind_knowledge.records import Matrix, Space, Vector
+    from lorebind_knowledge.records import Matrix, Partition, Vector
     from lorebind_knowledge.stores.base import StoredVector
 
     Numbers: TypeAlias = NDArray[np.int64]
@@ -67,7 +67,9 @@ class ExactMatrix:
                 vectors[np.searchsorted(numbers, found)] = block
         return ExactMatrix(numbers, vectors)
 
-    def nearest(self, vector: Vector, k: int, among: Collection[int] | None = None) -> Nominees:
+    def nearest(
+        self, vector: Vector, k: int, allowed_ids: Collection[int] | None = None
+    ) -> SearchHits:
         """Return at least the `k` nearest to a vector, nearest first, with all possible ties.
 
         Args:
@@ -75,10 +77,10 @@ class ExactMatrix:
             k: at least 1.
             among: only these numbers; None means all.
         """
-        if among is None:
+        if allowed_ids is None:
             positions, figures = None, product(self._vectors, vector)
         else:
-            positions = self._positions(among)
+            positions = self._positions(allowed_ids)
             if len(positions) * _SPARSE <= len(self):
                 figures = product(self._vectors.take(positions, axis=0), vector)
             else:
@@ -86,7 +88,7 @@ class ExactMatrix:
         best = _best(figures, k)
         if positions is not None:
             best = positions[best]
-        return Nominees(self.numbers[best].tolist(), self._vectors[best])
+        return SearchHits(self.numbers[best].tolist(), self._vectors[best])
 
     def get(self, numbers: Collection[int]) -> dict[int, Vector]:
         """Return the vectors of the numbers that exist."""
@@ -110,7 +112,7 @@ class ExactMatrix:
         return positions[here], here
 
 
-def stacked(space: Space, vectors: Sequence[StoredVector]) -> Matrix:
+def stacked(space: Partition, vectors: Sequence[StoredVector]) -> Matrix:
     """Copy vectors into one matrix.
 
     Raises:
@@ -120,7 +122,7 @@ def stacked(space: Space, vectors: Sequence[StoredVector]) -> Matrix:
     return np.array([one.vector for one in vectors], "<f4").reshape(-1, space.dimension)
 
 
-def check_dimension(space: Space, vectors: Sequence[StoredVector]) -> None:
+def check_dimension(space: Partition, vectors: Sequence[StoredVector]) -> None:
     """
     Raises:
         StoreError: one of the vectors has another dimension than the space.

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.configuration.make_part import PartEnvironment
     from lorebind_knowledge.declarations.base import Wants
-    from lorebind_knowledge.records import Matrix, Space, Vector
-    from lorebind_knowledge.stores.base import Nominees, StoredVector
+    from lorebind_knowledge.records import Matrix, Partition, Vector
+    from lorebind_knowledge.stores.base import SearchHits, StoredVector
     from lorebind_knowledge.stores.matrix import ExactMatrix, Numbers
 
 _SPACES = """create table if not exists store_spaces (
@@ -115,15 +115,15 @@ class SqliteStore(VectorStore):
             raise UsageError("SqliteStore needs a file; to keep vectors in memory, use MemoryStore")
         self._name = "memory store" if path is None else f"sqlite store {path.absolute()}"
         self._database = SqliteDatabase(path, self._name)
-        self._latest: dict[Space, _Latest] = {}
+        self._latest: dict[Partition, _Latest] = {}
         self._closed = False
 
-    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+    def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         from lorebind_knowledge.stores.matrix import stacked
 
         matrix = stacked(space, vectors)
         rows = [
-            (space.birth, one.number, vector.data)
+            (space.index_uid, one.number, vector.data)
             for one, vector in zip(vectors, matrix, strict=True)
         ]
         self._check_open()
@@ -141,17 +141,17 @@ class SqliteStore(VectorStore):
 
     def nearest(
         self,
-        space: Space,
+        space: Partition,
         vector: Vector,
         k: int,
         where: Mapping[str, Any],
-        among: Collection[int] | None,
-    ) -> Nominees:
+        allowed_ids: Collection[int] | None,
+    ) -> SearchHits:
         with self._reading() as db:
             matrix = self._matrix(db, space)
-        return matrix.nearest(vector, k, among)
+        return matrix.nearest(vector, k, allowed_ids)
 
-    def get(self, space: Space, numbers: Collection[int]) -> Mapping[int, Vector | None]:
+    def get(self, space: Partition, numbers: Collection[int]) -> Mapping[int, Vector | None]:
         with self._reading() as db:
             version = _version(db, space)
             if version is None:
@@ -161,35 +161,35 @@ class SqliteStore(VectorStore):
                 return latest.known[1].get(numbers)
             rows = db.execute(
                 f"select number, embedding from store_vectors where {_AMONG}",
-                (space.birth, _json(numbers)),
+                (space.index_uid, _json(numbers)),
             )
             found, vectors = _decoded(rows.fetchall(), space.dimension)
             return dict(zip(found.tolist(), vectors, strict=True))
 
-    def delete(self, space: Space, numbers: Collection[int]) -> None:
+    def delete(self, space: Partition, numbers: Collection[int]) -> None:
         if not self._has(space):
             return
         with self._database.writing() as db:
             deleted = db.execute(
-                f"delete from store_vectors where {_AMONG}", (space.birth, _json(numbers))
+                f"delete from store_vectors where {_AMONG}", (space.index_uid, _json(numbers))
             )
             if deleted.rowcount:
                 _count_change(db, space)
 
-    def count(self, space: Space) -> int:
+    def count(self, space: Partition) -> int:
         with self._reading() as db:
             if _version(db, space) is None:
                 return 0
             counted = db.execute(
-                "select count(*) from store_vectors where space = ?", (space.birth,)
+                "select count(*) from store_vectors where space = ?", (space.index_uid,)
             )
             return int(counted.fetchone()[0])
 
-    def drop(self, space: Space) -> None:
+    def drop(self, space: Partition) -> None:
         if self._has(space):
             with self._database.writing() as db:
-                db.execute("delete from store_vectors where space = ?", (space.birth,))
-                db.execute("delete from store_spaces where space = ?", (space.birth,))
+                db.execute("delete from store_vectors where space = ?", (space.index_uid,))
+                db.execute("delete from store_spaces where space = ?", (space.index_uid,))
         self._latest.pop(space, None)
 
     def close(self) -> None:
@@ -214,12 +214,12 @@ class SqliteStore(VectorStore):
             self._latest = {}  # another process may have been writing the loaded vectors
             raise
 
-    def _has(self, space: Space) -> bool:
+    def _has(self, space: Partition) -> bool:
         """Return whether anything was ever added; do not create the file."""
         with self._reading() as db:
             return _version(db, space) is not None
 
-    def _matrix(self, db: sqlite3.Connection, space: Space) -> ExactMatrix:
+    def _matrix(self, db: sqlite3.Connection, space: Partition) -> ExactMatrix:
         from lorebind_knowledge.stores.matrix import ExactMatrix
 
         version, empty = _version(db, space), ExactMatrix.empty(space.dimension)
@@ -250,11 +250,11 @@ def _json(numbers: Collection[int]) -> str:
     return json.dumps([int(number) for number in numbers])
 
 
-def _version(db: sqlite3.Connection, space: Space) -> int | None:
+def _version(db: sqlite3.Connection, space: Partition) -> int | None:
     """Return the version of a space, or None if it is empty or was dropped."""
     try:
         row = db.execute(
-            "select version, dimension from store_spaces where space = ?", (space.birth,)
+            "select version, dimension from store_spaces where space = ?", (space.index_uid,)
         ).fetchone()
     except sqlite3.OperationalError as error:
         if "no such table: store_spaces" not in str(error):
@@ -268,26 +268,26 @@ def _version(db: sqlite3.Connection, space: Space) -> int | None:
     return version
 
 
-def _count_change(db: sqlite3.Connection, space: Space) -> None:
+def _count_change(db: sqlite3.Connection, space: Partition) -> None:
     db.execute(
         "insert into store_spaces values (?, ?, ?)"
         " on conflict (space) do update set version = excluded.version",
-        (space.birth, space.dimension, secrets.randbits(62)),
+        (space.index_uid, space.dimension, secrets.randbits(62)),
     )
 
 
-def _loaded(db: sqlite3.Connection, space: Space, before: ExactMatrix) -> ExactMatrix:
+def _loaded(db: sqlite3.Connection, space: Partition, before: ExactMatrix) -> ExactMatrix:
     import numpy as np
 
     rows = db.execute(
-        "select number from store_vectors where space = ? order by number", (space.birth,)
+        "select number from store_vectors where space = ? order by number", (space.index_uid,)
     )
     numbers = np.fromiter(chain.from_iterable(rows), np.int64)
     return before.replaced(numbers, partial(_vectors, db, space))
 
 
 def _vectors(
-    db: sqlite3.Connection, space: Space, missing: Numbers
+    db: sqlite3.Connection, space: Partition, missing: Numbers
 ) -> Iterator[tuple[Numbers, Matrix]]:
     for start in range(0, len(missing), _ROWS_AT_ONCE):
         part = missing[start : start + _ROWS_AT_ONCE]
@@ -295,7 +295,7 @@ def _vectors(
         rows = db.execute(
             "select number, embedding from store_vectors"
             " where space = ? and number between ? and ?",
-            (space.birth, int(part[0]), int(part[-1])),
+            (space.index_uid, int(part[0]), int(part[-1])),
         ).fetchall()
         if len(rows) > len(part):
             wanted = set(part.tolist())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import ApproximateStore, VectorStore
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import Vector
-    from lorebind_knowledge.stores.base import Nominees, StoredVector
+    from lorebind_knowledge.stores.base import SearchHits, StoredVector
 
 R = TypeVar("R")
 
@@ -32,7 +32,7 @@ class StoreCall:
     def index(self) -> IndexKey | None:
         """The index that the call concerns; None for `close`."""
         first = self.arguments[0] if self.arguments else None
-        return first.index if isinstance(first, Space) else None
+        return first.index if isinstance(first, Partition) else None
 
 
 class StoreWrapper(VectorStore):
@@ -45,10 +45,10 @@ class StoreWrapper(VectorStore):
         self.inner = inner
         self.is_exact = inner.is_exact
         self.filters = inner.filters
-        self.gives_vectors = inner.gives_vectors
+        self.returns_vectors = inner.returns_vectors
         if isinstance(inner, ApproximateStore) and not isinstance(self, ApproximateStore):
 
-            async def finish_load(space: Space) -> None:
+            async def finish_load(space: Partition) -> None:
                 assert isinstance(self.inner, ApproximateStore)
                 await self._passed(self.inner.finish_load, space)
 
@@ -62,32 +62,34 @@ class StoreWrapper(VectorStore):
         asked = StoreCall(method.__name__, arguments)
         return await self.around(asked, lambda: call(method, *arguments))
 
-    async def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+    async def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         await self._passed(self.inner.add, space, vectors)
 
     async def nearest(
         self,
-        space: Space,
+        space: Partition,
         vector: Vector,
         k: int,
         where: Mapping[str, Any],
-        among: Collection[int] | None,
-    ) -> Nominees:
-        found: Nominees = await self._passed(self.inner.nearest, space, vector, k, where, among)
+        allowed_ids: Collection[int] | None,
+    ) -> SearchHits:
+        found: SearchHits = await self._passed(
+            self.inner.nearest, space, vector, k, where, allowed_ids
+        )
         return found
 
-    async def get(self, space: Space, numbers: Collection[int]) -> Mapping[int, Vector | None]:
+    async def get(self, space: Partition, numbers: Collection[int]) -> Mapping[int, Vector | None]:
         found: Mapping[int, Vector | None] = await self._passed(self.inner.get, space, numbers)
         return found
 
-    async def delete(self, space: Space, numbers: Collection[int]) -> None:
+    async def delete(self, space: Partition, numbers: Collection[int]) -> None:
         await self._passed(self.inner.delete, space, numbers)
 
-    async def count(self, space: Space) -> int | None:
+    async def count(self, space: Partition) -> int | None:
         counted: int | None = await self._passed(self.inner.count, space)
         return counted
 
-    async def drop(self, space: Space) -> None:
+    async def drop(self, space: Partition) -> None:
         await self._passed(self.inner.drop, space)
 
     async def close(self) -> None:

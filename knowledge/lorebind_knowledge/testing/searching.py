@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from lorebind_knowledge.records import Matrix, Vector
-    from lorebind_knowledge.stores.base import Nominees
+    from lorebind_knowledge.stores.base import SearchHits
 
 SHELF: list[dict[str, Any]] = [
     {"lang": "en", "year": 2020, "tags": ["x", "y"], "draft": True},
@@ -105,7 +105,7 @@ class SearchingConformance(StoreConformance):
     async def test_an_empty_space(self, to: Driver) -> None:
         """An empty space has no nominees."""
         assert await to.found() == []
-        assert await to.found(among=[1, 2]) == []
+        assert await to.found(allowed_ids=[1, 2]) == []
 
     @pytest.mark.parametrize(("dimension", "count"), [(1, 7), (4, 60), (384, 120)])
     async def test_the_nearest(self, to: Driver, dimension: int, count: int) -> None:
@@ -183,7 +183,7 @@ class SearchingConformance(StoreConformance):
             inside = [number for number in some if number <= 60]
             for k in (1, 3, 60):
                 for query in vectors(3, seed=5):
-                    nominees = await to.nearest(query, k, among=kind(some))
+                    nominees = await to.nearest(query, k, allowed_ids=kind(some))
                     numbers = [int(number) for number in nominees.numbers]
                     if set(numbers) <= set(inside):
                         there = np.array(inside, np.int64)
@@ -204,7 +204,7 @@ class SearchingConformance(StoreConformance):
 
 
 def check(
-    nominees: Nominees,
+    nominees: SearchHits,
     matrix: Matrix,
     query: Vector,
     k: int,
@@ -236,7 +236,9 @@ def check(
     return max(len(nearer - set(found)), wanted - enough, 0)
 
 
-def check_vectors(nominees: Nominees, matrix: Matrix, numbers: Sequence[int] | None = None) -> None:
+def check_vectors(
+    nominees: SearchHits, matrix: Matrix, numbers: Sequence[int] | None = None
+) -> None:
     """Check that the vectors in a store's result are those that were added."""
     if nominees.vectors is None:
         return

@@ -11,7 +11,7 @@ import pytest
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.namespace import IndexKey, Namespace
-from lorebind_knowledge.records import Space
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lorebind_knowledge.records import Matrix, Vector
-    from lorebind_knowledge.stores.base import Nominees, VectorStore
+    from lorebind_knowledge.stores.base import SearchHits, VectorStore
 
 INDEX = IndexKey(Namespace("acme", "support", "project", "handbook"))
 DIMENSION = 4
@@ -28,10 +28,10 @@ TOLERANCE = 1e-5
 """Larger than float32's error in a product of unit vectors."""
 
 
-def space(dimension: int = DIMENSION, *, number: int = 1, **names: Any) -> Space:
-    """Return a space with a new birth, by default of the index INDEX."""
+def space(dimension: int = DIMENSION, *, number: int = 1, **names: Any) -> Partition:
+    """Return a space with a new index_uid, by default of the index INDEX."""
     index = IndexKey(replace(INDEX.namespace, **names), number)
-    return Space(index, random.getrandbits(62), dimension)
+    return Partition(index, random.getrandbits(62), dimension)
 
 
 def vectors(count: int, dimension: int = DIMENSION, seed: int = 0) -> Matrix:
@@ -54,10 +54,10 @@ def cosines(matrix: Matrix, query: Vector) -> NDArray[np.float64]:
 class Driver:
     """A store, with one space for all calls."""
 
-    def __init__(self, store: VectorStore, space: Space) -> None:
+    def __init__(self, store: VectorStore, space: Partition) -> None:
         self.store, self.space = store, space
 
-    def about(self, space: Space) -> Driver:
+    def about(self, space: Partition) -> Driver:
         """Return a driver of the same store for another space."""
         return Driver(self.store, space)
 
@@ -82,18 +82,18 @@ class Driver:
         query: Vector,
         k: int = 100,
         where: Mapping[str, Any] | None = None,
-        among: Collection[int] | None = None,
-    ) -> Nominees:
-        return await call(self.store.nearest, self.space, query, k, where or {}, among)
+        allowed_ids: Collection[int] | None = None,
+    ) -> SearchHits:
+        return await call(self.store.nearest, self.space, query, k, where or {}, allowed_ids)
 
     async def found(
         self,
         k: int = 100,
         where: Mapping[str, Any] | None = None,
-        among: Collection[int] | None = None,
+        allowed_ids: Collection[int] | None = None,
     ) -> list[int]:
         """Return the numbers near to some vector, ascending, after checking for duplicates."""
-        nominees = await self.nearest(vectors(1, self.space.dimension)[0], k, where, among)
+        nominees = await self.nearest(vectors(1, self.space.dimension)[0], k, where, allowed_ids)
         numbers = [int(number) for number in nominees.numbers]
         assert len(set(numbers)) == len(numbers)
         return sorted(numbers)

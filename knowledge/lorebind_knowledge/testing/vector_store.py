@@ -67,7 +67,7 @@ class VectorStoreConformance(SearchingConformance):
     async def test_is_a_vector_store(self, store: VectorStore) -> None:
         """The store has every member of the protocol, and a text for messages."""
         assert isinstance(store, VectorStore)
-        assert {type(flag) for flag in (store.is_exact, store.filters, store.gives_vectors)} == {
+        assert {type(flag) for flag in (store.is_exact, store.filters, store.returns_vectors)} == {
             bool
         }
         assert str(store)
@@ -90,7 +90,7 @@ class VectorStoreConformance(SearchingConformance):
         found = await to.get(20, 7, 99, 1)
         assert sorted(found) == [1, 7, 20]
         for number, one in found.items():
-            if not to.store.gives_vectors:
+            if not to.store.returns_vectors:
                 assert one is None
                 continue
             assert one is not None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import finish
-from lorebind_knowledge.stores.base import Nominees, StoredVector, VectorStore
+from lorebind_knowledge.stores.base import SearchHits, StoredVector, VectorStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from lorebind_knowledge.records import Space, Vector
+    from lorebind_knowledge.records import Partition, Vector
 
 
 def _unwatched(step: str) -> None:
@@ -27,9 +27,9 @@ class WatchedStore(VectorStore):
     def __init__(self, store: VectorStore, watch: Callable[[str], object] = _unwatched) -> None:
         self.inner, self.watch = store, watch
         self.is_exact, self.filters = store.is_exact, store.filters
-        self.gives_vectors = store.gives_vectors
+        self.returns_vectors = store.returns_vectors
 
-    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+    def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         self.watch("before add")
         half = len(vectors) // 2
         if half:
@@ -40,18 +40,18 @@ class WatchedStore(VectorStore):
 
     def nearest(
         self,
-        space: Space,
+        space: Partition,
         vector: Vector,
         k: int,
         where: Mapping[str, Any],
-        among: Collection[int] | None,
-    ) -> Nominees:
-        return finish(self.inner.nearest(space, vector, k, where, among))
+        allowed_ids: Collection[int] | None,
+    ) -> SearchHits:
+        return finish(self.inner.nearest(space, vector, k, where, allowed_ids))
 
-    def get(self, space: Space, numbers: Collection[int]) -> Mapping[int, Vector | None]:
+    def get(self, space: Partition, numbers: Collection[int]) -> Mapping[int, Vector | None]:
         return finish(self.inner.get(space, numbers))
 
-    def delete(self, space: Space, numbers: Collection[int]) -> None:
+    def delete(self, space: Partition, numbers: Collection[int]) -> None:
         self.watch("before delete")
         numbers = list(numbers)
         half = len(numbers) // 2
@@ -61,10 +61,10 @@ class WatchedStore(VectorStore):
         finish(self.inner.delete(space, numbers[half:]))
         self.watch("after delete")
 
-    def count(self, space: Space) -> int | None:
+    def count(self, space: Partition) -> int | None:
         return finish(self.inner.count(space))
 
-    def drop(self, space: Space) -> None:
+    def drop(self, space: Partition) -> None:
         self.watch("before drop")
         finish(self.inner.drop(space))
         self.watch("after drop")

@@ -14,7 +14,7 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lorebind.server.doors.callers import Callers
-from lorebind.server.doors.door import MOST_BYTES, Door
+from lorebind.server.doors.door import MOST_BYTES, RequestGuard
 from lorebind.server.doors.hosts import Hosts
 from lorebind.server.doors.rates import Rates
 from lorebind.server.state.tables import TABLES
@@ -320,9 +320,11 @@ def tokens() -> Iterator[Tokens]:
 Failures = list[tuple[str, BaseException]]
 
 
-def door(app: ASGIApp, tokens: Tokens, failures: Failures | None = None, **options: Any) -> Door:
+def door(
+    app: ASGIApp, tokens: Tokens, failures: Failures | None = None, **options: Any
+) -> RequestGuard:
     told = [] if failures is None else failures
-    return Door(
+    return RequestGuard(
         app,
         hosts=Hosts([]),
         callers=Callers(tokens),

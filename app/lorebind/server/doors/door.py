@@ -44,7 +44,7 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-class Door:
+class RequestGuard:
     """ASGI middleware that checks, limits and logs requests."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Door:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            passing = _Passing(scope, receive, send)
+            passing = _RequestState(scope, receive, send)
             try:
                 await self._in_time(passing)
             finally:
@@ -86,7 +86,7 @@ class Door:
         else:  # a WebSocket, which the server does not support
             await send({"type": "websocket.close", "code": 1008})
 
-    async def _in_time(self, passing: _Passing) -> None:
+    async def _in_time(self, passing: _RequestState) -> None:
         """Await an answer, which must begin within the time limit; a stream may then continue."""
         task = asyncio.create_task(self._answer(passing))
         begun = asyncio.create_task(passing.begun.wait())
@@ -107,7 +107,7 @@ class Door:
                 task.cancel()
                 await asyncio.wait({task})
 
-    async def _answer(self, passing: _Passing) -> None:
+    async def _answer(self, passing: _RequestState) -> None:
         try:
             await self._let_in(passing)
         except ProblemError as problem:
@@ -118,7 +118,7 @@ class Door:
             self._log_failure(f"request {passing.request_id} failed", error, passing.sent())
             await passing.refuse(mistake())
 
-    async def _let_in(self, passing: _Passing) -> None:
+    async def _let_in(self, passing: _RequestState) -> None:
         scope = passing.scope
         if scope["path"] in OPEN:
             await self._app(scope, passing.receive, passing.send)
@@ -137,7 +137,7 @@ class Door:
             await self._app(scope, passing.receive_bounded, passing.send)
 
 
-class _Passing:
+class _RequestState:
     """One request and the state of its answer."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -25,7 +25,7 @@ from lorebind.server.new_documents import (
     refused,
 )
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, Page, page_of
-from lorebind.server.patient_answers import PATIENT_DELETE, patient_answer
+from lorebind.server.patient_answers import PATIENT_DELETE, deferred_answer
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import (
     Reader,
@@ -123,7 +123,7 @@ async def delete_documents(
     The knowledge base itself stays; the next ingest builds a new index.
     """
     check_filled_by_us(project, kb_id, workflow)
-    return await patient_answer(request, server, project.adelete(kb_id, workflow=workflow))
+    return await deferred_answer(request, server, project.adelete(kb_id, workflow=workflow))
 
 
 @router.get("/{doc_id}", response_model=DocumentInfo)
@@ -164,7 +164,7 @@ async def delete_document(
         raise ProblemError("document_of_source", of_source(found.uri, kb_id))
     deleting = project.adelete_document(kb_id, found.uri, workflow=workflow)
     if prefers_events(request):
-        return await patient_answer(request, server, deleting, lambda _: None)
+        return await deferred_answer(request, server, deleting, lambda _: None)
     if await server.changes.in_time(deleting) is None:
         return json_response(as_data(found), 202)
     return Response(status_code=204)

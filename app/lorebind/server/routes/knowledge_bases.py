@@ -16,7 +16,7 @@ from lorebind.server.etags import check_delete, check_update, conditional, etag_
 from lorebind.server.json_limits import has_too_many_values
 from lorebind.server.made_here import read_made
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, slice_of
-from lorebind.server.patient_answers import PATIENT_DELETE, patient_answer
+from lorebind.server.patient_answers import PATIENT_DELETE, deferred_answer
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import Reader, SeenProject, Server, TheServer, Writer
 from lorebind.server.state.knowledge_bases import Made
@@ -115,7 +115,7 @@ async def put_knowledge_base(
         check_update(request, None if before is None else etag_of(_made(server, before)))
 
     was_there = await call(server.made.put, made, check)
-    server.look_again(owner)
+    server.invalidate(owner)
     shown = _made(server, made)
     headers = {"ETag": f'"{etag_of(shown)}"'}
     if was_there:
@@ -143,9 +143,9 @@ async def delete_knowledge_base(
         with suppress(NotFoundError):  # its vector database is no longer declared
             await project.adelete(kb_id)
         await call(server.made.delete, owner, kb_id, check)
-        server.look_again(owner)
+        server.invalidate(owner)
 
-    return await patient_answer(request, server, deleting())
+    return await deferred_answer(request, server, deleting())
 
 
 def _key(number: int, shown: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from lorebind.plain_data import as_data
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional
 from lorebind.server.event_streams import MEDIA_TYPE, prefers_events
-from lorebind.server.patient_answers import PATIENT, patient_answer
+from lorebind.server.patient_answers import PATIENT, deferred_answer
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import Admin, Reader, SeenProject, TheServer
 from lorebind_knowledge.extras import import_extra
@@ -53,7 +53,7 @@ async def purge(
 ) -> Any:
     """Remove the data of knowledge bases that are neither declared nor created over the API."""
     work = server.project.apurge(dry_run=(body or PurgeRequest()).dry_run)
-    return await patient_answer(request, server, work, lambda found: {"items": as_data(found)})
+    return await deferred_answer(request, server, work, lambda found: {"items": as_data(found)})
 
 
 async def _watchfiles(request: Request) -> Any:

@@ -14,7 +14,7 @@ from lorebind.server.answers import PageOf, Run
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional, etag_of, json_response
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, page_of
-from lorebind.server.patient_answers import PATIENT, patient_answer
+from lorebind.server.patient_answers import PATIENT, deferred_answer
 from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.server import (
     Reader,
@@ -129,7 +129,7 @@ async def plan(
     It reads the sources and changes nothing.
     """
     asked = (body or PlanRequest()).model_dump()
-    return await patient_answer(request, server, project.aplan(kb_id, **asked))
+    return await deferred_answer(request, server, project.aplan(kb_id, **asked))
 
 
 @router.get("/runs", response_model=PageOf[Run])

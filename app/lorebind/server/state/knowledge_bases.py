@@ -30,7 +30,7 @@ class Made:
     """The time of the last change, in UTC."""
 
 
-class MadeKnowledgeBases:
+class StoredKnowledgeBases:
     """The created knowledge bases of a project, each of one tenant. All methods are sync."""
 
     def __init__(self, database: Database, project: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import callers_loop, only_errors
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -154,7 +154,7 @@ class SinkWorker:
             self._awaited.result()
 
     def _note(self, error: BaseException) -> None:
-        self._last_error = said_by(error, holder=self._sink)
+        self._last_error = redacted_message(error, holder=self._sink)
         if self._has_failed or self._given_up is not None:
             return
         self._has_failed = True

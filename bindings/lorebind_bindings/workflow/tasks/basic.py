@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.agent_tools import agent_request, searched_by_tools
+from lorebind_bindings.agent_tools import agent_request, tool_bindings
 from lorebind_bindings.answering import Request, answer, stream
 from lorebind_bindings.prompt_template import Prompt
 from lorebind_bindings.workflow.results import Outcome
@@ -31,7 +31,7 @@ async def work(context: Context) -> Outcome:
     agent = parts.agent(task, workflow.id)
     model, counter = parts.model(agent)
     scopes = context.scopes()
-    searched = searched_by_tools(parts.loaded, agent, workflow=workflow.id, task=task.id)
+    searched = tool_bindings(parts.loaded, agent, workflow=workflow.id, task=task.id)
     for binding in (*bindings, *searched):
         await parts.service.start(binding.id, workflow=workflow.id, given=scopes["workflow"])
     request = Request(

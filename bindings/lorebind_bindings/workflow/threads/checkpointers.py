@@ -20,7 +20,7 @@ from lorebind_bindings.workflow.threads.claims import MemoryClaims
 from lorebind_bindings.workflow.threads.serializing import CHANNEL, JsonSerializer
 from lorebind_knowledge.bridge import call_daemon
 from lorebind_knowledge.errors import LorebindError, StoreError
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
@@ -154,7 +154,7 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
             raise
         except Exception as error:  # damaged rows can make LangGraph's savers raise anything
             thread = (config or {}).get("configurable", {}).get("thread_id", "").rpartition(".")[2]
-            raise self.damaged(thread, said_by(error)) from error
+            raise self.damaged(thread, redacted_message(error)) from error
 
     def damaged(self, thread: str, why: str) -> StoreError:
         """Return the error about a thread's damaged data."""

@@ -11,7 +11,7 @@ import zlib
 from typing import Any
 
 from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 
 CHANNEL = "lorebind"
 """The channel whose values are the records of a thread's journal."""
@@ -49,7 +49,7 @@ class JsonSerializer:
         if isinstance(obj, Encoded):
             return _tagged(_PLAIN, obj)
         if isinstance(obj, Exception):
-            return _tagged(_ERROR, encoded(said_by(obj)))
+            return _tagged(_ERROR, encoded(redacted_message(obj)))
         if isinstance(obj, (list, tuple)) and obj:
             from langgraph.types import Interrupt
 

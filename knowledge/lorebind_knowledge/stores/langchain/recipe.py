@@ -10,7 +10,7 @@ from typing import Any
 
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.errors import LorebindError, StoreError
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 
 EMBEDDING_PARAMETERS = ("embedding", "embeddings", "embedding_function", "embedding_service")
 """The parameter names under which classes and factories take their `Embeddings`."""
@@ -62,6 +62,6 @@ class Recipe:
             raise StoreError(f"{self.name} {what}: it has no method for it") from error
         except Exception as error:  # third-party code may raise anything
             written = self.settings if self.written is None else self.written
-            said = said_by(error, written=written, resolved=self.settings)
+            said = redacted_message(error, written=written, resolved=self.settings)
             first, _, _ = said.partition("\n")  # later lines may repeat documents
             raise StoreError(f"{self.name} {what}: {first}") from error

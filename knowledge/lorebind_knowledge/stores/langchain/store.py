@@ -17,13 +17,13 @@ import numpy as np
 from langchain_core.documents import Document
 
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.stores.base import Nominees, VectorStore
+from lorebind_knowledge.stores.base import SearchHits, VectorStore
 from lorebind_knowledge.stores.langchain.adapter import Adapter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from lorebind_knowledge.records import Space, Vector
+    from lorebind_knowledge.records import Partition, Vector
     from lorebind_knowledge.stores.base import StoredVector
     from lorebind_knowledge.stores.langchain.recipe import Recipe
 
@@ -43,7 +43,7 @@ class LangChainStore(VectorStore):
     """
 
     filters = False
-    gives_vectors = False
+    returns_vectors = False
 
     def __init__(self, recipe: Recipe, *, exact: bool = False, persistent: bool = True) -> None:
         """
@@ -60,28 +60,28 @@ class LangChainStore(VectorStore):
         self._made: dict[int, Adapter] = {}
         self._closed = False
 
-    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+    def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         with self._using(space) as wrapped:
             for some in _portions(vectors):
                 wrapped.add([(_document(space, one), _handed(one.vector)) for one in some])
 
     def nearest(
         self,
-        space: Space,
+        space: Partition,
         vector: Vector,
         k: int,
         where: Mapping[str, Any],
-        among: Collection[int] | None,
-    ) -> Nominees:
+        allowed_ids: Collection[int] | None,
+    ) -> SearchHits:
         handed, asked, most = vector.tolist(), k, max(_MOST, _GROWTH * k)
         with self._using(space) as wrapped:
             while True:
                 found = wrapped.search(handed, asked)
                 near, zeros = _numbers(space, found)
                 if len(found) < asked:
-                    return Nominees([*near, *zeros])
+                    return SearchHits([*near, *zeros])
                 if len(near) >= k:
-                    return Nominees(near)
+                    return SearchHits(near)
                 if asked == most:
                     raise StoreError(
                         f"the {self} has too many documents that are not of {space}: "
@@ -90,7 +90,7 @@ class LangChainStore(VectorStore):
                     )
                 asked = min(_GROWTH * asked, most)
 
-    def get(self, space: Space, numbers: Collection[int]) -> dict[int, Vector | None]:
+    def get(self, space: Partition, numbers: Collection[int]) -> dict[int, Vector | None]:
         with self._using(space) as wrapped:
             there: dict[int, Vector | None] = {}
             for ids in _portions([document_id(space, number) for number in numbers]):
@@ -98,16 +98,16 @@ class LangChainStore(VectorStore):
                 there |= dict.fromkeys([*near, *zeros])
             return there
 
-    def delete(self, space: Space, numbers: Collection[int]) -> None:
+    def delete(self, space: Partition, numbers: Collection[int]) -> None:
         with self._using(space) as wrapped:
             for ids in _portions([document_id(space, number) for number in numbers]):
                 wrapped.delete(ids)
 
-    def count(self, space: Space) -> None:
+    def count(self, space: Partition) -> None:
         with self._using(space):
             return
 
-    def drop(self, space: Space) -> None:
+    def drop(self, space: Partition) -> None:
         """Delete everything of a space, by searching until nothing is found.
 
         The class cannot list its documents. An approximate class may keep some.
@@ -128,7 +128,7 @@ class LangChainStore(VectorStore):
             self._recipe.close(opened)
 
     @contextmanager
-    def _using(self, space: Space) -> Iterator[Adapter]:
+    def _using(self, space: Partition) -> Iterator[Adapter]:
         """Lend the adapter for vectors of the space's dimension to this thread."""
         with self._turn:
             if self._closed:
@@ -143,12 +143,12 @@ class LangChainStore(VectorStore):
         return f"langchain store {self._recipe.name}"
 
 
-def document_id(space: Space, number: int) -> str:
+def document_id(space: Partition, number: int) -> str:
     """Return a UUID of version 8 for a vector, because some classes accept no other ids.
 
-    It has 122 free bits: the lowest 59 of the space's birth, then the 63 of the number.
+    It has 122 free bits: the lowest 59 of the space's index_uid, then the 63 of the number.
     """
-    bits = space.birth % 2**59 << 63 | number
+    bits = space.index_uid % 2**59 << 63 | number
     high, middle, low = bits >> 74, bits >> 62 & 0xFFF, bits & 2**62 - 1
     return str(uuid.UUID(int=high << 80 | 0x8 << 76 | middle << 64 | 0b10 << 62 | low))
 
@@ -162,7 +162,7 @@ def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
 
 
-def _document(space: Space, one: StoredVector) -> Document:
+def _document(space: Partition, one: StoredVector) -> Document:
     """Return the document to store, whose metadata has its space and number."""
     # As a text, because some databases store numbers as floats.
     metadata = {_SPACE: space.name, _NUMBER: str(one.number)}
@@ -177,7 +177,7 @@ def _handed(vector: Vector) -> list[float]:
     return values if vector.any() else [1.0, *values[1:]]
 
 
-def _numbers(space: Space, documents: Iterable[Document]) -> tuple[list[int], list[int]]:
+def _numbers(space: Partition, documents: Iterable[Document]) -> tuple[list[int], list[int]]:
     """Return the numbers of documents of a space, in order; those of length 0 separately.
 
     Their order is that of the stand-ins, so it means nothing.

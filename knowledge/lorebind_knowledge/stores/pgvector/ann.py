@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from lorebind_knowledge.declarations.vector_dbs import Metric
-    from lorebind_knowledge.records import Space
+    from lorebind_knowledge.records import Partition
     from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
     from lorebind_knowledge.stores.pgvector.table import Table
 
@@ -38,7 +38,7 @@ class AnnIndex:
     config: AnnIndexConfig
     metric: Metric
 
-    def check(self, space: Space) -> None:
+    def check(self, space: Partition) -> None:
         """
         Raises:
             UsageError: pgvector has no approximate index for vectors of this dimension.
@@ -49,11 +49,11 @@ class AnnIndex:
                 f"{space.dimension}; remove ensure_index, or use an embedder with shorter vectors"
             )
 
-    def name(self, space: Space) -> str:
+    def name(self, space: Partition) -> str:
         """Return the name of the index over the rows of a space."""
         return f"{self._base}_{space.name}"
 
-    def sql(self, space: Space, records: int) -> str:
+    def sql(self, space: Partition, records: int) -> str:
         """Return the statement that creates it, which blocks neither readers nor writers."""
         kind = _kind(space)
         if self.config.type == "hnsw":
@@ -66,10 +66,10 @@ class AnnIndex:
             f'create index concurrently "{self.name(space)}" on {self.table.quoted}'
             f" using {self.config.type} ((embedding::{kind})"
             f" {kind.partition('(')[0]}_{_OPERATORS[self.metric][1]}_ops) with ({options})"
-            f" where space = {space.birth}"
+            f" where space = {space.index_uid}"
         )
 
-    def prepare(self, db: psycopg.Connection, space: Space, k: int, *, filtered: bool) -> bool:
+    def prepare(self, db: psycopg.Connection, space: Partition, k: int, *, filtered: bool) -> bool:
         """Set up a transaction for one search; return False if the index is missing or unfinished.
 
         The search continues until enough rows pass the filter.
@@ -103,7 +103,7 @@ class AnnIndex:
         db.execute(f"select {', '.join(calls)}")
         return True
 
-    def order(self, space: Space) -> str:
+    def order(self, space: Partition) -> str:
         """Return the `order by` expression that lets PostgreSQL use the index."""
         kind = _kind(space)
         return f"embedding::{kind} {_OPERATORS[self.metric][0]} %(query)s::{kind}"
@@ -112,7 +112,7 @@ class AnnIndex:
         """Return the number of rows to take from the index, of which the best are found exactly."""
         return max(k, self.config.ef_search if self.config.type == "hnsw" else 100)
 
-    def build(self, db: psycopg.Connection, space: Space, records: int) -> None:
+    def build(self, db: psycopg.Connection, space: Partition, records: int) -> None:
         """Create the index of a space, and drop indexes whose rows are gone.
 
         It takes about ten seconds per ten thousand rows, and up to a gigabyte of the server's
@@ -147,7 +147,7 @@ class AnnIndex:
         # After a bulk load, the planner has no statistics and would not use the index.
         db.execute(f"analyze {self.table.quoted}")
 
-    def drop(self, db: psycopg.Connection, space: Space) -> None:
+    def drop(self, db: psycopg.Connection, space: Partition) -> None:
         """Drop the index of a space if there is one; for `db`, see `build`.
 
         While another process is building an index, it stays, and the next build drops it.
@@ -163,7 +163,7 @@ class AnnIndex:
     def _drop(self, db: psycopg.Connection, name: str) -> None:
         db.execute(f'drop index concurrently if exists "{name}"')
 
-    def _tidy(self, db: psycopg.Connection, space: Space) -> bool:
+    def _tidy(self, db: psycopg.Connection, space: Partition) -> bool:
         """Drop indexes that are no longer needed, and return whether the space's index exists."""
         rows = db.execute(
             "select c.relname, i.indisvalid from pg_index i join pg_class c on c.oid = i.indexrelid"
@@ -184,7 +184,7 @@ class AnnIndex:
                     there = True
         return there
 
-    def _give_memory(self, db: psycopg.Connection, space: Space, records: int) -> None:
+    def _give_memory(self, db: psycopg.Connection, space: Partition, records: int) -> None:
         """Raise the memory limit so that the graph is built in memory, which is much faster."""
         if self.config.type != "hnsw":
             return
@@ -202,5 +202,5 @@ class AnnIndex:
         return (self.config.name or f"{self.table.name}_ann")[:46]
 
 
-def _kind(space: Space) -> str:
+def _kind(space: Partition) -> str:
     return f"{'vector' if space.dimension <= _SINGLE else 'halfvec'}({space.dimension})"

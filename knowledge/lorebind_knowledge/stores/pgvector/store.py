@@ -11,7 +11,7 @@ from lorebind_knowledge.errors import IndexMismatchError, StoreError
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.postgres.connections import Connections
 from lorebind_knowledge.postgres.rows import insert_rows
-from lorebind_knowledge.stores.base import Nominees, VectorStore
+from lorebind_knowledge.stores.base import SearchHits, VectorStore
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
 from lorebind_knowledge.stores.pgvector.filters import sql_filter
 from lorebind_knowledge.stores.pgvector.settings import PgvectorSettings
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from lorebind_knowledge.records import Space, Vector
+    from lorebind_knowledge.records import Partition, Vector
     from lorebind_knowledge.stores.base import StoredVector
 
 _Item = TypeVar("_Item")
@@ -85,7 +85,7 @@ class PgvectorStore(VectorStore):
         self._has_table = False
         self._building: set[int] = set()
 
-    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+    def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         self._check(space)
         if not self._is_there():
             with self._db.writing() as db:
@@ -99,15 +99,15 @@ class PgvectorStore(VectorStore):
 
     def nearest(
         self,
-        space: Space,
+        space: Partition,
         vector: Vector,
         k: int,
         where: Mapping[str, Any],
-        among: Collection[int] | None,
-    ) -> Nominees:
+        allowed_ids: Collection[int] | None,
+    ) -> SearchHits:
         condition, values = sql_filter(where)
         values |= {"query": vector_text(vector), "k": k}
-        rows = f"{self._table.quoted} where space = {space.birth} and {condition}"
+        rows = f"{self._table.quoted} where space = {space.index_uid} and {condition}"
         # By inner product, which is faster than the cosine and equal at length 1. For a vector
         # of length 0 it is 0, while pgvector's cosine is NaN.
         best = "order by embedding <#> %(query)s::vector limit %(k)s"
@@ -127,9 +127,9 @@ class PgvectorStore(VectorStore):
                     statement = f"select number, embedding from {rows} {best}"
                     found = cursor.execute(statement, values).fetchall()
         vectors = vectors_of([data for _, data in found], space.dimension)
-        return Nominees([number for number, _ in found], vectors)
+        return SearchHits([number for number, _ in found], vectors)
 
-    def get(self, space: Space, numbers: Collection[int]) -> dict[int, Vector]:
+    def get(self, space: Partition, numbers: Collection[int]) -> dict[int, Vector]:
         found: dict[int, Vector] = {}
         if self._is_there():
             with self._using(self._db.reading()) as db:
@@ -140,37 +140,37 @@ class PgvectorStore(VectorStore):
                     found.update(zip((number for number, _ in rows), vectors, strict=True))
         return found
 
-    def delete(self, space: Space, numbers: Collection[int]) -> None:
+    def delete(self, space: Partition, numbers: Collection[int]) -> None:
         if self._is_there():
             with self._using(self._db.writing()) as db:
                 for block in _blocks(list(numbers)):
                     db.execute(self._among("delete", space), [block])
 
-    def count(self, space: Space) -> int:
+    def count(self, space: Partition) -> int:
         self._check(space)
         if not self._is_there():
             return 0
         with self._using(self._db.reading()) as db:
-            query = f"select count(*) from {self._table.quoted} where space = {space.birth}"
+            query = f"select count(*) from {self._table.quoted} where space = {space.index_uid}"
             (count,) = db.execute(query).fetchone() or (0,)
             return int(count)
 
-    def drop(self, space: Space) -> None:
+    def drop(self, space: Partition) -> None:
         if self._is_there():
             with self._using(self._db.writing()) as db:
-                db.execute(f"delete from {self._table.quoted} where space = {space.birth}")
+                db.execute(f"delete from {self._table.quoted} where space = {space.index_uid}")
             if self._settings.ensure_schema:
                 with self._db.single() as db:
                     self._ann.drop(db, space)
 
-    def finish_load(self, space: Space) -> None:
+    def finish_load(self, space: Partition) -> None:
         if self._is_there() and self._settings.ensure_schema:
             with self._using(self._db.reading()) as db:
                 is_large = self._is_large(db, space)
             if is_large:
                 self.build_index(space)
 
-    def build_index(self, space: Space) -> None:
+    def build_index(self, space: Partition) -> None:
         """Build the approximate index of a space now, and wait for it.
 
         Nothing happens if it exists, or if another process is building it.
@@ -194,7 +194,7 @@ class PgvectorStore(VectorStore):
     def __str__(self) -> str:
         return self._name
 
-    def _check(self, space: Space) -> None:
+    def _check(self, space: Partition) -> None:
         declared = self._settings.dimension
         if declared not in (None, space.dimension):
             raise IndexMismatchError(
@@ -226,32 +226,36 @@ class PgvectorStore(VectorStore):
             self._has_table = False  # it may have been dropped: the next call checks
             raise
 
-    def _among(self, verb: str, space: Space) -> str:
+    def _among(self, verb: str, space: Partition) -> str:
         """Return a statement about the vectors whose numbers are in its parameter."""
         return (
             f"{verb} from {self._table.quoted}"
-            f" where space = {space.birth} and number = any(%s::bigint[])"
+            f" where space = {space.index_uid} and number = any(%s::bigint[])"
         )
 
-    def _is_large(self, db: psycopg.Connection, space: Space) -> bool:
+    def _is_large(self, db: psycopg.Connection, space: Partition) -> bool:
         """Return whether the space should have an approximate index."""
-        query = f"select from {self._table.quoted} where space = {space.birth} offset %s limit 1"
+        query = (
+            f"select from {self._table.quoted} where space = {space.index_uid} offset %s limit 1"
+        )
         return not self.is_exact and bool(db.execute(query, [self._ann_from - 1]).rowcount)
 
-    def _is_indexed(self, db: psycopg.Connection, space: Space, k: int, *, filtered: bool) -> bool:
+    def _is_indexed(
+        self, db: psycopg.Connection, space: Partition, k: int, *, filtered: bool
+    ) -> bool:
         """Return whether the search can use an approximate index; start building a missing one."""
         if self.is_exact:
             return False
         if self._ann.prepare(db, space, k, filtered=filtered):
             return True
-        if space.birth not in self._building and self._is_large(db, space):
-            self._building.add(space.birth)
+        if space.index_uid not in self._building and self._is_large(db, space):
+            self._building.add(space.index_uid)
             threading.Thread(
                 target=self._build_behind, args=[space], name="lorebind-pgvector", daemon=True
             ).start()
         return False
 
-    def _build_behind(self, space: Space) -> None:
+    def _build_behind(self, space: Partition) -> None:
         try:
             self.build_index(space)
         except Exception as error:

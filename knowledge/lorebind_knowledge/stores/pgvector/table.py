@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import psycopg
     from numpy.typing import NDArray
 
-    from lorebind_knowledge.records import Matrix, Space, Vector
+    from lorebind_knowledge.records import Matrix, Partition, Vector
     from lorebind_knowledge.stores.base import StoredVector
 
 _COLUMNS = {
@@ -132,14 +132,14 @@ def _make_extension(db: psycopg.Connection, store: str) -> None:
         ) from error
 
 
-def rows_of(space: Space, vectors: Sequence[StoredVector]) -> list[tuple[bytes, ...]]:
+def rows_of(space: Partition, vectors: Sequence[StoredVector]) -> list[tuple[bytes, ...]]:
     """Return rows of the columns `space`, `number`, `embedding` and `fields`.
 
     Raises:
         StoreError: a vector has another dimension, or metadata that JSON cannot represent.
     """
     packed = _packed(space, vectors)
-    birth = bigint(space.birth)
+    index_uid = bigint(space.index_uid)
     rows: list[tuple[bytes, ...]] = []
     for vector, one in zip(packed, vectors, strict=True):
         try:
@@ -148,11 +148,11 @@ def rows_of(space: Space, vectors: Sequence[StoredVector]) -> list[tuple[bytes, 
             raise StoreError(
                 f"{space}: the metadata of vector {one.number} is not JSON: {error}"
             ) from error
-        rows.append((birth, bigint(one.number), vector.tobytes(), _JSONB_VERSION + fields))
+        rows.append((index_uid, bigint(one.number), vector.tobytes(), _JSONB_VERSION + fields))
     return rows
 
 
-def _packed(space: Space, vectors: Sequence[StoredVector]) -> NDArray[np.void]:
+def _packed(space: Partition, vectors: Sequence[StoredVector]) -> NDArray[np.void]:
     check_dimension(space, vectors)
     packed = np.zeros(len(vectors), _kind(space.dimension))
     packed["dimension"] = space.dimension

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from lorebind_knowledge.errors import LorebindError, StoreError
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import redacted_message
 from lorebind_knowledge.stores.qdrant.local_mode import acquire, qdrant, release
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class QdrantConnection:
 
     def _said(self, error: Exception) -> str:
         hidden = {} if self._address == self._url else {self._url or "": self._address}
-        return said_by(error, written="", resolved=self._api_key or "", values=hidden)
+        return redacted_message(error, written="", resolved=self._api_key or "", values=hidden)
 
 
 def _server_said(error: BaseException | None) -> str:

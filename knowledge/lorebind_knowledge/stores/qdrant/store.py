@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.stores.base import Nominees, VectorStore
+from lorebind_knowledge.stores.base import SearchHits, VectorStore
 from lorebind_knowledge.stores.qdrant.connection import QdrantConnection, collection_is_missing
 from lorebind_knowledge.stores.qdrant.filters import FACTS, facts, has_fact, narrow
 from lorebind_knowledge.stores.qdrant.local_mode import qdrant
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from qdrant_client import QdrantClient
 
-    from lorebind_knowledge.records import Matrix, Space, Vector
+    from lorebind_knowledge.records import Matrix, Partition, Vector
     from lorebind_knowledge.stores.base import StoredVector
 
 R = TypeVar("R")
@@ -77,18 +77,18 @@ class QdrantStore(VectorStore):
         self._reads: dict[str, Any] = {} if consistency is None else {"consistency": consistency}
         self._made: set[int] = set()
 
-    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+    def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         for points in requests(_point(space, stored) for stored in vectors):
             self._upsert(space, points)
 
     def nearest(
         self,
-        space: Space,
+        space: Partition,
         vector: Vector,
         k: int,
         where: Mapping[str, Any],
-        among: Collection[int] | None,
-    ) -> Nominees:
+        allowed_ids: Collection[int] | None,
+    ) -> SearchHits:
         narrowed = narrow(where)
         conditions = [] if narrowed is None else [narrowed]
         if self._metric == "l2":
@@ -96,20 +96,20 @@ class QdrantStore(VectorStore):
         else:
             points = self._query(space, vector, k, conditions)
         vectors = _vectors_of(space, points) if k <= _VECTORS_AT_ONCE else None
-        return Nominees([_number_of(point) for point in points], vectors)
+        return SearchHits([_number_of(point) for point in points], vectors)
 
-    def get(self, space: Space, numbers: Collection[int]) -> dict[int, Vector | None]:
+    def get(self, space: Partition, numbers: Collection[int]) -> dict[int, Vector | None]:
         found: dict[int, Vector | None] = {}
         for some in _ids(space, numbers, _READ_AT_ONCE):
             points = self._retrieve(space, some)
             found.update(zip(map(_number_of, points), _vectors_of(space, points), strict=True))
         return found
 
-    def delete(self, space: Space, numbers: Collection[int]) -> None:
+    def delete(self, space: Partition, numbers: Collection[int]) -> None:
         for some in _ids(space, numbers, _DELETED_AT_ONCE):
             self._delete(space, some)
 
-    def count(self, space: Space) -> int:
+    def count(self, space: Partition) -> int:
         inside = _inside(space)
         return self._ask(
             space,
@@ -117,7 +117,7 @@ class QdrantStore(VectorStore):
             nothing=0,
         )
 
-    def drop(self, space: Space) -> None:
+    def drop(self, space: Partition) -> None:
         self._delete(space, _inside(space))
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class QdrantStore(VectorStore):
     def __str__(self) -> str:
         return str(self._connection)
 
-    def _upsert(self, space: Space, points: list[Any]) -> None:
+    def _upsert(self, space: Partition, points: list[Any]) -> None:
         def upsert(client: QdrantClient, name: str) -> object:
             return client.upsert(name, points, wait=True)
 
@@ -137,7 +137,7 @@ class QdrantStore(VectorStore):
             self._connection.ask(lambda client: upsert(client, self._name(space)))
 
     def _nearest_by_distance(
-        self, space: Space, vector: Vector, k: int, conditions: list[Any]
+        self, space: Partition, vector: Vector, k: int, conditions: list[Any]
     ) -> list[Any]:
         """Return the nearest by cosine from a collection that measures distance.
 
@@ -152,7 +152,7 @@ class QdrantStore(VectorStore):
         zeros = self._query(space, vector, k, [*conditions, has_fact([_ZERO])])
         return [*points[:acute], *zeros, *points[acute:]][:k]
 
-    def _query(self, space: Space, vector: Vector, k: int, conditions: list[Any]) -> list[Any]:
+    def _query(self, space: Partition, vector: Vector, k: int, conditions: list[Any]) -> list[Any]:
         # Local mode is always exact, and warns about search parameters.
         remote = not self._connection.is_local
         search = qdrant("qdrant_client.models").SearchParams(exact=self.is_exact)
@@ -173,7 +173,7 @@ class QdrantStore(VectorStore):
             nothing=[],
         )
 
-    def _retrieve(self, space: Space, some: list[str]) -> list[Any]:
+    def _retrieve(self, space: Partition, some: list[str]) -> list[Any]:
         return self._ask(
             space,
             lambda client, name: client.retrieve(
@@ -182,10 +182,10 @@ class QdrantStore(VectorStore):
             nothing=[],
         )
 
-    def _delete(self, space: Space, which: Any) -> None:
+    def _delete(self, space: Partition, which: Any) -> None:
         self._ask(space, lambda client, name: client.delete(name, which, wait=True), nothing=None)
 
-    def _ask(self, space: Space, request: Callable[[QdrantClient, str], R], *, nothing: R) -> R:
+    def _ask(self, space: Partition, request: Callable[[QdrantClient, str], R], *, nothing: R) -> R:
         """Return the result of a request to the space's collection; `nothing` if it is missing."""
         if not self._connection.exists():
             return nothing
@@ -197,7 +197,7 @@ class QdrantStore(VectorStore):
                 return nothing
             raise
 
-    def _make_collection(self, space: Space) -> None:
+    def _make_collection(self, space: Partition) -> None:
         """Create the collection and its payload indexes if missing.
 
         Raises:
@@ -225,18 +225,18 @@ class QdrantStore(VectorStore):
         ask(lambda client: client.create_payload_index(name, _SPACE, field_schema=tenant))
         ask(lambda client: client.create_payload_index(name, FACTS, field_schema=keyword))
 
-    def _name(self, space: Space) -> str:
+    def _name(self, space: Partition) -> str:
         return f"{self._collection}_{space.dimension}"
 
 
-def _inside(space: Space, *conditions: Any) -> Any:
+def _inside(space: Partition, *conditions: Any) -> Any:
     """Return the filter for points of a space that meet conditions."""
     models = qdrant("qdrant_client.models")
     own = models.FieldCondition(key=_SPACE, match=models.MatchValue(value=space.name))
     return models.Filter(must=[own, *conditions])
 
 
-def _point(space: Space, stored: StoredVector) -> Any:
+def _point(space: Partition, stored: StoredVector) -> Any:
     known = facts(stored.metadata)
     if not stored.vector.any():
         known.append(_ZERO)
@@ -251,12 +251,12 @@ def _number_of(point: Any) -> int:
     return uuid.UUID(point.id).int & (2**64 - 1)
 
 
-def _vectors_of(space: Space, points: list[Any]) -> Matrix:
+def _vectors_of(space: Partition, points: list[Any]) -> Matrix:
     vectors = np.array([point.vector for point in points], np.float32)
     return vectors.reshape(len(points), space.dimension)
 
 
-def _ids(space: Space, numbers: Collection[int], size: int) -> Iterator[list[str]]:
+def _ids(space: Partition, numbers: Collection[int], size: int) -> Iterator[list[str]]:
     """Yield the ids of points, in parts of this size."""
     every = [_id(space, number) for number in numbers]
     for start in range(0, len(every), size):
@@ -278,6 +278,6 @@ def requests(points: Iterable[Any]) -> Iterator[list[Any]]:
         yield part
 
 
-def _id(space: Space, number: int) -> str:
+def _id(space: Partition, number: int) -> str:
     """Return a UUID, the only text id in Qdrant: one half is the space, the other the number."""
-    return str(uuid.UUID(int=space.birth << 64 | number))
+    return str(uuid.UUID(int=space.index_uid << 64 | number))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-class Confided(str):
+class TracedText(str):
     """The value of an `env` or `secrets` template, or a string that such a value was put into."""
 
     __slots__ = ("shown", "values")
@@ -16,14 +16,14 @@ class Confided(str):
     values: Mapping[str, str]
     """The variables' values in the string, each mapped to its template."""
 
-    def __new__(cls, text: str, shown: str, values: Mapping[str, str]) -> Confided:
+    def __new__(cls, text: str, shown: str, values: Mapping[str, str]) -> TracedText:
         made = super().__new__(cls, text)
         made.shown, made.values = shown, values
         return made
 
 
 def plain(value: Any) -> Any:
-    """Return a value with `Confided` strings as plain ones, at any depth of mappings and lists."""
+    """Return a value with `TracedText` as plain strings, at any depth of mappings and lists."""
     return _each(value, str)
 
 
@@ -39,8 +39,8 @@ def values_in(value: Any) -> dict[str, str]:
     return found
 
 
-def _each(value: Any, change: Callable[[Confided], Any]) -> Any:
-    if isinstance(value, Confided):
+def _each(value: Any, change: Callable[[TracedText], Any]) -> Any:
+    if isinstance(value, TracedText):
         return change(value)
     if isinstance(value, Mapping):
         return {key: _each(item, change) for key, item in value.items()}
