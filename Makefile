@@ -36,7 +36,7 @@ demo: $(PRODUCT) ## Ingest the quickstart's documents and answer a question from
 check: setup ## Check format, lint, words, types and import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/codespell *.md docs app bindings prompts knowledge scripts examples benchmarks
+	$(BIN)/codespell *.md docs app bindings prompts knowledge config scripts examples benchmarks
 	$(BIN)/python -m scripts.plain_english
 	$(BIN)/mypy
 	$(BIN)/pyright

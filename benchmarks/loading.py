@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
 
-from lorebind_knowledge import KnowledgeService, build_project
+from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.bridge import run
-from lorebind_knowledge.declarations.loading import LoadingDeclaration
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.preparation import prepare_documents
 from lorebind_knowledge.loaders.readers import Loading

@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import psycopg
 
+from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.catalog import postgres_words
-from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector

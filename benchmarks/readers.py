@@ -42,13 +42,13 @@ import numpy as np
 from langchain_postgres import PGEngine, PGVectorStore
 from sqlalchemy.exc import ProgrammingError
 
+from lorebind_config.errors import IngestRunningError, LorebindError, StoreError
+from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import Manifest
 from lorebind_knowledge.catalog.tables import CATALOG
 from lorebind_knowledge.database.postgres import PostgresDatabase
-from lorebind_knowledge.errors import IngestRunningError, LorebindError, StoreError
 from lorebind_knowledge.index.index import Index
-from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.records import Record
 from lorebind_knowledge.stores.langchain.recipe import Recipe

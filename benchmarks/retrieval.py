@@ -40,9 +40,9 @@ from guards import (
 )
 
 from lorebind import Project
+from lorebind_config.declarations import RetrievalDeclaration
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.evaluation.bootstrap import paired_difference
 from lorebind_knowledge.evaluation.dataset import Dataset, read_dataset
 from lorebind_knowledge.evaluation.evaluate import evaluate

@@ -15,7 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("app", "bindings", "knowledge", "prompts", "scripts", "benchmarks", "tests", "examples")
+FOLDERS = (
+    *("app", "bindings", "prompts", "knowledge", "config"),
+    *("scripts", "benchmarks", "tests", "examples"),
+)
 NOT_OURS = ("examples/quickstart/docs/", "tests/knowledge/pages/", "scripts/plain_english.py")
 
 ADVICE = {

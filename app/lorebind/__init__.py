@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import lorebind_prompts  # noqa: F401 - registers its kinds of tokenizers
+import lorebind_knowledge  # noqa: F401 - registers its kinds
+import lorebind_prompts  # noqa: F401 - registers its kinds
 
 if TYPE_CHECKING:
     from lorebind.objects import existing
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
         Update,
         event_schema,
     )
-    from lorebind_knowledge.errors import (
+    from lorebind_config.errors import (
         ConfigurationError,
         EmbedderError,
         IndexMismatchError,
@@ -58,8 +59,8 @@ if TYPE_CHECKING:
         ThreadRefusedError,
         UsageError,
     )
+    from lorebind_config.namespace import tenant
     from lorebind_knowledge.events import Event, Extension
-    from lorebind_knowledge.namespace import tenant
 
 __all__ = [
     "CallbackSink",
@@ -125,7 +126,7 @@ _HOMES = {
     "Update": "lorebind_bindings",
     "event_schema": "lorebind_bindings",
     "existing": "lorebind.objects",
-    "tenant": "lorebind_knowledge.namespace",
+    "tenant": "lorebind_config.namespace",
 }
 
 
@@ -136,4 +137,4 @@ def __getattr__(name: str) -> Any:
 
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "lorebind_knowledge.errors")), name)
+    return getattr(import_module(_HOMES.get(name, "lorebind_config.errors")), name)

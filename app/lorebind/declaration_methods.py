@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from lorebind_config.namespace import PROJECT_SCOPE
 from lorebind_knowledge.bridge import sync
-from lorebind_knowledge.namespace import PROJECT_SCOPE
 
 if TYPE_CHECKING:
     from lorebind_bindings import Provenance, ResolvedBinding
     from lorebind_bindings.workflow.outline import WorkflowOutline
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import KnowledgeBaseDeclaration
+    from lorebind_config.declarations import KnowledgeBaseDeclaration
+    from lorebind_config.reading.loaded import LoadedProject
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class DeclarationMethods:
         Raises:
             NotFoundError: no such knowledge base or workflow.
         """
-        from lorebind_knowledge.configuration import export_resources
+        from lorebind_config.editing.exporting import export_resources
 
         return export_resources(self.config, kb_id, workflow)
 

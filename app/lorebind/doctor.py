@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Literal
 from lorebind.made_over_api import made_over_api
 from lorebind.unshared import unshared_storage
 from lorebind_bindings.models import naming_failures
+from lorebind_config.checks.template_checks import unset_variables
+from lorebind_config.declarations import defaults
+from lorebind_config.declarations.models import EXTRACTIVE
+from lorebind_config.errors import LorebindError, ModelError
+from lorebind_config.namespace import PROJECT_SCOPE, IndexKey, Namespace
 from lorebind_knowledge.bridge import call, call_client
-from lorebind_knowledge.configuration import defaults
-from lorebind_knowledge.configuration.template_checks import unset_variables
-from lorebind_knowledge.declarations.models import EXTRACTIVE
 from lorebind_knowledge.documents.listing import list_documents
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.failures import is_lost_connection
-from lorebind_knowledge.errors import LorebindError, ModelError
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
-from lorebind_knowledge.namespace import PROJECT_SCOPE, IndexKey, Namespace
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.rerankers.base import rerank_texts
 from lorebind_knowledge.statistics import count_languages
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from lorebind_bindings import ModelPool
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import KnowledgeBaseDeclaration, ModelDeclaration
-    from lorebind_knowledge.declarations.base import Declaration
-    from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
-    from lorebind_knowledge.declarations.retrieval import AnyReranker
+    from lorebind_config.declarations import KnowledgeBaseDeclaration, ModelDeclaration
+    from lorebind_config.declarations.base import Declaration
+    from lorebind_config.declarations.embedders import EmbedderDeclaration
+    from lorebind_config.declarations.retrieval import AnyReranker
+    from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.service import KnowledgeService
 
 SECONDS = 30
@@ -267,8 +267,8 @@ async def _ask_one_word(model: BaseChatModel) -> None:
 
 def _plugins() -> Iterator[Finding]:
     """Check the plugins of all installed distributions, whether the project uses them or not."""
-    from lorebind_knowledge import plugins
-    from lorebind_knowledge.declarations.places import PLACES
+    from lorebind_config import plugins
+    from lorebind_config.declarations.places import PLACES
     from lorebind_knowledge.loaders.plugins import claims
     from lorebind_knowledge.loaders.registry import BUILT_IN
 

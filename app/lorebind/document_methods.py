@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from langchain_core.documents import Document
 
+    from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.catalog.runs import RunInfo
-    from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.index.purging import OrphanedIndex
     from lorebind_knowledge.ingest.report import IngestReport

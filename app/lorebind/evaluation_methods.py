@@ -11,7 +11,7 @@ from lorebind_knowledge.bridge import sync
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
     from lorebind_knowledge.evaluation.tuning import Tuning
     from lorebind_knowledge.service import KnowledgeService

@@ -6,10 +6,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings import ModelPool, Place, Request, agent_request, answer, stream
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.errors import UsageError
+from lorebind_config.extras import import_extra
 from lorebind_knowledge.bridge import sync
-from lorebind_knowledge.declarations import RetrievalDeclaration
-from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         RetrievalSettings,
         RetrieverSettings,
     )
-    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter
 

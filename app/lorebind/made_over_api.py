@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from lorebind.server.state.knowledge_bases import StoredKnowledgeBases
 from lorebind.server.state.tables import open_state
-from lorebind_knowledge.errors import NotFoundError
+from lorebind_config.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_config.reading.loaded import LoadedProject
 
 
 def made_over_api(loaded: LoadedProject) -> dict[tuple[str, str], str]:

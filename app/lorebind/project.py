@@ -24,9 +24,9 @@ from lorebind_bindings import (
     override_settings,
     resolve,
 )
+from lorebind_config.errors import UsageError
+from lorebind_config.reading.loading import build_project, load_project
 from lorebind_knowledge.bridge import sync
-from lorebind_knowledge.configuration import build_project, load_project
-from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.service import KnowledgeService
 
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     from lorebind.doctor import Finding
     from lorebind_bindings import Answer, ResolvedBinding, RetrievalSettings
+    from lorebind_config.declarations import RetrievalDeclaration
+    from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import QueryResult

@@ -14,11 +14,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.identity import digest
+from lorebind_config.errors import UsageError
+from lorebind_config.identity import digest
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration import TrustRequirement, TrustRequirements
+    from lorebind_config.trust.demands import TrustRequirement, TrustRequirements
 
 HOME = "LOREBIND_HOME"
 """The environment variable that names the folder for the user's own Lorebind files."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.configuration import defaults
+from lorebind_config.declarations import defaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_config.reading.loaded import LoadedProject
 
 
 def unshared_storage(loaded: LoadedProject) -> Iterator[tuple[str, str]]:

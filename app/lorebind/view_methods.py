@@ -6,16 +6,16 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from lorebind_knowledge.configuration.at_run_time import read_knowledge_base, with_knowledge_bases
-from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
-from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.namespace import checked_tenant
+from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
+from lorebind_config.errors import UsageError
+from lorebind_config.namespace import checked_tenant
+from lorebind_config.reading.at_run_time import read_knowledge_base, with_knowledge_bases
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lorebind_bindings import Workflows
-    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.service import KnowledgeService
 
 

@@ -7,10 +7,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.data_folder import DATA_FOLDER
+from lorebind_config.data_folder import DATA_FOLDER
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_config.reading.loaded import LoadedProject
 
 _QUIET_MILLISECONDS = 300
 """Milliseconds without a change before the ingest: editors write a file in several steps."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.events.sinks import as_sink
 from lorebind_bindings.workflow.run_stream import RunStream
+from lorebind_config.errors import UsageError
+from lorebind_config.extras import import_extra
+from lorebind_config.namespace import tenant
 from lorebind_knowledge.bridge import sync
-from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.extras import import_extra
-from lorebind_knowledge.namespace import tenant
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lorebind_bindings import RunResult, Workflows
     from lorebind_bindings.workflow.events.sinks import SinkLike
     from lorebind_bindings.workflow.threads.threads import ThreadInfo
-    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_config.reading.loaded import LoadedProject
 
     Start = Callable[[EventBus], Coroutine[Any, Any, RunResult]]
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.resolver import resolve_tool
-from lorebind_knowledge.configuration.named_code import named_object
-from lorebind_knowledge.declarations.tools import CodeTool
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.checks.named_code import named_object
+from lorebind_config.declarations.tools import CodeTool
+from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from lorebind_bindings.resolver import ResolvedBinding
-    from lorebind_knowledge.configuration import Environment, LoadedProject
-    from lorebind_knowledge.declarations import AgentDeclaration
+    from lorebind_config.declarations import AgentDeclaration
+    from lorebind_config.reading.loaded import LoadedProject
+    from lorebind_config.templates.environment import Environment
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter
 

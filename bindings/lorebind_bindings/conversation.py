@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.models import naming_failures
+from lorebind_config.errors import LorebindError, UsageError
 from lorebind_knowledge.bridge import call, call_client
-from lorebind_knowledge.errors import LorebindError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

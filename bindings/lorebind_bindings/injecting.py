@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_bindings.prompt_template import Block, label_of
 from lorebind_bindings.retrieving import STANDARD, verdict_of
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 from lorebind_prompts import Portion, RetrievedContext, assemble_together
 
 if TYPE_CHECKING:

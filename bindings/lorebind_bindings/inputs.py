@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.configuration import TemplateError, fill
-from lorebind_knowledge.configuration.run_values import run_references
-from lorebind_knowledge.configuration.template_checks import texts
-from lorebind_knowledge.configuration.templates import HintingScope, mentions
-from lorebind_knowledge.configuration.yaml_source import described_type
-from lorebind_knowledge.errors import UsageError, did_you_mean
+from lorebind_config.checks.template_checks import texts
+from lorebind_config.errors import UsageError, did_you_mean
+from lorebind_config.reading.run_values import run_references
+from lorebind_config.reading.yaml_source import described_type
+from lorebind_config.templates.language import HintingScope, TemplateError, fill, mentions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.configuration.environment import Environment
-    from lorebind_knowledge.declarations import KnowledgeBaseDeclaration, WorkflowDeclaration
+    from lorebind_config.declarations import KnowledgeBaseDeclaration, WorkflowDeclaration
+    from lorebind_config.reading.loaded import LoadedProject
+    from lorebind_config.templates.environment import Environment
 
 
 def check_inputs(

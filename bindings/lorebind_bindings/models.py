@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.configuration.make_part import PartEnvironment
-from lorebind_knowledge.configuration.named_code import named_class, named_factory
-from lorebind_knowledge.configuration.template_checks import refuse_unset
-from lorebind_knowledge.declarations.live import LiveObject
-from lorebind_knowledge.declarations.models import EXTRACTIVE, LANGCHAIN
-from lorebind_knowledge.errors import LorebindError, MissingDependencyError, ModelError
-from lorebind_knowledge.extras import import_extra
-from lorebind_knowledge.redaction import redacted_message
+from lorebind_config.checks.named_code import named_class, named_factory
+from lorebind_config.checks.template_checks import refuse_unset
+from lorebind_config.declarations.live import LiveObject
+from lorebind_config.declarations.models import EXTRACTIVE, LANGCHAIN
+from lorebind_config.errors import LorebindError, MissingDependencyError, ModelError
+from lorebind_config.extras import import_extra
+from lorebind_config.reading.make_part import PartEnvironment
+from lorebind_config.redaction import redacted_message
 from lorebind_prompts import ModelCounter, counter_for
 from lorebind_prompts.tokenizers.make import make_counter
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations import ModelDeclaration
+    from lorebind_config.declarations import ModelDeclaration
+    from lorebind_config.templates.environment import Environment
     from lorebind_prompts import TokenCounter
 
 _told: dict[int, Mapping[str, str]] = {}

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.resolver import bind, override, resolve, unbound_by
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
     from lorebind_bindings.resolver import Provenance, ResolvedBinding
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import AgentDeclaration
+    from lorebind_config.declarations import AgentDeclaration
+    from lorebind_config.reading.loaded import LoadedProject
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from lorebind_bindings.merging import Setting, merge, merge_entries
-from lorebind_knowledge.configuration import YamlSource
-from lorebind_knowledge.configuration.problems import findings
-from lorebind_knowledge.declarations import RetrievalDeclaration
-from lorebind_knowledge.declarations.rendering import is_file
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.declarations.rendering import is_file
+from lorebind_config.errors import UsageError
+from lorebind_config.reading.problems import findings
+from lorebind_config.reading.yaml_source import YamlSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from lorebind_bindings.merging import Entries, Layer
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import BindingDeclaration, Declaration, Position
-    from lorebind_knowledge.declarations.tools import KnowledgeTool
+    from lorebind_config.declarations import BindingDeclaration, Declaration, Position
+    from lorebind_config.declarations.tools import KnowledgeTool
+    from lorebind_config.reading.loaded import LoadedProject
 
 
 @dataclass(frozen=True, slots=True)

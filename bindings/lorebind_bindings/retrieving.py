@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from lorebind_bindings.conversation import texts_to_search
-from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
-from lorebind_knowledge.errors import (
+from lorebind_config.declarations.retrieval import NOTHING_FOUND
+from lorebind_config.errors import (
     ConfigurationError,
     LorebindError,
     NotFoundError,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
 
-    from lorebind_knowledge.declarations.retrieval import (
+    from lorebind_config.declarations.retrieval import (
         CondenseDeclaration,
         FusionDeclaration,
         RerankerBase,

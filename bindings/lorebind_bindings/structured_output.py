@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
 
-from lorebind_knowledge.configuration.json_schemas import mismatch
-from lorebind_knowledge.configuration.yaml_source import short
-from lorebind_knowledge.errors import ModelError
+from lorebind_config.checks.json_schemas import mismatch
+from lorebind_config.errors import ModelError
+from lorebind_config.reading.yaml_source import short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

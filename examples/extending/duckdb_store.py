@@ -8,8 +8,8 @@ import duckdb
 import numpy as np
 from pydantic import Field
 
-from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.declarations.vector_dbs import VectorDBBase
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.stores.base import SearchHits, VectorStore
 
 AMONG = "where number in (select unnest(?::bigint[]))"

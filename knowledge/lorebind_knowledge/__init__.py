@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.extras import lazy_door
-from lorebind_knowledge.plugins import register_built_in
+from lorebind_config.extras import lazy_door
+from lorebind_config.plugins import register_built_in
 
 if TYPE_CHECKING:
     from lorebind_knowledge.chunking.base import Chunker
-    from lorebind_knowledge.configuration import LoadedProject, build_project, load_project
     from lorebind_knowledge.embedders.base import Embedder, Fingerprint
     from lorebind_knowledge.events import Event, Events, Extension
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
     from lorebind_knowledge.knowledge_base import KnowledgeBase
-    from lorebind_knowledge.namespace import IndexKey, Namespace, current_tenant, tenant
     from lorebind_knowledge.records import (
         DocumentMatch,
         Partition,
@@ -40,14 +38,11 @@ __all__ = [
     "Failure",
     "Fingerprint",
     "Index",
-    "IndexKey",
     "IngestPlan",
     "IngestReport",
     "KnowledgeBase",
     "KnowledgeService",
     "KnowledgeStats",
-    "LoadedProject",
-    "Namespace",
     "Partition",
     "QueryResult",
     "Record",
@@ -56,15 +51,10 @@ __all__ = [
     "SourceReport",
     "Span",
     "VectorStore",
-    "build_project",
-    "current_tenant",
-    "load_project",
-    "tenant",
 ]
 
 _MODULES = {
     "chunking.base": ("Chunker",),
-    "configuration": ("LoadedProject", "build_project", "load_project"),
     "embedders.base": ("Embedder", "Fingerprint"),
     "events": ("Event", "Events", "Extension"),
     "ingest.corpus": ("Corpus",),
@@ -77,7 +67,6 @@ _MODULES = {
         "Partition",
         "Span",
     ),
-    "namespace": ("IndexKey", "Namespace", "current_tenant", "tenant"),
     "service": ("KnowledgeService",),
     "sources.base": ("Source", "SourceItem"),
     "statistics": ("KnowledgeStats",),

@@ -25,7 +25,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, overload
 
-from lorebind_knowledge.errors import text_of
+from lorebind_config.errors import text_of
 from lorebind_knowledge.lanes import submit
 
 P = ParamSpec("P")

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 from inspect import isasyncgenfunction, iscoroutinefunction, isfunction
 from typing import TYPE_CHECKING, Any
 
+from lorebind_config.errors import UsageError
+from lorebind_config.namespace import tenant
 from lorebind_knowledge.bridge import only_errors
-from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.namespace import tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from lorebind_knowledge.namespace import Namespace
+    from lorebind_config.namespace import Namespace
 
 log = logging.getLogger("lorebind.extensions")
 

@@ -6,19 +6,19 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.declarations.weak_levels import WeakLevels
+from lorebind_config.declarations.weak_levels import WeakLevels
 from lorebind_knowledge.events import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from lorebind_config.declarations import AnyReranker, RetrievalDeclaration
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
-    from lorebind_knowledge.declarations import AnyReranker, RetrievalDeclaration
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.events import Events
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.lanes import Threads
-    from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.stores.langchain.existing import ExistingStore
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from lorebind_config.reading.make_part import PartEnvironment
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.loaders.readers import Loading
@@ -18,10 +18,10 @@ from lorebind_knowledge.stores.make import make_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import AnyReranker
-    from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
-    from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
+    from lorebind_config.declarations import AnyReranker
+    from lorebind_config.declarations.embedders import EmbedderDeclaration
+    from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
+    from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.stores.langchain.existing import ExistingStore

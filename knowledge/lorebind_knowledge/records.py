@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lorebind_knowledge.namespace import IndexKey
+    from lorebind_config.namespace import IndexKey
 
     Vector: TypeAlias = NDArray[np.float32]
     """One embedding, shape (dimension,)."""

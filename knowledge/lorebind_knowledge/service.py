@@ -5,15 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lorebind_config.declarations import defaults
+from lorebind_config.errors import ReadOnlyError, SourceError, UsageError
+from lorebind_config.namespace import COLLECTION_SCOPE, Namespace, tenant
+from lorebind_config.reading.run_values import run_references, run_values
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.chunking.make import make_chunker
-from lorebind_knowledge.configuration import defaults
-from lorebind_knowledge.configuration.run_values import run_references, run_values
 from lorebind_knowledge.documents import listing
 from lorebind_knowledge.documents.changing import add_documents, delete_all, delete_document
 from lorebind_knowledge.documents.runs import find_run, list_runs
 from lorebind_knowledge.embedders.announcing import AnnouncingEmbedder
-from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.extensions.make import make_extensions
 from lorebind_knowledge.index.purging import Purge
@@ -24,7 +25,6 @@ from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
 from lorebind_knowledge.lanes import Threads
 from lorebind_knowledge.middleware.base import Retrieval
-from lorebind_knowledge.namespace import COLLECTION_SCOPE, Namespace, tenant
 from lorebind_knowledge.parts import Parts
 from lorebind_knowledge.sources.make import make_source
 from lorebind_knowledge.statistics import KnowledgeStats, knowledge_stats
@@ -32,10 +32,10 @@ from lorebind_knowledge.statistics import KnowledgeStats, knowledge_stats
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from lorebind_config.declarations import AnyReranker, RetrievalDeclaration
+    from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import AnyReranker, RetrievalDeclaration
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.index import Index

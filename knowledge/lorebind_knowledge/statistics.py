@@ -9,9 +9,9 @@ from lorebind_knowledge.catalog.chunks import languages_of, state_of
 from lorebind_knowledge.documents.listing import count_documents
 
 if TYPE_CHECKING:
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.ledger import IndexEntry
-    from lorebind_knowledge.namespace import Namespace
 
 
 @dataclass(frozen=True, slots=True)

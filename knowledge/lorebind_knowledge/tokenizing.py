@@ -16,7 +16,7 @@ from base64 import b64decode
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from lorebind_knowledge.errors import MissingDependencyError, UsageError, did_you_mean
+from lorebind_config.errors import MissingDependencyError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 from lorebind_prompts.citations import Citation
 from lorebind_prompts.duplicates import Candidate, candidates_of
 from lorebind_prompts.rendering.base import Passage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 from lorebind_prompts.assembler import DEFAULT_MAX_TOKENS, Assembler
 from lorebind_prompts.duplicates import candidates_of
 from lorebind_prompts.tokens import EstimateCounter

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-_SOURCE_ROOTS = ("app", "bindings", "prompts", "knowledge")
+_SOURCE_ROOTS = ("app", "bindings", "prompts", "knowledge", "config")
 _WIDTH = 100
 _ON_A_LINE = 3
 

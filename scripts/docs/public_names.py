@@ -9,6 +9,7 @@ import griffe
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = {
+    "config": "lorebind_config",
     "knowledge": "lorebind_knowledge",
     "prompts": "lorebind_prompts",
     "bindings": "lorebind_bindings",

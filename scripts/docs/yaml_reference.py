@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from lorebind_knowledge.declarations.base import ID_PATTERN
-from lorebind_knowledge.declarations.schema import FILES, json_schema
-from lorebind_knowledge.declarations.secrets import SECRET_PATTERN
-from lorebind_knowledge.declarations.values import FILE_PATTERN
+from lorebind_config.declarations.base import ID_PATTERN
+from lorebind_config.declarations.schema import FILES, json_schema
+from lorebind_config.declarations.secrets import SECRET_PATTERN
+from lorebind_config.declarations.values import FILE_PATTERN
 
 Schema: TypeAlias = dict[str, Any]
 

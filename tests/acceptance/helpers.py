@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lorebind import Project
-from lorebind_knowledge.errors import NotIngestedError
+from lorebind_config.errors import NotIngestedError
 from lorebind_knowledge.records import DocumentMatch
 
 NOTING = "tests.acceptance.noting_embedder:Noting"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from lorebind_config.errors import LorebindError, StoreError
 from lorebind_knowledge.catalog import versions
 from lorebind_knowledge.catalog.ledger import Ledger
-from lorebind_knowledge.errors import LorebindError, StoreError
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.stores.sqlite import SqliteStore
 

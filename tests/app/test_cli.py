@@ -20,7 +20,7 @@ from lorebind.cli import progress
 from lorebind.cli.commands import app
 from lorebind.cli.ingesting import show_plan
 from lorebind.cli.options import Output
-from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_config.declarations import RetrievalDeclaration
 from tests.bindings.helpers import PARTS, write
 from tests.knowledge.web_server import Answer, WebServer
 

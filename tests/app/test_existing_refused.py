@@ -22,7 +22,7 @@ from lorebind import (
     existing,
     tenant,
 )
-from lorebind_knowledge.errors import ReadOnlyError
+from lorebind_config.errors import ReadOnlyError
 from tests.bindings.helpers import write
 from tests.conformance.existing_stores import DOCUMENTS, LONG, UNIT, Words
 

@@ -14,8 +14,8 @@ from langgraph.graph import END, START, StateGraph, add_messages
 from langgraph.types import Command, Send
 
 from lorebind import Project
-from lorebind_knowledge.errors import NotFoundError, TaskError, UsageError
-from lorebind_knowledge.namespace import tenant
+from lorebind_config.errors import NotFoundError, TaskError, UsageError
+from lorebind_config.namespace import tenant
 from tests.bindings.helpers import write
 
 from .triage import FILES

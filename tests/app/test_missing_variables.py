@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind import ConfigurationError, Project, TaskError
-from lorebind_knowledge.errors import MissingVariableError
+from lorebind_config.errors import MissingVariableError
 from tests.bindings.helpers import line_of, write
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lorebind import Project
-from lorebind_knowledge import plugins
+from lorebind_config import plugins
 from lorebind_prompts import ExtractiveChatModel
 from tests.bindings.helpers import write
 from tests.plugin_project import acme_lore

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from lorebind_knowledge.declarations.schema import FILES, Kind, json_schema
+from lorebind_config.declarations.schema import FILES, Kind, json_schema
 
 if TYPE_CHECKING:
     from .helpers import Cli

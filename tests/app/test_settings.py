@@ -12,7 +12,7 @@ import pytest
 
 from lorebind import GenerateSettings, Project, RetrievalSettings, RetrieverSettings, UsageError
 from lorebind_bindings import LorebindRetriever, Request
-from lorebind_knowledge.declarations import RetrievalDeclaration, retrieval
+from lorebind_config.declarations import RetrievalDeclaration, retrieval
 
 from .shop import KEYS, QUESTION, shop
 

@@ -17,7 +17,7 @@ from scripts.docs.renew import PAGES
 from scripts.docs.yaml_reference import anchor
 
 from lorebind.server.problems import STATUS
-from lorebind_knowledge import errors
+from lorebind_config import errors
 
 ROOT = Path(__file__).parents[2]
 REPOSITORY = re.compile(r"https://(?:raw\.githubusercontent|github)\.com/lorebind/lorebind/")

@@ -18,7 +18,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from lorebind import EmbedderError, UsageError
 from lorebind_bindings import knowledge_tool
-from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
+from lorebind_config.declarations.retrieval import NOTHING_FOUND
 from lorebind_prompts import EstimateCounter, ExtractiveChatModel, parse
 
 from .shop import KEYS, OLD, QUESTION, RULES, shop

@@ -14,8 +14,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage
 
 from lorebind import Event, Extension, MemorySink, NotFoundError, Project, UsageError, tenant
-from lorebind_knowledge import current_tenant
-from lorebind_knowledge.errors import TenantRequiredError
+from lorebind_config.errors import TenantRequiredError
+from lorebind_config.namespace import current_tenant
 from lorebind_prompts import ExtractiveChatModel
 from tests.bindings.helpers import PARTS, Agentic, write
 
@@ -28,7 +28,7 @@ ACME, ZENITH = "The contact of Acme is Ann.", "The contact of Zenith is Bob."
 CODE = """
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
-from lorebind_knowledge import current_tenant
+from lorebind_config.namespace import current_tenant
 from lorebind_knowledge.middleware.base import Wrapper
 
 class Loader(BaseLoader):

@@ -11,7 +11,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 
 from lorebind import Project
-from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
+from lorebind_config.declarations.retrieval import NOTHING_FOUND
 from lorebind_prompts import parse
 from lorebind_prompts.rendering.base import WEAK
 from tests.bindings.helpers import Agentic, Scripted, write

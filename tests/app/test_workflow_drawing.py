@@ -9,7 +9,8 @@ from typing import Any
 from lorebind import Project
 from lorebind_bindings.workflow.drawing import as_mermaid, as_text
 from lorebind_bindings.workflow.outline import outline
-from lorebind_knowledge.configuration import LoadedProject, build_project
+from lorebind_config.reading.loaded import LoadedProject
+from lorebind_config.reading.loading import build_project
 from tests.bindings.helpers import write
 
 from .triage import FILES

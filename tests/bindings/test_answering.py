@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind_bindings import Answer, Request, answer, bind, resolve
-from lorebind_knowledge import KnowledgeService, load_project
-from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
-from lorebind_knowledge.errors import EmbedderError, ModelError, NotIngestedError, StoreError
+from lorebind_config.declarations.retrieval import NOTHING_FOUND
+from lorebind_config.errors import EmbedderError, ModelError, NotIngestedError, StoreError
+from lorebind_config.reading.loading import load_project
+from lorebind_knowledge import KnowledgeService
 from lorebind_prompts import parse
 from lorebind_prompts.rendering.base import WEAK
 

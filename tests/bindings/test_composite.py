@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings import RunResult, Workflows
-from lorebind_knowledge import KnowledgeService, build_project
-from lorebind_knowledge.configuration import TemplateError
-from lorebind_knowledge.errors import ModelError, UsageError
+from lorebind_config.errors import ModelError, UsageError
+from lorebind_config.reading.loading import build_project
+from lorebind_config.templates.language import TemplateError
+from lorebind_knowledge import KnowledgeService
 from tests.app.helpers import Cli
 
 from .helpers import OneModel, Scripted, write

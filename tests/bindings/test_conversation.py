@@ -14,7 +14,7 @@ from lorebind import ModelError, UsageError
 from lorebind_bindings import ResolvedBinding
 from lorebind_bindings.conversation import condensed, texts_to_search, with_turns
 from lorebind_bindings.resolver import bind
-from lorebind_knowledge import build_project
+from lorebind_config.reading.loading import build_project
 from tests.bindings.helpers import Agentic
 
 FIRST = "How long does delivery take?"

@@ -8,9 +8,9 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 
 from lorebind_bindings import ModelPool
-from lorebind_knowledge import load_project
+from lorebind_config.errors import UsageError
+from lorebind_config.reading.loading import load_project
 from lorebind_knowledge.embedders.local import load_tokenizer
-from lorebind_knowledge.errors import UsageError
 from lorebind_prompts import ExtractiveChatModel
 
 from .helpers import write

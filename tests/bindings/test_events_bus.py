@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.events.events import RunEvent
 from lorebind_bindings.workflow.events.subscription import Subscription
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 
 def emit(bus: EventBus, count: int) -> None:

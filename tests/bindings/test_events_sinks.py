@@ -27,9 +27,9 @@ from lorebind_bindings.workflow.events.sinks import (
     StdoutSink,
     as_sink,
 )
+from lorebind_config.errors import UsageError
+from lorebind_config.namespace import current_tenant, tenant
 from lorebind_knowledge.bridge import run
-from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.namespace import current_tenant, tenant
 
 
 @pytest.fixture

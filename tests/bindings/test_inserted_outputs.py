@@ -9,7 +9,8 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from lorebind_bindings import Workflows
-from lorebind_knowledge import KnowledgeService, build_project
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import KnowledgeService
 from lorebind_prompts import parse
 
 from .helpers import OneModel, Scripted, write

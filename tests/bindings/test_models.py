@@ -14,16 +14,18 @@ import pytest
 from langchain_core.tools import tool
 
 from lorebind_bindings import ModelPool, Request, answer, make_model
-from lorebind_knowledge import KnowledgeService, LoadedProject, build_project
-from lorebind_knowledge.configuration import Environment
-from lorebind_knowledge.declarations import ModelDeclaration
-from lorebind_knowledge.errors import (
+from lorebind_config.declarations import ModelDeclaration
+from lorebind_config.errors import (
     LorebindError,
     MissingDependencyError,
     MissingVariableError,
     ModelError,
     NotFoundError,
 )
+from lorebind_config.reading.loaded import LoadedProject
+from lorebind_config.reading.loading import build_project
+from lorebind_config.templates.environment import Environment
+from lorebind_knowledge import KnowledgeService
 from lorebind_prompts import EstimateCounter, ExtractiveChatModel
 
 KEY = "sk-test-0123456789abcdef"

@@ -12,10 +12,12 @@ from langchain_core.embeddings import Embeddings
 
 from lorebind_bindings import Request, Workflows, answer, resolve
 from lorebind_bindings.prompt_template import Block, Prompt, label_of, literal
-from lorebind_knowledge import KnowledgeService, LoadedProject, load_project
-from lorebind_knowledge.configuration import TemplateError, injected_variable
+from lorebind_config.errors import ConfigurationError
+from lorebind_config.reading.loaded import LoadedProject
+from lorebind_config.reading.loading import load_project
+from lorebind_config.templates.language import TemplateError, injected_variable
+from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
-from lorebind_knowledge.errors import ConfigurationError
 
 from .helpers import PARTS, OneModel, Scripted, WordCounter, write
 from .workflow_helpers import task_fails

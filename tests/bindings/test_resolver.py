@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from lorebind_bindings import Provenance, ResolvedBinding, bind, resolve
-from lorebind_knowledge import LoadedProject, load_project
-from lorebind_knowledge.errors import NotFoundError, UsageError
+from lorebind_config.errors import NotFoundError, UsageError
+from lorebind_config.reading.loaded import LoadedProject
+from lorebind_config.reading.loading import load_project
 
 from .helpers import line_of, write
 

@@ -12,9 +12,11 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from lorebind_bindings import LorebindRetriever, bind, override, resolve
-from lorebind_knowledge import KnowledgeService, LoadedProject, load_project
+from lorebind_config.errors import NotIngestedError, UsageError
+from lorebind_config.reading.loaded import LoadedProject
+from lorebind_config.reading.loading import load_project
+from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.bridge import run
-from lorebind_knowledge.errors import NotIngestedError, UsageError
 
 from .helpers import PARTS, write
 

@@ -12,12 +12,7 @@ from langgraph.types import Command, Interrupt
 
 from lorebind_bindings.workflow.answers import answered, passed_key
 from lorebind_bindings.workflow.threads.threads import Thread, ThreadStore
-from lorebind_knowledge.errors import (
-    NotFoundError,
-    StoreError,
-    ThreadRefusedError,
-    UsageError,
-)
+from lorebind_config.errors import NotFoundError, StoreError, ThreadRefusedError, UsageError
 
 from .thread_graph import GRAPH, THREAD, WAITS, Triage, opened
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lorebind_bindings import RunResult, Workflows
-from lorebind_knowledge.errors import LorebindError, StoreError
+from lorebind_config.errors import LorebindError, StoreError
 from tests.density import DENSE
 
 from .workflow_helpers import collection, flow, python, says, wait, workflows

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from langgraph.types import Command
 
-from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_config.errors import StoreError, UsageError
 
 from ..postgres import PASSWORD, Server
 from .thread_graph import THREAD, Triage, opened

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lorebind_knowledge.errors import ThreadRefusedError
+from lorebind_config.errors import ThreadRefusedError
 from tests.app.forked_python import Forked, ForkedPython
 
 from .thread_graph import THREAD, listed, opened
@@ -119,7 +119,7 @@ def test_a_forked_child_has_claims_and_connections_of_its_own(
 FORKING = """
 import asyncio, os, sys
 from pathlib import Path
-from lorebind_knowledge.errors import ThreadRefusedError
+from lorebind_config.errors import ThreadRefusedError
 from tests.bindings.thread_graph import *
 
 OWN = THREAD._replace(id="of the child")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langgraph.types import Interrupt, Send
 
 from lorebind_bindings.workflow.threads.serializing import JsonSerializer, encoded
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 PLAIN = st.recursive(
     st.none()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lorebind_bindings.workflow.threads.claims import FileClaims
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 
 from .thread_graph import THREAD, Triage, listed, opened
 

@@ -11,13 +11,15 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 
 from lorebind_bindings import RunResult, Workflows
-from lorebind_knowledge import KnowledgeService, LoadedProject, build_project
-from lorebind_knowledge.errors import (
+from lorebind_config.errors import (
     MissingDependencyError,
     ModelError,
     NotFoundError,
     UsageError,
 )
+from lorebind_config.reading.loaded import LoadedProject
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import KnowledgeService
 
 from .helpers import Echo, OneModel, Scripted, write
 from .workflow_helpers import task_fails

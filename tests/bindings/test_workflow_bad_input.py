@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lorebind_bindings import ModelPool, Workflows
+from lorebind_config.errors import TaskError, UsageError
 from lorebind_knowledge import KnowledgeService
-from lorebind_knowledge.errors import TaskError, UsageError
 
 from .helpers import write
 from .workflow_helpers import (

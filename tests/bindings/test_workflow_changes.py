@@ -9,7 +9,7 @@ import pytest
 
 from lorebind_bindings import Workflows
 from lorebind_bindings.workflow.threads.checkpointers import ThreadedSaver
-from lorebind_knowledge.errors import StoreError, TaskError, ThreadRefusedError
+from lorebind_config.errors import StoreError, TaskError, ThreadRefusedError
 
 from .workflow_helpers import flow, parallel, python, says, to, wait, workflows
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from lorebind_bindings import RunResult, TaskContext, Update, Workflows
+from lorebind_config.errors import NotFoundError, ThreadRefusedError
+from lorebind_config.namespace import current_tenant, tenant
 from lorebind_knowledge.bridge import run as run_blocking
-from lorebind_knowledge.errors import NotFoundError, ThreadRefusedError
-from lorebind_knowledge.namespace import current_tenant, tenant
 from tests.app.forked_python import ForkedPython
 
 from .helpers import write
@@ -153,7 +153,8 @@ workflows:
 MAIN = """
 import asyncio, json, sys
 from lorebind_bindings import ModelPool, Workflows
-from lorebind_knowledge import KnowledgeService, load_project
+from lorebind_config.reading.loading import load_project
+from lorebind_knowledge import KnowledgeService
 async def main():
     loaded = load_project(".")
     flows = Workflows(loaded, KnowledgeService(loaded), ModelPool(loaded))

@@ -11,7 +11,7 @@ import pytest
 from langgraph.types import interrupt
 
 from lorebind_bindings.workflow.events.bus import EventBus
-from lorebind_knowledge.errors import ThreadRefusedError, UsageError
+from lorebind_config.errors import ThreadRefusedError, UsageError
 
 from .workflow_helpers import (
     collection,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lorebind_bindings import Update
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 from .workflow_helpers import (
     Declared,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lorebind_bindings import TaskContext, Update
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 from .workflow_helpers import (
     Declared,

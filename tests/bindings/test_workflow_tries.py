@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from lorebind_bindings import TaskContext, Update, Workflows
+from lorebind_config.errors import TaskError, UsageError
+from lorebind_config.namespace import tenant
 from lorebind_knowledge.bridge import run as run_blocking
-from lorebind_knowledge.errors import TaskError, UsageError
-from lorebind_knowledge.namespace import tenant
 
 from .workflow_helpers import (
     Declared,

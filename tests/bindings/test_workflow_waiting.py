@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from lorebind_bindings import RunResult, Update, Workflows
 from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.threads.threads import ThreadInfo
-from lorebind_knowledge.errors import NotFoundError, TaskError, ThreadRefusedError, UsageError
+from lorebind_config.errors import NotFoundError, TaskError, ThreadRefusedError, UsageError
 
 from .workflow_helpers import (
     Declared,

@@ -12,8 +12,10 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 
 from lorebind_bindings import RunResult, TaskContext, Workflows
-from lorebind_knowledge import KnowledgeService, LoadedProject, build_project
-from lorebind_knowledge.errors import TaskError
+from lorebind_config.errors import TaskError
+from lorebind_config.reading.loaded import LoadedProject
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import KnowledgeService
 
 from .helpers import Echo, OneModel
 

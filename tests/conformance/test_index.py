@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from lorebind_config.filters import compile_filter
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.filters import compile_filter
 from lorebind_knowledge.stores.base import SearchHits, StoredVector, VectorStore
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore

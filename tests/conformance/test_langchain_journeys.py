@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 
 from .journey import build, travel
 

@@ -13,13 +13,13 @@ from langchain_core.indexing import InMemoryRecordManager, index
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests import VectorStoreIntegrationTests
 
+from lorebind_config.errors import StoreError, UsageError
+from lorebind_config.namespace import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
-from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.index.index import Index
-from lorebind_knowledge.namespace import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.base import VectorStore
 from lorebind_knowledge.stores.langchain.recipe import Recipe

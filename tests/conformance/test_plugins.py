@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lorebind_knowledge.declarations.embedders import RetryConfig
+from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.middleware.cache import QueryCache

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lorebind_config.namespace import Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from lorebind_knowledge.testing import VectorStoreConformance

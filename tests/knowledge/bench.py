@@ -9,13 +9,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.declarations.weak_levels import WeakLevels
+from lorebind_config.namespace import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.chunks import StoredChunk
 from lorebind_knowledge.catalog.ledger import IndexEntry
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
-from lorebind_knowledge.declarations import RetrievalDeclaration
-from lorebind_knowledge.declarations.weak_levels import WeakLevels
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.events import Event, Events
@@ -27,7 +28,6 @@ from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 from lorebind_knowledge.knowledge_base import KnowledgeBase
-from lorebind_knowledge.namespace import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.sources.files import FileSource

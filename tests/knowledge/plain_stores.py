@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.stores.base import SearchHits, StoredVector, VectorStore
 
 if TYPE_CHECKING:

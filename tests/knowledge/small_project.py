@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lorebind_knowledge import Events, KnowledgeService, build_project
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import Events, KnowledgeService
 
 QUESTION = "where does the zebra sleep"
 TEXTS = ("The zebra sleeps in the barn.", "Keys are rotated each quarter.")

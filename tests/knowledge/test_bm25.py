@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lorebind_config.languages import SNOWBALL
 from lorebind_knowledge.bm25 import tokenize
 from lorebind_knowledge.bm25.languages import (
     DETECTED,
@@ -18,7 +19,6 @@ from lorebind_knowledge.bm25.languages import (
 )
 from lorebind_knowledge.bm25.splitting import words_of
 from lorebind_knowledge.bm25.tokenize import index_terms, query_terms
-from lorebind_knowledge.languages import SNOWBALL
 
 HARD = [
     "",

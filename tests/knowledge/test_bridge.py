@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from lorebind_config.namespace import current_tenant, tenant
 from lorebind_knowledge import bridge
-from lorebind_knowledge.namespace import current_tenant, tenant
 
 
 async def _double(number: int) -> int:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lorebind_config.errors import EmbedderError, StoreError
+from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Manifest, remove_documents
-from lorebind_knowledge.errors import EmbedderError, StoreError
 from lorebind_knowledge.index.index import Index
-from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Record
 from lorebind_knowledge.sqlite import database
 

@@ -10,16 +10,16 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.tables import CATALOG
-from lorebind_knowledge.configuration import build_project
-from lorebind_knowledge.database.postgres import PostgresDatabase
-from lorebind_knowledge.errors import (
+from lorebind_config.errors import (
     ConfigurationError,
     IngestRunningError,
     StoreError,
     UsageError,
 )
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.service import KnowledgeService
 

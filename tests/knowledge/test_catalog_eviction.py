@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lorebind_knowledge import KnowledgeService, build_project
+from lorebind_config.errors import EmbedderError, StoreError
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.eviction import LruEviction
@@ -26,7 +28,6 @@ from lorebind_knowledge.database.base import Database
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.database.sql import Sql
-from lorebind_knowledge.errors import EmbedderError, StoreError
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.stores.memory import MemoryStore
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from lorebind_config.errors import IngestRefusedError, LeaseLostError, StoreError
+from lorebind_config.namespace import Namespace
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.leases import Lease
-from lorebind_knowledge.errors import IngestRefusedError, LeaseLostError, StoreError
-from lorebind_knowledge.namespace import Namespace
 
 from .test_catalog import ELSEWHERE, HERE
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from lorebind_config.identity import document_id
+from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.catalog.added import AddedDocument
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import DocumentEntry, Manifest
@@ -18,8 +20,6 @@ from lorebind_knowledge.catalog.runs import Runs
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.documents.listing import count_documents, find_document, list_documents
 from lorebind_knowledge.documents.runs import list_runs
-from lorebind_knowledge.identity import document_id
-from lorebind_knowledge.namespace import IndexKey, Namespace
 
 from .every_catalog import in_postgres
 

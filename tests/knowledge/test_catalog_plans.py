@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lorebind_config.namespace import Namespace
 from lorebind_knowledge.catalog import chunks, postgres_words
 from lorebind_knowledge.catalog.ledger import Manifest
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.index.index import Index
-from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.records import Record
 from lorebind_knowledge.stores.memory import MemoryStore
 

@@ -14,13 +14,13 @@ from dataclasses import replace
 import psycopg
 import pytest
 
+from lorebind_config.errors import IngestRefusedError, StoreError
+from lorebind_config.namespace import IndexKey
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.catalog.tables import CATALOG
 from lorebind_knowledge.database.postgres import PostgresDatabase
-from lorebind_knowledge.errors import IngestRefusedError, StoreError
-from lorebind_knowledge.namespace import IndexKey
 from lorebind_knowledge.postgres.address import PostgresAddress
 from tests.postgres import PASSWORD, Server
 
@@ -157,7 +157,7 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.catalog.tables import CATALOG
 from lorebind_knowledge.database.postgres import PostgresDatabase
-from lorebind_knowledge.namespace import Namespace
+from lorebind_config.namespace import Namespace
 catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(sys.argv[1]), CATALOG))
 with catalog.lease(Namespace("acme", "support", "project", "docs")):
     print("held", flush=True)
@@ -206,7 +206,7 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.catalog.tables import CATALOG
 from lorebind_knowledge.database.postgres import PostgresDatabase
-from lorebind_knowledge.namespace import Namespace
+from lorebind_config.namespace import Namespace
 parent, child = (Namespace("t", "p", "project", name) for name in ("parent", "child"))
 
 def start_run(namespace):

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.chunking.distances import distances, lexical_vectors
 from lorebind_knowledge.chunking.packing import pack
 from lorebind_knowledge.chunking.rulers import CharacterRuler
 from lorebind_knowledge.chunking.segments import Segment, segments
 from lorebind_knowledge.chunking.semantic import NO_EMBEDDER, SemanticChunker, SemanticSettings
 from lorebind_knowledge.chunking.tokens import count_tokens
-from lorebind_knowledge.errors import EmbedderError
 from tests.density import examples
 
 from .chunking_texts import TEXTS, check_promises, headings

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.configuration.conditions import (
+from lorebind_config.checks.conditions import (
     MAX_DEPTH,
     MAX_ITEMS,
     NAMES,
@@ -21,7 +21,7 @@ from lorebind_knowledge.configuration.conditions import (
     Converted,
     compile_condition,
 )
-from lorebind_knowledge.errors import MissingDependencyError, UsageError
+from lorebind_config.errors import MissingDependencyError, UsageError
 
 SCOPES: dict[str, Any] = {
     "input": {"text": "confidential", "three": 3, "half": 0.5, "none": None, "list": [1, 2]},
@@ -276,7 +276,7 @@ def test_threads_share_conditions() -> None:
 
 
 def test_the_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lorebind_knowledge.configuration import conditions
+    from lorebind_config.checks import conditions
 
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
     monkeypatch.delitem(sys.modules, "cel_expr_python.cel", raising=False)

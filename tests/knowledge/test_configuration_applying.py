@@ -13,13 +13,11 @@ import pytest
 import yaml
 from hypothesis import given, settings
 
-from lorebind_knowledge.configuration import (
-    apply_resources,
-    as_yaml,
-    export_resources,
-    load_project,
-)
-from lorebind_knowledge.errors import ConfigurationError, NotFoundError, UsageError
+from lorebind_config.editing.applying import apply_resources
+from lorebind_config.editing.exporting import export_resources
+from lorebind_config.editing.yaml_text import as_yaml
+from lorebind_config.errors import ConfigurationError, NotFoundError, UsageError
+from lorebind_config.reading.loading import load_project
 from tests.density import examples
 
 from .yaml_styles import SECTIONS, Styled, projects, resources

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lorebind_knowledge.configuration import load_project
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_config.errors import ConfigurationError
+from lorebind_config.reading.loading import load_project
 
 INNER = """\
 id: inner

@@ -8,11 +8,11 @@ from typing import Any, get_args, get_origin
 
 import pytest
 
-from lorebind_knowledge.configuration import TrustRequirements, read_demands
-from lorebind_knowledge.configuration.named_code import code_named
-from lorebind_knowledge.declarations import schema
-from lorebind_knowledge.declarations.base import Declaration
-from lorebind_knowledge.declarations.values import CLASS_PATH, FACTORY_PATH, CodePath
+from lorebind_config.checks.named_code import code_named
+from lorebind_config.declarations import schema
+from lorebind_config.declarations.base import Declaration
+from lorebind_config.declarations.values import CLASS_PATH, FACTORY_PATH, CodePath
+from lorebind_config.trust.demands import TrustRequirements, read_demands
 
 PROJECT = """\
 name: p

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.configuration import YamlSource, as_yaml
-from lorebind_knowledge.configuration.editing import put_entries
+from lorebind_config.editing.yaml_text import as_yaml, put_entries
+from lorebind_config.reading.yaml_source import YamlSource
 from tests.density import examples
 
 from .yaml_styles import SECTIONS, Styled, projects, resources

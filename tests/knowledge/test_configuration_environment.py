@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from lorebind_knowledge.configuration import Environment, TemplateError
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_config.errors import ConfigurationError
+from lorebind_config.templates.environment import Environment
+from lorebind_config.templates.language import TemplateError
 
 
 class _Unlisted(Mapping):

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.configuration import load_project
-from lorebind_knowledge.configuration.flow import flows
-from lorebind_knowledge.configuration.task_graph import TaskGraph
-from lorebind_knowledge.declarations import WorkflowDeclaration
-from lorebind_knowledge.declarations.workflows.flow import Flow
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_config.checks.flow import flows
+from lorebind_config.checks.task_graph import TaskGraph
+from lorebind_config.declarations import WorkflowDeclaration
+from lorebind_config.declarations.workflows.flow import Flow
+from lorebind_config.errors import ConfigurationError
+from lorebind_config.reading.loading import load_project
 from tests.density import examples
 
 TRIAGE = """\
@@ -605,7 +605,7 @@ def test_without_the_extra_a_project_still_loads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing extra is reported when a workflow that needs it runs."""
-    from lorebind_knowledge.configuration import conditions
+    from lorebind_config.checks import conditions
 
     for module in ("cel_expr_python", "jsonschema"):
         monkeypatch.setitem(sys.modules, module, None)

@@ -10,9 +10,10 @@ import jsonschema
 import yaml
 from hypothesis import HealthCheck, given, settings
 
-from lorebind_knowledge import LoadedProject
-from lorebind_knowledge.configuration import as_yaml, build_project, load_project
-from lorebind_knowledge.declarations.schema import json_schema
+from lorebind_config.declarations.schema import json_schema
+from lorebind_config.editing.yaml_text import as_yaml
+from lorebind_config.reading.loaded import LoadedProject
+from lorebind_config.reading.loading import build_project, load_project
 from tests.density import examples
 
 from .declared import ENVIRON, project_data

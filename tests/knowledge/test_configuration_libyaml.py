@@ -7,9 +7,9 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.configuration import YamlSource
-from lorebind_knowledge.configuration.libyaml import libyaml_loader
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_config.errors import ConfigurationError
+from lorebind_config.reading.libyaml import libyaml_loader
+from lorebind_config.reading.yaml_source import YamlSource
 from tests.density import examples
 
 from .mistaken_project import FILES

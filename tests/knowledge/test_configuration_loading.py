@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
-from lorebind_knowledge.configuration import build_project, load_project
-from lorebind_knowledge.declarations import KnowledgeBaseDeclaration
-from lorebind_knowledge.errors import ConfigurationError, NotFoundError
+from lorebind_config.declarations import KnowledgeBaseDeclaration
+from lorebind_config.errors import ConfigurationError, NotFoundError
+from lorebind_config.reading.loading import build_project, load_project
 from lorebind_knowledge.sources.markdown_glob import MarkdownGlobSource
 
 SMALLEST = """\

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from lorebind_knowledge.configuration import (
-    apply_resources,
-    as_yaml,
-    export_resources,
-    load_project,
-)
-from lorebind_knowledge.configuration.demands import read_demands
-from lorebind_knowledge.errors import ConfigurationError, UsageError
+from lorebind_config.editing.applying import apply_resources
+from lorebind_config.editing.exporting import export_resources
+from lorebind_config.editing.yaml_text import as_yaml
+from lorebind_config.errors import ConfigurationError, UsageError
+from lorebind_config.reading.loading import load_project
+from lorebind_config.trust.demands import read_demands
 
 FILES = {
     "lorebind.yaml": """\

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.configuration import load_project
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_config.errors import ConfigurationError
+from lorebind_config.reading.loading import load_project
 from tests.density import examples
 
 from .mistaken_project import ENVIRON, FILES, Mistake, made

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lorebind_knowledge.configuration import build_project, load_project
-from lorebind_knowledge.declarations.schema import json_schema
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_config.declarations.schema import json_schema
+from lorebind_config.errors import ConfigurationError
+from lorebind_config.reading.loading import build_project, load_project
 
 TRIAGE = "id: triage\ntasks:\n  - { id: say, prompt: Hello. }\n"
 

@@ -4,9 +4,9 @@ import datetime
 
 import pytest
 
-from lorebind_knowledge.configuration import YamlSource
-from lorebind_knowledge.declarations import Position
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_config.declarations import Position
+from lorebind_config.errors import ConfigurationError
+from lorebind_config.reading.yaml_source import YamlSource
 
 
 def _read(tmp_path, text):

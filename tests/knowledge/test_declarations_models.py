@@ -3,10 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from lorebind_knowledge import declarations
-from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
-from lorebind_knowledge.configuration import load_project
-from lorebind_knowledge.declarations import (
+from lorebind_config import declarations
+from lorebind_config.declarations import (
     BasicTask,
     BindingDeclaration,
     Declaration,
@@ -14,7 +12,9 @@ from lorebind_knowledge.declarations import (
     ModelDeclaration,
     RetrievalDeclaration,
 )
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_config.errors import ConfigurationError
+from lorebind_config.reading.loading import load_project
+from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
 
 SOURCES = "sources: [{type: markdown_glob, path: 'docs/*.md'}]"
 

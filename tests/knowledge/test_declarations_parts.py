@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lorebind_knowledge.configuration import load_project
-from lorebind_knowledge.declarations.parts import parts
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_config.declarations.parts import parts
+from lorebind_config.errors import ConfigurationError
+from lorebind_config.reading.loading import load_project
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
 
 HEAD = "name: p\nvector_dbs:\n  - id: db\n    type: langchain\n"

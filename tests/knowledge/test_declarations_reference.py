@@ -4,7 +4,7 @@ import re
 
 from scripts.docs.yaml_reference import anchor, reference_page
 
-from lorebind_knowledge.declarations.schema import FILES, json_schema
+from lorebind_config.declarations.schema import FILES, json_schema
 
 
 def test_every_link_leads_to_one_heading():

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from lorebind_knowledge.configuration import PROJECT_FILE, build_project
-from lorebind_knowledge.declarations import ProjectDeclaration
-from lorebind_knowledge.declarations.schema import FILES, json_schema
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_config.declarations import ProjectDeclaration
+from lorebind_config.declarations.schema import FILES, json_schema
+from lorebind_config.errors import ConfigurationError
+from lorebind_config.reading.loading import PROJECT_FILE, build_project
 from tests.app.doc_blocks import blocks
 from tests.density import examples
 

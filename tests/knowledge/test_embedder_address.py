@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from lorebind_config.errors import EmbedderError, IngestRefusedError
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
-from lorebind_knowledge.errors import EmbedderError, IngestRefusedError
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.memory import MemoryStore
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders.failures import (
     SHORTER_TEXTS,
     UnreadableAnswerError,
     classify,
     retry_after,
 )
-from lorebind_knowledge.errors import EmbedderError
 
 NOW = 1_700_000_000.0
 

@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from lorebind_config.declarations.embedders import RetryConfig
+from lorebind_config.errors import EmbedderError, MissingDependencyError
+from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.bridge import run
-from lorebind_knowledge.configuration import Environment
-from lorebind_knowledge.declarations.embedders import RetryConfig
 from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
 from lorebind_knowledge.embedders.hashing import HashingEmbedderDeclaration
 from lorebind_knowledge.embedders.langchain import LangChainEmbedderDeclaration
@@ -27,7 +28,6 @@ from lorebind_knowledge.embedders.local import LocalEmbedderDeclaration
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.openai import MAX_TOKENS, OpenAIEmbedderDeclaration, cut_to_limit
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
-from lorebind_knowledge.errors import EmbedderError, MissingDependencyError
 from lorebind_knowledge.tokenizing import encode
 from tests.density import examples
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lorebind_knowledge.declarations import RetrievalDeclaration
-from lorebind_knowledge.errors import NotIngestedError, UsageError
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.errors import NotIngestedError, UsageError
 from lorebind_knowledge.evaluation import evaluate as evaluation
 from lorebind_knowledge.evaluation.bootstrap import paired_difference
 from lorebind_knowledge.evaluation.dataset import Dataset

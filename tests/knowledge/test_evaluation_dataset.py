@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 from lorebind_knowledge.evaluation.dataset import Dataset, read_dataset
 
 QUERIES = '{"id": "1", "text": "first"}\n{"id": "2", "text": "second"}\n'

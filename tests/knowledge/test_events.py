@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 from lorebind_knowledge.events import HOOKS, Event, Events, Extension
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from lorebind_knowledge import KnowledgeService, build_project
-from lorebind_knowledge.errors import ConfigurationError, UsageError
-from lorebind_knowledge.project_code import import_of_project
+from lorebind_config.errors import ConfigurationError, UsageError
+from lorebind_config.project_code import import_of_project
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import KnowledgeService
 
 HOOKS = """\
 from lorebind import Extension

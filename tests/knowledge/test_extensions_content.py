@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_knowledge import Event, tenant
-from lorebind_knowledge.errors import EmbedderError, NotIngestedError
+from lorebind_config.errors import EmbedderError, NotIngestedError
+from lorebind_config.namespace import Namespace, tenant
+from lorebind_config.project_code import import_of_project
+from lorebind_knowledge import Event
 from lorebind_knowledge.events import Events
-from lorebind_knowledge.namespace import Namespace
-from lorebind_knowledge.project_code import import_of_project
 
 from .bench import CountingEmbedder, Diary
 from .small_project import QUESTION, TEXTS, small_project

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_knowledge import Extension, tenant
-from lorebind_knowledge.errors import NotIngestedError
+from lorebind_config.errors import NotIngestedError
+from lorebind_config.namespace import tenant
+from lorebind_knowledge import Extension
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.extensions.logging import _RECORDS, EventLog
 from lorebind_knowledge.sources.files import FileSource

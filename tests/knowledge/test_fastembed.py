@@ -16,18 +16,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lorebind_knowledge.bridge import call
-from lorebind_knowledge.configuration import Environment, build_project
-from lorebind_knowledge.declarations.places import PLACES
-from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
-from lorebind_knowledge.embedders.make import make_embedder
-from lorebind_knowledge.embedders.prefixes import prefixes_of
-from lorebind_knowledge.errors import (
+from lorebind_config.declarations.places import PLACES
+from lorebind_config.errors import (
     ConfigurationError,
     EmbedderError,
     MissingDependencyError,
     RerankerError,
 )
+from lorebind_config.reading.loading import build_project
+from lorebind_config.templates.environment import Environment
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
+from lorebind_knowledge.embedders.make import make_embedder
+from lorebind_knowledge.embedders.prefixes import prefixes_of
 from lorebind_knowledge.hub_models.cache_folder import models_folder
 from lorebind_knowledge.hub_models.showing import megabytes, show_on
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.filters import compile_filter, required_fields, without_fields
+from lorebind_config.errors import UsageError
+from lorebind_config.filters import compile_filter, required_fields, without_fields
 
 SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "b", 0.5, 1.0])
 STORED = st.dictionaries(st.sampled_from("xyz"), SCALARS | st.lists(SCALARS, max_size=3))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_knowledge.identity import chunk_id, digest
-from lorebind_knowledge.namespace import Namespace
+from lorebind_config.identity import chunk_id, digest
+from lorebind_config.namespace import Namespace
 
 HERE = Namespace("acme", "support", "project", "docs")
 FIELDS = st.lists(st.text(max_size=4), max_size=4)

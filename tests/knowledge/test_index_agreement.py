@@ -13,11 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from lorebind_config.errors import StoreError
+from lorebind_config.filters import compile_filter
+from lorebind_config.namespace import Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.cosines import score_of
-from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.filters import compile_filter
-from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.records import Record
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.sqlite import SqliteStore

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from lorebind_config.errors import IngestRunningError, LeaseLostError
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Ledger, Manifest
-from lorebind_knowledge.errors import IngestRunningError, LeaseLostError
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.testing.index_driver import HERE, Driver, record, vector
 from lorebind_knowledge.testing.index_recovery import (
@@ -184,7 +184,7 @@ HOLDER = """
 import pathlib, sys
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.errors import LeaseLostError
+from lorebind_config.errors import LeaseLostError
 from lorebind_knowledge.testing.index_driver import HERE
 leases.SECONDS = float(sys.argv[2])
 with Catalog(pathlib.Path(sys.argv[1])).lease(HERE) as lease:

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.filters import compile_filter
+from lorebind_config.filters import compile_filter
 from lorebind_knowledge.index.masks import Masks
 from tests.density import examples
 

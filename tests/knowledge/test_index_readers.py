@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.index.view import View
 from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record, vector

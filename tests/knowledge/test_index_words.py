@@ -11,9 +11,9 @@ from math import log
 import numpy as np
 import pytest
 
+from lorebind_config.errors import StoreError, UsageError
 from lorebind_knowledge.bm25.tokenize import VERSION, index_terms, query_terms
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.index import words
 from lorebind_knowledge.index.index import Index, NoIndexError
 from lorebind_knowledge.index.view import View

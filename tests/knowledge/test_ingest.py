@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
-from lorebind_knowledge import bridge
-from lorebind_knowledge.chunking.recursive import RecursiveChunker
-from lorebind_knowledge.errors import (
+from lorebind_config.errors import (
     IngestRefusedError,
     IngestRunningError,
     NotIngestedError,
     UsageError,
 )
+from lorebind_knowledge import bridge
+from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.ingest.report import IngestReport
 
 from .bench import (

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
-from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.sources.base import Content, SourceItem
 
 from .bench import Bench, counts, paragraph

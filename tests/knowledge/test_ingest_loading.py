@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.errors import UsageError
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
-from lorebind_knowledge.declarations.loading import LoadingDeclaration
-from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.loaders.readers import Loading
 from lorebind_knowledge.sources.files import FileSource
 from tests.torture.office_bombs import MIB, docx_empty_paragraphs, pdf_deflated, pdf_nested_forms

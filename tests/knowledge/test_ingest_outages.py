@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from lorebind_config.errors import EmbedderError, IngestRefusedError, StoreError
 from lorebind_knowledge.catalog import versions
-from lorebind_knowledge.errors import EmbedderError, IngestRefusedError, StoreError
 from lorebind_knowledge.index import index as index_module
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector

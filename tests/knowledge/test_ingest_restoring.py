@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lorebind_config.errors import StoreError
+from lorebind_config.namespace import COLLECTION_SCOPE
 from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
-from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.index.view import View
-from lorebind_knowledge.namespace import COLLECTION_SCOPE
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.memory import MemoryStore

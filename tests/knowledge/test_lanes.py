@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from lorebind_knowledge import KnowledgeService, bridge, build_project
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import KnowledgeService, bridge
 from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.events import Events

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lorebind import Project
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_config.errors import ConfigurationError
 
 CORPUS: dict[str, dict[str, str]] = yaml.safe_load(
     Path(__file__).with_name("languages.yaml").read_text(encoding="utf-8")

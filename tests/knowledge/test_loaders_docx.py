@@ -12,7 +12,7 @@ from docx.enum.style import WD_STYLE_TYPE
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders import packages
 from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.loaders.registry import load_document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders import base
 from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.loaders.registry import load_document

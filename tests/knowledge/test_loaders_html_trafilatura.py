@@ -8,9 +8,9 @@ from concurrent.futures import Future
 
 import pytest
 
+from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_knowledge.catalog.ledger import DocumentEntry
-from lorebind_knowledge.declarations.loading import LoadingDeclaration
-from lorebind_knowledge.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_knowledge.ingest import preparation
 from lorebind_knowledge.loaders.base import Heading, LoadedDocument
 from lorebind_knowledge.loaders.readers import Readers

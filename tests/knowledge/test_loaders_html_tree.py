@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders import html_tree
 from lorebind_knowledge.loaders.html_tokens import Tag, tokens
 from lorebind_knowledge.loaders.html_tree import Element, read_tree

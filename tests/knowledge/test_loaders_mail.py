@@ -7,7 +7,7 @@ from email.message import EmailMessage
 
 import pytest
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.registry import load_document
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import Place
 from lorebind_knowledge.loaders.registry import load_document
 

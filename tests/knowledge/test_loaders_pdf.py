@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders import pdf
 from lorebind_knowledge.loaders.registry import load_document
 

@@ -9,7 +9,7 @@ import pptx
 import pytest
 from pptx.util import Inches
 
-from lorebind_knowledge.errors import MissingDependencyError, SourceError
+from lorebind_config.errors import MissingDependencyError, SourceError
 from lorebind_knowledge.loaders import packages
 from lorebind_knowledge.loaders.registry import load_document
 

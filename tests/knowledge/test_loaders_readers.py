@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from lorebind_knowledge.configuration import build_project
-from lorebind_knowledge.declarations.loading import LoadingDeclaration
-from lorebind_knowledge.errors import ConfigurationError, DocumentLimitError, SourceError
+from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.errors import ConfigurationError, DocumentLimitError, SourceError
+from lorebind_config.reading.loading import build_project
 from lorebind_knowledge.loaders.readers import Loading, Readers
 from lorebind_knowledge.loaders.registry import load_document
 from tests.torture.office_bombs import MIB, docx_empty_paragraphs, pdf_deflated, pdf_nested_forms

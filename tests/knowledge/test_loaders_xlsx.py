@@ -10,7 +10,7 @@ import zipfile
 import pytest
 from openpyxl.worksheet.formula import ArrayFormula
 
-from lorebind_knowledge.errors import MissingDependencyError, SourceError
+from lorebind_config.errors import MissingDependencyError, SourceError
 from lorebind_knowledge.loaders import packages
 from lorebind_knowledge.loaders.registry import load_document
 

@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from lorebind_knowledge import KnowledgeService, build_project
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.declarations.embedders import RetryConfig
+from lorebind_config.errors import ConfigurationError, PluginError, StoreError, UsageError
+from lorebind_config.project_code import import_of_project
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.declarations import RetrievalDeclaration
-from lorebind_knowledge.declarations.embedders import RetryConfig
-from lorebind_knowledge.errors import ConfigurationError, PluginError, StoreError, UsageError
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.middleware.isolation import Isolation
 from lorebind_knowledge.middleware.retrying import StoreRetries
-from lorebind_knowledge.project_code import import_of_project
 from lorebind_knowledge.records import Partition, QueryResult
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.stores import MemoryStore, VectorStore

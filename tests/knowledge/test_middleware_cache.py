@@ -13,18 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge import KnowledgeService, build_project, tenant
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.declarations.weak_levels import WeakLevels
+from lorebind_config.errors import StoreError
+from lorebind_config.namespace import Namespace, tenant
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.declarations import RetrievalDeclaration
-from lorebind_knowledge.declarations.weak_levels import WeakLevels
 from lorebind_knowledge.embedders.base import Fingerprint
-from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.index.index import Version
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.cache import QueryCache, key_of
-from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.records import DocumentMatch, QueryResult
 from lorebind_knowledge.stores import MemoryStore
 from lorebind_knowledge.testing.index_driver import HERE, Driver, record

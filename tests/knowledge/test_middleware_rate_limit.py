@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_knowledge import KnowledgeService, build_project, tenant
-from lorebind_knowledge.errors import RateLimitError
+from lorebind_config.errors import RateLimitError
+from lorebind_config.namespace import tenant
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.middleware.rate_limit import RateLimit
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, TraceFlags, use_span
 
+from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
-from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.chain import _search

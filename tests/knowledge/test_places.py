@@ -8,9 +8,9 @@ from typing import get_args
 
 import pytest
 
-from lorebind_knowledge import plugins
-from lorebind_knowledge.declarations.places import MEMBERS, PLACES, Place, kind_words
-from lorebind_knowledge.declarations.project import ProjectDeclaration
+from lorebind_config import plugins
+from lorebind_config.declarations.places import MEMBERS, PLACES, Place, kind_words
+from lorebind_config.declarations.project import ProjectDeclaration
 
 KINDS = [(place, word) for place in PLACES.values() for word in place.built_in]
 HEAVY = ("langchain_core", "numpy", "onnxruntime", "openai", "psycopg", "qdrant_client")
@@ -54,7 +54,8 @@ def test_a_project_imports_what_it_names() -> None:
         "vector_dbs": [{"id": "v", "type": "sqlite"}],
     }
     code = (
-        "from pathlib import Path; from lorebind_knowledge import build_project\n"
+        "from pathlib import Path; import lorebind\n"
+        "from lorebind_config.reading.loading import build_project\n"
         f"build_project({data!r}, root=Path())"
     )
     kinds = {module for place, word in KINDS for module in [place.built_in[word]]}

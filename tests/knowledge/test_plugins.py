@@ -13,18 +13,20 @@ import pytest
 from jsonschema import Draft202012Validator
 from scripts.docs import yaml_reference as reference
 
-from lorebind_knowledge import KnowledgeService, build_project, load_project, plugins
-from lorebind_knowledge.bridge import call
-from lorebind_knowledge.declarations.schema import json_schema
-from lorebind_knowledge.errors import (
+from lorebind_config import plugins
+from lorebind_config.declarations.schema import json_schema
+from lorebind_config.errors import (
     ConfigurationError,
     EmbedderError,
     PluginError,
     SourceError,
     StoreError,
 )
+from lorebind_config.namespace import IndexKey, Namespace
+from lorebind_config.reading.loading import build_project, load_project
+from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.bridge import call
 from lorebind_knowledge.loaders.registry import load_document, loaders_version
-from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Partition
 from tests.plugin_project.installing import ACME_OFFERS, install, install_acme
 
@@ -229,13 +231,13 @@ def test_a_plugin_that_fails_to_import_is_named_when_it_is_used(site: Path, root
 MISSHAPEN = {
     "x": ("has no 'Declaration' and no 'make'", "x = object()"),
     "y": (
-        "its Declaration is not derived from lorebind_knowledge.declarations.embedders.Emb",
+        "its Declaration is not derived from lorebind_config.declarations.embedders.Emb",
         "class y:\n    Declaration = dict\n    make = None",
     ),
     "z": (
         "its Declaration does not declare provider: Literal['z']",
         "from typing import Literal\n"
-        "from lorebind_knowledge.declarations.embedders import EmbedderBase\n"
+        "from lorebind_config.declarations.embedders import EmbedderBase\n"
         "class D(EmbedderBase):\n    provider: Literal['other']\n"
         "class z:\n    Declaration = D\n    make = None",
     ),
@@ -255,7 +257,7 @@ def test_a_plugin_of_a_wrong_shape_is_told_what_is_wrong(word: str, site: Path) 
 
 STORE_PLUGIN = """\
 from typing import Literal
-from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
+from lorebind_config.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.stores import MemoryStore
 
 class D(VectorDBBase):
@@ -363,7 +365,7 @@ def test_importing_scans_for_nothing(site: Path, tmp_path: Path) -> None:
     install_acme(site)
     code = """
 import sys
-import lorebind, lorebind_knowledge.plugins as plugins
+import lorebind, lorebind_config.plugins as plugins
 from lorebind import Project
 assert plugins.offers.cache_info().misses == 0
 Project.build({"name": "p", "embedders": [{"id": "e", "provider": "hashing"}]}).close()

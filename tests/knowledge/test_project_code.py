@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from langchain_core.embeddings import Embeddings
 
-from lorebind_knowledge import project_code
-from lorebind_knowledge.configuration import Environment, load_project
-from lorebind_knowledge.configuration.named_code import named_class, named_factory, named_part
-from lorebind_knowledge.declarations.wrappers import PythonWrapper
-from lorebind_knowledge.errors import ConfigurationError, UsageError
-from lorebind_knowledge.project_code import import_of_project
-from lorebind_knowledge.project_modules import run_only
+from lorebind_config import project_code
+from lorebind_config.checks.named_code import named_class, named_factory, named_part
+from lorebind_config.declarations.wrappers import PythonWrapper
+from lorebind_config.errors import ConfigurationError, UsageError
+from lorebind_config.project_code import import_of_project
+from lorebind_config.project_modules import run_only
+from lorebind_config.reading.loading import load_project
+from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
 
 PROJECT = """\
@@ -220,7 +221,7 @@ def test_what_makes_an_argument(tmp_path: Path) -> None:
 
     Those of the standard library and of Lorebind are refused.
     """
-    text = "from pathlib import Path\nfrom lorebind_knowledge.errors import UsageError\n"
+    text = "from pathlib import Path\nfrom lorebind_config.errors import UsageError\n"
     text += "from json import dumps\nclass Own: pass\ndef own(): pass\nthing = Own()\n"
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     environment = Environment(tmp_path, {})
@@ -323,8 +324,8 @@ def test_the_current_folder_is_not_looked_into(tmp_path: Path, inside: bool) -> 
         (root / "mine.py").write_text("X = 'project'", encoding="utf-8")
     program = (
         "import sys; from pathlib import Path\n"
-        "from lorebind_knowledge.errors import UsageError\n"
-        "from lorebind_knowledge.project_code import import_of_project\n"
+        "from lorebind_config.errors import UsageError\n"
+        "from lorebind_config.project_code import import_of_project\n"
         "assert sys.path[0] == ''\n"
         "import_of_project('yaml:dump', Path(sys.argv[1]))\n"
         "try: print(import_of_project('mine:X', Path(sys.argv[1])))\n"

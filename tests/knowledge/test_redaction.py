@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, SecretStr
 
+from lorebind_config.errors import EmbedderError
+from lorebind_config.redaction import redacted_message, without
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
-from lorebind_knowledge.errors import EmbedderError
-from lorebind_knowledge.redaction import redacted_message, without
 
 
 class _Client(BaseModel):

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.configuration import Environment, build_project
-from lorebind_knowledge.declarations.retrieval import RetrievalDeclaration
-from lorebind_knowledge.errors import ConfigurationError, RerankerError
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
+from lorebind_config.errors import ConfigurationError, RerankerError
+from lorebind_config.reading.loading import build_project
+from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.rerankers.base import rerank_texts
 from lorebind_knowledge.rerankers.make import make_reranker
 from lorebind_knowledge.rerankers.onnx import OnnxRerankDeclaration, OnnxReranker

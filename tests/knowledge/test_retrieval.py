@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_knowledge import bridge
-from lorebind_knowledge.declarations import RetrievalDeclaration
-from lorebind_knowledge.declarations.weak_levels import WeakLevels
-from lorebind_knowledge.errors import (
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.declarations.weak_levels import WeakLevels
+from lorebind_config.errors import (
     EmbedderError,
     NotFoundError,
     NotIngestedError,
     StoreError,
     UsageError,
 )
+from lorebind_knowledge import bridge
 from lorebind_knowledge.retrieval.judging import judge
 
 from .bench import Bench, CountingEmbedder, paragraph

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_knowledge.declarations.retrieval import FusionDeclaration
+from lorebind_config.declarations.retrieval import FusionDeclaration
 from lorebind_knowledge.retrieval.fusion import fuse, scaled
 from lorebind_knowledge.retrieval.query import Candidate, Candidates
 

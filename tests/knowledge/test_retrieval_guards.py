@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.namespace import Namespace
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
-from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.evaluation.dataset import Dataset
 from lorebind_knowledge.evaluation.evaluate import evaluate
@@ -27,7 +28,6 @@ from lorebind_knowledge.index.view import View
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import KnowledgeBase
-from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.sources.files import FileSource
 from lorebind_knowledge.stores import MemoryStore
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 
-from lorebind_knowledge import bridge
-from lorebind_knowledge.configuration import build_project
-from lorebind_knowledge.errors import (
+from lorebind_config.errors import (
     IndexMismatchError,
     NotFoundError,
     NotIngestedError,
     UsageError,
 )
-from lorebind_knowledge.namespace import tenant
+from lorebind_config.namespace import tenant
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import bridge
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 from lorebind_knowledge.service import KnowledgeService

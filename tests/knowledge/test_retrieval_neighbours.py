@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.namespace import Namespace
 from lorebind_knowledge.chunking.base import Chunker
-from lorebind_knowledge.declarations import RetrievalDeclaration
-from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.search import search_several
 

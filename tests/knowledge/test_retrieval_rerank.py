@@ -12,8 +12,8 @@ import pytest
 from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import Field
 
-from lorebind_knowledge.configuration import Environment
-from lorebind_knowledge.errors import RerankerError, UsageError
+from lorebind_config.errors import RerankerError, UsageError
+from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.rerankers.base import Reranker, rerank_texts
 from lorebind_knowledge.rerankers.langchain import RerankDeclaration
 from lorebind_knowledge.rerankers.make import make_reranker

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind import Project
-from lorebind_knowledge.bridge import run
-from lorebind_knowledge.catalog.ledger import IndexEntry
-from lorebind_knowledge.database.sql import Sql
-from lorebind_knowledge.declarations import RetrievalDeclaration
-from lorebind_knowledge.errors import (
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.errors import (
     EmbedderError,
     NotFoundError,
     NotIngestedError,
     StoreError,
     UsageError,
 )
+from lorebind_config.namespace import Namespace
+from lorebind_knowledge.bridge import run
+from lorebind_knowledge.catalog.ledger import IndexEntry
+from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.ingest.engine import ingest as ingest_corpus
 from lorebind_knowledge.knowledge_base import KnowledgeBase
-from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.retrieval.search import search_several
 from lorebind_knowledge.sources.files import FileSource
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_knowledge.declarations.base import RefusedError
-from lorebind_knowledge.declarations.retrieval import FusionDeclaration, SmoothingDeclaration
+from lorebind_config.declarations.base import RefusedError
+from lorebind_config.declarations.retrieval import FusionDeclaration, SmoothingDeclaration
 from lorebind_knowledge.retrieval.query import Candidates
 from lorebind_knowledge.retrieval.smoothing import figures_of_near_documents, smooth
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lorebind_knowledge.configuration import build_project
-from lorebind_knowledge.declarations import RetrievalDeclaration
-from lorebind_knowledge.declarations.weak_levels import WeakLevels
-from lorebind_knowledge.errors import ConfigurationError, UsageError
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.declarations.weak_levels import WeakLevels
+from lorebind_config.errors import ConfigurationError, UsageError
+from lorebind_config.reading.loading import build_project
 from lorebind_knowledge.retrieval.search import search_several
 
 from .bench import Bench, paragraph

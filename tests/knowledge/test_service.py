@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from lorebind_knowledge import KnowledgeService, build_project, tenant
+from lorebind_config.errors import NotFoundError, NotIngestedError
+from lorebind_config.namespace import tenant
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
-from lorebind_knowledge.errors import NotFoundError, NotIngestedError
 from lorebind_knowledge.events import Events
 
 from .bench import Diary, counts, paragraph

@@ -13,14 +13,16 @@ import pytest
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 
-from lorebind_knowledge import KnowledgeService, build_project, tenant
-from lorebind_knowledge.bridge import run
-from lorebind_knowledge.errors import (
+from lorebind_config.errors import (
     IngestRefusedError,
     NotFoundError,
     NotIngestedError,
     SourceError,
 )
+from lorebind_config.namespace import tenant
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.bridge import run
 from lorebind_knowledge.events import Events
 
 from .bench import Diary, paragraph

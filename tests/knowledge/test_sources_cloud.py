@@ -12,8 +12,8 @@ from typing import Any
 import fsspec
 import pytest
 
-from lorebind_knowledge.configuration.environment import Environment
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
+from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.report import skipped_summary
 from lorebind_knowledge.sources.base import Content, SourceItem

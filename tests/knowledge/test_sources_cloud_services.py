@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from lorebind_knowledge.configuration.environment import Environment
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
+from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.sources.base import Content, Source, SourceItem
 from lorebind_knowledge.sources.cloud import CloudStorageSource
 from lorebind_knowledge.sources.make import make_source

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.sources import fetcher as fetcher_module
 from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.sources.fetcher import Fetcher

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.files import FileSource
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, skipped_summary
 from lorebind_knowledge.sources.file_glob import FileGlobSource

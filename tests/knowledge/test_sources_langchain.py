@@ -15,7 +15,7 @@ import pytest
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.sources import langchain as langchain_module
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.langchain import LangChainDocuments

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from lorebind_knowledge.configuration import load_project
-from lorebind_knowledge.configuration.environment import Environment
-from lorebind_knowledge.declarations.sources import SourceDeclaration
-from lorebind_knowledge.errors import ConfigurationError, SourceError
+from lorebind_config.declarations.sources import SourceDeclaration
+from lorebind_config.errors import ConfigurationError, SourceError
+from lorebind_config.reading.loading import load_project
+from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.sources.base import Source
 from lorebind_knowledge.sources.make import make_source
 from tests.bindings.helpers import write

@@ -14,11 +14,11 @@ from langchain_core.documents import Document
 from pydantic import TypeAdapter
 
 from lorebind_bindings import ingest_scope
+from lorebind_config.declarations.sources import SourceDeclaration
+from lorebind_config.errors import SourceError
+from lorebind_config.reading.loading import load_project
+from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.configuration import load_project
-from lorebind_knowledge.configuration.environment import Environment
-from lorebind_knowledge.declarations.sources import SourceDeclaration
-from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.report import SourceReport
 from lorebind_knowledge.sources.base import Content, Source, SourceItem

@@ -13,7 +13,7 @@ import requests
 import webvtt
 from requests.adapters import BaseAdapter
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.sources.youtube import YoutubeCaptions, web_vtt
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.sqlite import database as database_module
 from lorebind_knowledge.sqlite.database import SqliteDatabase
 
@@ -259,7 +259,7 @@ def test_a_folder_that_may_not_be_looked_into(tmp_path: Path) -> None:
 if os.geteuid() == 0:
     os.chown(os.path.dirname(sys.argv[1]), 0, 0)
     os.setuid(65534)
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 for attempt in (read, lambda: put(1)):
     try:
         attempt()

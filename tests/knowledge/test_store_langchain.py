@@ -16,9 +16,9 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
-from lorebind_knowledge.configuration import Environment
-from lorebind_knowledge.errors import StoreError, UsageError
-from lorebind_knowledge.namespace import IndexKey, Namespace
+from lorebind_config.errors import StoreError, UsageError
+from lorebind_config.namespace import IndexKey, Namespace
+from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.langchain import store as module

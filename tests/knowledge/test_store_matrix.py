@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.matrix import ExactMatrix, stacked
 from lorebind_knowledge.testing.store_driver import space, vectors

@@ -15,9 +15,9 @@ import psycopg
 import pytest
 from pydantic import ValidationError
 
-from lorebind_knowledge.errors import IndexMismatchError, StoreError, UsageError
-from lorebind_knowledge.filters import compile_filter
-from lorebind_knowledge.namespace import IndexKey, Namespace
+from lorebind_config.errors import IndexMismatchError, StoreError, UsageError
+from lorebind_config.filters import compile_filter
+from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector, VectorStore
 from lorebind_knowledge.stores.pgvector import store as store_module
@@ -493,7 +493,7 @@ SCRIPT = """
 import os, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # a fork with threads is what is tried here
 import numpy as np
-from lorebind_knowledge.namespace import IndexKey, Namespace
+from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore

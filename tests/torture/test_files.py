@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lorebind import Project
-from lorebind_knowledge.configuration.passage_templates import read_passage_template
-from lorebind_knowledge.errors import LorebindError
+from lorebind_config.errors import LorebindError
+from lorebind_config.reading.passage_templates import read_passage_template
 from lorebind_knowledge.sources.cloud import FolderBucket
 from lorebind_knowledge.sources.files import FileSource
 
@@ -54,8 +54,8 @@ import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
 from pathlib import Path
-from lorebind_knowledge.configuration import build_project
-from lorebind_knowledge.errors import ConfigurationError, SourceError
+from lorebind_config.reading.loading import build_project
+from lorebind_config.errors import ConfigurationError, SourceError
 from lorebind_knowledge.sources.make import make_source
 
 root = Path(sys.argv[1])

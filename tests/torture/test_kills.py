@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from lorebind import Project
-from lorebind_knowledge.errors import did_you_mean
+from lorebind_config.errors import did_you_mean
 from lorebind_knowledge.records import DocumentMatch
 from tests.acceptance.helpers import NOTING, embedded, served, texts
 from tests.bindings.helpers import write

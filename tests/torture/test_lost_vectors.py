@@ -16,7 +16,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from sqlalchemy.engine import make_url
 
 from lorebind import Project
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 from tests.bindings.helpers import write
 
 if TYPE_CHECKING:

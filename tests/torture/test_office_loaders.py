@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lorebind_knowledge.declarations.loading import LoadingDeclaration
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.readers import Readers
 from tests.knowledge.documents import (
     epub_bytes,
@@ -32,8 +32,8 @@ MOST_SECONDS = 60
 
 READ = """
 import json, resource, sys
-from lorebind_knowledge.declarations.loading import LoadingDeclaration
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.readers import Readers
 
 data, form = sys.stdin.buffer.read(), sys.argv[1]

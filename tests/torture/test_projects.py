@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from lorebind_knowledge.configuration import load_project
-from lorebind_knowledge.errors import ConfigurationError, Problem
+from lorebind_config.errors import ConfigurationError, Problem
+from lorebind_config.reading.loading import load_project
 from tests.bindings.helpers import write
 from tests.knowledge import mistaken_project
 

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from langchain_core.documents import Document
 
-from lorebind_knowledge import KnowledgeService, build_project, tenant
-from lorebind_knowledge.declarations import RetrievalDeclaration
-from lorebind_knowledge.errors import NotIngestedError
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.errors import NotIngestedError
+from lorebind_config.namespace import tenant
+from lorebind_config.reading.loading import build_project
+from lorebind_knowledge import KnowledgeService
 
 if TYPE_CHECKING:
     from .trials import Trials

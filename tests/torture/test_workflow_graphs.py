@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from lorebind_bindings import Update
-from lorebind_knowledge.errors import TaskError
+from lorebind_config.errors import TaskError
 from tests.bindings.workflow_helpers import flow, python, to, workflows
 
 from .workflow_model import Choice, Expected, Fork, Loop, Step, Trace, graphs, programs

@@ -22,7 +22,8 @@ from lorebind_bindings import ModelPool, Workflows
 from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.events.sinks import JsonLinesSink
 from lorebind_bindings.workflow.threads import postgres_threads, sqlite_threads
-from lorebind_knowledge import KnowledgeService, load_project
+from lorebind_config.reading.loading import load_project
+from lorebind_knowledge import KnowledgeService
 
 assert postgres_threads
 assert sqlite_threads

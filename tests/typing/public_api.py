@@ -22,7 +22,7 @@ from lorebind_bindings import (
     LorebindRetriever,
     Provenance,
 )
-from lorebind_knowledge.declarations.retrieval import FusionDeclaration, StageDeclaration
+from lorebind_config.declarations.retrieval import FusionDeclaration, StageDeclaration
 from lorebind_knowledge.records import QueryResult
 
 

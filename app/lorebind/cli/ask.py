@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lorebind.cli.options import Output, OutputOption, TopKOption, TrustOption
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 
 def ask(

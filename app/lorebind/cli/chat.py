@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lorebind.cli.options import Output, TopKOption, TrustOption
-from lorebind_knowledge.errors import LorebindError
+from lorebind_config.errors import LorebindError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ def doctor(
     from lorebind.cli.opening import opened
     from lorebind.cli.printing import print_data, print_table
     from lorebind.doctor import without_unusable
-    from lorebind_knowledge.configuration import load_project
+    from lorebind_config.reading.loading import load_project
 
     with opened(without_unusable(load_project(project))) as loaded:
         findings = loaded.doctor(deep=deep)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lorebind.cli.options import IdArgument, Output, OutputOption, ProjectOption, WorkflowOption
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 DocumentArgument = Annotated[
     str, typer.Argument(metavar="DOCUMENT", help="Its uri, or its id as printed by `documents`.")

@@ -12,7 +12,7 @@ from lorebind.cli.interrupts import INTERRUPTED, Interrupts
 from lorebind.cli.terminal import OutputError, guarded_output, one_line
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.errors import LorebindError
+    from lorebind_config.errors import LorebindError
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -42,7 +42,7 @@ def main() -> None:
 def _run(interrupts: Interrupts) -> int:
     from lorebind.cli.commands import app
     from lorebind.cli.progress import showing_downloads
-    from lorebind_knowledge.errors import LorebindError
+    from lorebind_config.errors import LorebindError
 
     code = 0
     try:
@@ -70,7 +70,7 @@ def _run(interrupts: Interrupts) -> int:
 
 
 def _tell(error: LorebindError) -> None:
-    from lorebind_knowledge.errors import ConfigurationError
+    from lorebind_config.errors import ConfigurationError
 
     if isinstance(error, ConfigurationError):
         # Problems begin with their locations, as editors and terminals expect.
@@ -94,7 +94,7 @@ def _tell_mistake() -> None:
 
 def exit_code(error: LorebindError) -> int:
     """Return 2 for mistakes in the call or the configuration, and 1 for all other failures."""
-    from lorebind_knowledge.errors import (
+    from lorebind_config.errors import (
         ConfigurationError,
         NotFoundError,
         NotIngestedError,

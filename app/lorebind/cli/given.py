@@ -6,13 +6,13 @@ import shlex
 from typing import TYPE_CHECKING
 
 from lorebind.cli.server_option import given_server
-from lorebind_knowledge.namespace import named_tenant
+from lorebind_config.namespace import named_tenant
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
     from lorebind.declaration_methods import Declared
     from lorebind.remote import RemoteProject
-    from lorebind_knowledge.configuration.applying import Applied
+    from lorebind_config.editing.applying import Applied
 
 
 def given_project(path: str) -> AnyProject:
@@ -46,17 +46,17 @@ def given_declarations(path: str) -> Declared | RemoteProject:
     if (remote := given_server_project()) is not None:
         return remote
     from lorebind.declaration_methods import Declared
-    from lorebind_knowledge.configuration import load_project
+    from lorebind_config.reading.loading import load_project
 
     return Declared(load_project(path))
 
 
 def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> Applied:
-    """Apply resources to the project; see `lorebind_knowledge.configuration.applying`."""
+    """Apply resources to the project; see `lorebind_config.editing.applying`."""
     if (remote := given_server_project()) is not None:
         with remote:
             return remote.apply(text, shown_as, dry_run=dry_run)
-    from lorebind_knowledge.configuration import apply_resources
+    from lorebind_config.editing.applying import apply_resources
 
     return apply_resources(path, text, shown_as, dry_run=dry_run)
 

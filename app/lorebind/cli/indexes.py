@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import LorebindError
+from lorebind_config.errors import LorebindError
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
@@ -20,7 +20,7 @@ def project_to_read(path: str) -> Project:
     Reading sends no events and calls no wrapper, so extensions and wrappers are not created.
     """
     from lorebind.project import Project
-    from lorebind_knowledge.configuration import load_project
+    from lorebind_config.reading.loading import load_project
 
     loaded = load_project(path)
     alone = loaded.project.model_copy(update={"extensions": [], "wrappers": []})

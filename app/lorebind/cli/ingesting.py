@@ -17,7 +17,7 @@ from lorebind.cli.printing import (
 )
 from lorebind.cli.progress import progress_bars
 from lorebind.plain_data import as_data
-from lorebind_knowledge.errors import IngestRunningError, UsageError
+from lorebind_config.errors import IngestRunningError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

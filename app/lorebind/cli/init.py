@@ -11,7 +11,7 @@ import typer
 
 from lorebind.cli.options import Output, OutputOption
 from lorebind.cli.schema import FOLDER, naming_the_file, write_schemas
-from lorebind_knowledge.errors import ConfigurationError, UsageError
+from lorebind_config.errors import ConfigurationError, UsageError
 
 _BETTER = "{ id: default, provider: fastembed, model: BAAI/bge-small-en-v1.5 }"
 """An embedder of the same size that finds more, see docs/how-to/embedders.md."""
@@ -123,7 +123,7 @@ def _trust(folder: Path) -> None:
     Failures are ignored, because `ask` reports missing trust when it is needed.
     """
     from lorebind.trust import trust
-    from lorebind_knowledge.configuration import read_demands
+    from lorebind_config.trust.demands import read_demands
 
     with suppress(ConfigurationError, UsageError):
         demands = read_demands(folder)

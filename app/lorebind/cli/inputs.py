@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 
 def input_values(

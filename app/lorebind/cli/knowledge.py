@@ -20,7 +20,7 @@ from lorebind.cli.options import (
     WorkflowOption,
 )
 from lorebind.cli.watch import watch
-from lorebind_knowledge.errors import LorebindError, UsageError
+from lorebind_config.errors import LorebindError, UsageError
 
 if TYPE_CHECKING:
     from lorebind_knowledge.ingest.report import IngestReport

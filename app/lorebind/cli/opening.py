@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind.cli.options import Output
 from lorebind.cli.shared_options import log_level
-from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
+from lorebind_config.errors import ReadOnlyError, SourceError, UsageError
 
 if TYPE_CHECKING:
     from lorebind.project import Project
-    from lorebind_knowledge.configuration import LoadedProject, TrustRequirements
+    from lorebind_config.reading.loaded import LoadedProject
+    from lorebind_config.trust.demands import TrustRequirements
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
@@ -30,7 +31,7 @@ def open_project(path: str | Path) -> Project:
     Raises:
         ConfigurationError: the files have problems; the error lists all of them.
     """
-    from lorebind_knowledge.configuration import load_project
+    from lorebind_config.reading.loading import load_project
 
     return opened(load_project(path))
 
@@ -116,8 +117,8 @@ def project_at(path: Path, *, trusted: bool) -> Project:
     Raises:
         UsageError: the path is none of these, or the project is not trusted yet.
     """
-    from lorebind_knowledge.configuration import demands_of
-    from lorebind_knowledge.project_modules import run_only
+    from lorebind_config.project_modules import run_only
+    from lorebind_config.trust.demands import demands_of
 
     config = config_at(path)
     demands = demands_of(config)
@@ -135,7 +136,7 @@ def config_at(path: Path) -> LoadedProject:
         UsageError: the path is none of these.
         ConfigurationError: the project is not valid.
     """
-    from lorebind_knowledge.configuration import PROJECT_FILE, build_project, load_project
+    from lorebind_config.reading.loading import PROJECT_FILE, build_project, load_project
 
     is_document = path.is_file() and path.suffix not in (".yaml", ".yml")
     if not is_document and (path.is_file() or (path / PROJECT_FILE).is_file()):

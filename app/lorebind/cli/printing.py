@@ -85,7 +85,7 @@ def print_data(value: Any, output: Output) -> None:
 def _as_text(data: Any, output: Output, *, ascii_only: bool) -> str:
     if output is Output.json:
         return json.dumps(data, indent=2, ensure_ascii=ascii_only)
-    from lorebind_knowledge.configuration import as_yaml
+    from lorebind_config.editing.yaml_text import as_yaml
 
     plain = json.loads(json.dumps(data))  # converts subclasses of plain types, too
     return as_yaml(plain, ascii_only=ascii_only).removesuffix("\n")

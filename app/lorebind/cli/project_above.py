@@ -15,7 +15,7 @@ def project_above() -> str:
     Only files and folders of this user are considered, because others could put a file into a
     folder that they share, such as `/tmp`. Without such a file, it is the current folder.
     """
-    from lorebind_knowledge.configuration import PROJECT_FILE
+    from lorebind_config.reading.loading import PROJECT_FILE
 
     try:
         here = Path.cwd()

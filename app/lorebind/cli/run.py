@@ -16,7 +16,7 @@ from lorebind.cli.options import (
     ProjectOption,
     WorkflowArgument,
 )
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject

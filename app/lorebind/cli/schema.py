@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption
-from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_config.errors import StoreError, UsageError
 
 FOLDER = ".lorebind/schema"
 """The folder that the first lines of files written by `init` refer to."""
@@ -29,7 +29,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of the YAML, with which editors complete, explain and check it."""
     from lorebind.cli.printing import print_data, print_line
-    from lorebind_knowledge.declarations.schema import json_schema
+    from lorebind_config.declarations.schema import json_schema
 
     if not write:
         print_data(json_schema(kind), Output.json if output is Output.table else output)
@@ -50,8 +50,8 @@ def write_schemas(root: Path) -> list[Path]:
         UsageError: no such folder.
         StoreError: the schemas cannot be written.
     """
-    from lorebind_knowledge.data_folder import make_data_folder
-    from lorebind_knowledge.declarations.schema import FILES, json_schema
+    from lorebind_config.data_folder import make_data_folder
+    from lorebind_config.declarations.schema import FILES, json_schema
 
     if not root.is_dir():
         raise UsageError(f"there is no folder {root}")

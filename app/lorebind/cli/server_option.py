@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.namespace import named_tenant
+from lorebind_config.errors import UsageError
+from lorebind_config.namespace import named_tenant
 
 
 @dataclass(frozen=True, slots=True)

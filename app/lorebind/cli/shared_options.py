@@ -44,7 +44,7 @@ def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def run(*args: Any, verbose: int, **options: Any) -> Any:
-        from lorebind_knowledge.namespace import tenant as within
+        from lorebind_config.namespace import tenant as within
 
         tenant = None if has_tenant else options.pop("tenant")
         if options.get("project") == HERE:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lorebind.server.state.tokens import Token, Tokens
-    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_config.reading.loaded import LoadedProject
 
 app = typer.Typer(
     no_args_is_help=True, help="Manage tokens of `lorebind serve`, their rights and tenants."
@@ -94,7 +94,7 @@ def revoke(
 
 
 def _loaded(project: str) -> LoadedProject:
-    from lorebind_knowledge.configuration import load_project
+    from lorebind_config.reading.loading import load_project
 
     return load_project(project)
 

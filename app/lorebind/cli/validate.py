@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption
-from lorebind_knowledge.errors import ConfigurationError
+from lorebind_config.errors import ConfigurationError
 
 
 def validate(
@@ -22,8 +22,8 @@ def validate(
     No database, API key or extra is needed. A variable that is not set results in a notice.
     """
     from lorebind.cli.printing import counted, print_data, print_line
-    from lorebind_knowledge.configuration import load_project
-    from lorebind_knowledge.configuration.autoload import misspelled_folders
+    from lorebind_config.reading.autoload import misspelled_folders
+    from lorebind_config.reading.loading import load_project
 
     try:
         loaded = load_project(project, need_variables=strict)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption
-from lorebind_knowledge.errors import LorebindError, NotFoundError
+from lorebind_config.errors import LorebindError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -47,7 +47,7 @@ def watch(
     from lorebind.cli.ingesting import knowledge_bases
     from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_line
-    from lorebind_knowledge.extras import import_extra
+    from lorebind_config.extras import import_extra
 
     if (remote := given_server_project()) is not None:
         with remote:
@@ -112,7 +112,7 @@ def _loaded_again(loaded: Project, path: str) -> Project:
     """Load the project again; if it is not valid, report that and return the current one."""
     from lorebind.cli.opening import opened
     from lorebind.cli.printing import print_line
-    from lorebind_knowledge.configuration import load_project
+    from lorebind_config.reading.loading import load_project
 
     try:
         config = load_project(path)

@@ -17,7 +17,7 @@ from lorebind.cli.options import (
     ThreadOption,
     WorkflowArgument,
 )
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
     from lorebind_bindings import ThreadInfo

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 PREFIX = "/api/v0"
 _UNIX = "unix:"

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lorebind.remote.connection import Connection, segment
-from lorebind_knowledge.configuration import as_yaml
-from lorebind_knowledge.configuration.applying import Applied, Change
-from lorebind_knowledge.configuration.resource_text import read_resources
-from lorebind_knowledge.errors import ConfigurationError, NotFoundError, Problem, UsageError
+from lorebind_config.editing.applying import Applied, Change
+from lorebind_config.editing.resource_text import read_resources
+from lorebind_config.editing.yaml_text import as_yaml
+from lorebind_config.errors import ConfigurationError, NotFoundError, Problem, UsageError
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.declarations import KnowledgeBaseDeclaration
+    from lorebind_config.declarations import KnowledgeBaseDeclaration
 
 
 def apply(server: Connection, text: str, shown_as: str, *, dry_run: bool) -> Applied:

@@ -15,12 +15,12 @@ from lorebind.plain_data import from_data
 from lorebind.remote.address import client_of
 from lorebind.remote.errors import ServerError, error_of
 from lorebind.remote.hints import Hints
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lorebind_knowledge.errors import LorebindError
+    from lorebind_config.errors import LorebindError
 
 TOKEN = "LOREBIND_TOKEN"
 """The environment variable that contains the token."""

@@ -8,6 +8,8 @@ from typing import Any
 
 from lorebind.remote.connection import read, segment
 from lorebind.remote.ingesting import RemoteIngests
+from lorebind_config.errors import NotFoundError, UsageError
+from lorebind_config.identity import document_id
 from lorebind_knowledge.documents.listing import (
     HINTS,
     ChunkInfo,
@@ -16,8 +18,6 @@ from lorebind_knowledge.documents.listing import (
     no_document,
 )
 from lorebind_knowledge.documents.reading import read_documents
-from lorebind_knowledge.errors import NotFoundError, UsageError
-from lorebind_knowledge.identity import document_id
 from lorebind_knowledge.index.purging import OrphanedIndex
 from lorebind_knowledge.ingest.report import IngestReport
 from lorebind_knowledge.statistics import KnowledgeStats

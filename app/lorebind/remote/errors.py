@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lorebind_knowledge import errors
-from lorebind_knowledge.errors import LorebindError, Problem
+from lorebind_config import errors
+from lorebind_config.errors import LorebindError, Problem
 
 
 class ServerError(LorebindError):

@@ -9,7 +9,7 @@ from typing import Any
 
 from lorebind.remote.connection import Connection, read, segment
 from lorebind.remote.errors import ServerError
-from lorebind_knowledge.errors import IngestRunningError
+from lorebind_config.errors import IngestRunningError
 from lorebind_knowledge.events import Event, Events, Extension
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lorebind_bindings import Provenance, ResolvedBinding
-    from lorebind_knowledge.configuration.applying import Applied
+    from lorebind_config.editing.applying import Applied
     from lorebind_knowledge.events import Extension
 
 
@@ -168,6 +168,6 @@ def _check(question: str, settings: Mapping[str, Any]) -> None:
     check_question(question)
     if settings:
         from lorebind_bindings import ResolvedBinding, override
-        from lorebind_knowledge.declarations import RetrievalDeclaration
+        from lorebind_config.declarations import RetrievalDeclaration
 
         override(ResolvedBinding("", RetrievalDeclaration(), {}), **settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from lorebind_knowledge.errors import ConfigurationError, LorebindError, NotFoundError
+from lorebind_config.errors import ConfigurationError, LorebindError, NotFoundError
 
 
 class Rewording:

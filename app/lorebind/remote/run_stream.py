@@ -9,7 +9,7 @@ from lorebind.remote.connection import Connection, ConnectionLostError, read
 from lorebind.remote.errors import ServerError
 from lorebind_bindings import RunEvent, RunResult
 from lorebind_bindings.workflow.events.sinks import as_sink
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

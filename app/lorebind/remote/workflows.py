@@ -9,7 +9,7 @@ from urllib.parse import quote
 from lorebind.remote.address import PREFIX
 from lorebind.remote.connection import Connection, read, segment
 from lorebind.remote.rewording import Rewording
-from lorebind_knowledge.errors import LorebindError, NotFoundError, did_you_mean
+from lorebind_config.errors import LorebindError, NotFoundError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from lorebind_knowledge.declarations.base import Path
+    from lorebind_config.declarations.base import Path
 
 B = TypeVar("B", bound="Body")
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from lorebind_knowledge.errors import LorebindError
+from lorebind_config.errors import LorebindError
 
 log = logging.getLogger("lorebind.server")
 

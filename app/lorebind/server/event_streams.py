@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 
 from lorebind.plain_data import as_data
 from lorebind.server.problems import ProblemError, mistake, problem_of
-from lorebind_knowledge.errors import LorebindError
+from lorebind_config.errors import LorebindError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping

@@ -8,14 +8,14 @@ import traceback
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.configuration.template_checks import texts
-from lorebind_knowledge.configuration.templates import mentions, shown
-from lorebind_knowledge.redaction import without
+from lorebind_config.checks.template_checks import texts
+from lorebind_config.redaction import without
+from lorebind_config.templates.language import mentions, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_config.reading.loaded import LoadedProject
 
 log = logging.getLogger("lorebind.server")
 

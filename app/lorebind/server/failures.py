@@ -10,9 +10,9 @@ from starlette.routing import compile_path
 
 from lorebind.server.bodies import UNREADABLE
 from lorebind.server.problems import ProblemError, mistake, problem_of
-from lorebind_knowledge.configuration.at_run_time import pointer
-from lorebind_knowledge.declarations.base import RefusedError
-from lorebind_knowledge.errors import LorebindError
+from lorebind_config.declarations.base import RefusedError
+from lorebind_config.errors import LorebindError
+from lorebind_config.reading.at_run_time import pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,16 +14,16 @@ from lorebind.server.outages import OutageLog
 from lorebind.server.problems import problem_of
 from lorebind.server.run_events import RunEvents
 from lorebind.server.state.runs import BEAT_SECONDS
-from lorebind_knowledge.bridge import call
-from lorebind_knowledge.documents.changing import ingest_added
-from lorebind_knowledge.errors import (
+from lorebind_config.errors import (
     ConfigurationError,
     IngestRunningError,
     LorebindError,
     NotFoundError,
     UsageError,
 )
-from lorebind_knowledge.namespace import Namespace, current_tenant, tenant
+from lorebind_config.namespace import Namespace, current_tenant, tenant
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.documents.changing import ingest_added
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 if sys.platform != "win32":
     import fcntl

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind.server.bodies import unstorable, whole_numbers
-from lorebind_knowledge.configuration.at_run_time import pointer, read_knowledge_base
-from lorebind_knowledge.configuration.named_code import code_named
-from lorebind_knowledge.configuration.template_checks import texts
-from lorebind_knowledge.configuration.templates import looks_like_one
-from lorebind_knowledge.declarations.base import within, written_names
-from lorebind_knowledge.declarations.places import is_plugins
-from lorebind_knowledge.declarations.rendering import RENDERERS, is_file
-from lorebind_knowledge.errors import ConfigurationError, Problem
+from lorebind_config.checks.named_code import code_named
+from lorebind_config.checks.template_checks import texts
+from lorebind_config.declarations.base import within, written_names
+from lorebind_config.declarations.places import is_plugins
+from lorebind_config.declarations.rendering import RENDERERS, is_file
+from lorebind_config.errors import ConfigurationError, Problem
+from lorebind_config.reading.at_run_time import pointer, read_knowledge_base
+from lorebind_config.templates.language import looks_like_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations.base import Declaration, Path
-    from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
+    from lorebind_config.declarations.base import Declaration, Path
+    from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
+    from lorebind_config.reading.loaded import LoadedProject
 
 _ALL = "*"
 _READS = "it would read files of the server"

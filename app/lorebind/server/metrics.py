@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import MissingDependencyError
+from lorebind_config.errors import MissingDependencyError
 from lorebind_knowledge.extensions.prometheus import Prometheus
 
 if TYPE_CHECKING:

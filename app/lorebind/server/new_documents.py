@@ -13,16 +13,16 @@ from starlette.datastructures import UploadFile
 from lorebind.server.bodies import Body, unstorable, validated
 from lorebind.server.json_limits import MOST_VALUES, has_too_many_values
 from lorebind.server.problems import ProblemError, problem_of
-from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
+from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
+from lorebind_config.errors import UsageError
 from lorebind_knowledge.documents.reading import LONGEST_ID, read_document
-from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     from starlette.datastructures import FormData
     from starlette.requests import Request
 
+    from lorebind_config.declarations.base import Path
     from lorebind_knowledge.catalog.added import AddedDocument
-    from lorebind_knowledge.declarations.base import Path
 
 MOST = 100
 """Maximum number of documents that a request may add."""

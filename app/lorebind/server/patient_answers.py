@@ -18,7 +18,7 @@ from lorebind.server.event_streams import (
     while_waiting_for,
 )
 from lorebind.server.problems import ProblemError, mistake, problem_of
-from lorebind_knowledge.errors import LorebindError
+from lorebind_config.errors import LorebindError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine

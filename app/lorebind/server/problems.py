@@ -10,8 +10,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from lorebind_knowledge import errors
-from lorebind_knowledge.configuration.at_run_time import pointer
+from lorebind_config import errors
+from lorebind_config.reading.at_run_time import pointer
 
 MEDIA_TYPE = "application/problem+json"
 

@@ -23,8 +23,8 @@ from lorebind.server.state.knowledge_bases import StoredKnowledgeBases
 from lorebind.server.state.runs import RequestedRuns
 from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
+from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
 
 if TYPE_CHECKING:
     from lorebind.project import Project

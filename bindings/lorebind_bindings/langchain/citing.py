@@ -18,7 +18,7 @@ from lorebind_bindings.langchain.markers import (
     searched_verdict,
 )
 from lorebind_bindings.structured_output import texts_in
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 from lorebind_prompts import check, last_question, messages_of
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from lorebind_bindings.injecting import inject, inject_given
 from lorebind_bindings.langchain.citing import AskedInRuns
 from lorebind_bindings.langchain.markers import next_marker, passages_in
 from lorebind_bindings.prompt_template import Prompt, literal
+from lorebind_config.errors import UsageError, did_you_mean
+from lorebind_config.templates.language import references
 from lorebind_knowledge.bridge import run
-from lorebind_knowledge.configuration import references
-from lorebind_knowledge.errors import UsageError, did_you_mean
 from lorebind_prompts import (
     build_messages,
     last_question,

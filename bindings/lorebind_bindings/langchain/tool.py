@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 
 from lorebind_bindings.injecting import inject
 from lorebind_bindings.langchain.markers import MOST_KEY, first_marker
+from lorebind_config.declarations.tools import search_tool_name
 from lorebind_knowledge.bridge import run
-from lorebind_knowledge.declarations.tools import search_tool_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

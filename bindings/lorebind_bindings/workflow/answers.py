@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lorebind_bindings.workflow.json_values import checked
-from lorebind_knowledge.configuration.json_schemas import mismatch
-from lorebind_knowledge.errors import UsageError, did_you_mean
+from lorebind_config.checks.json_schemas import mismatch
+from lorebind_config.errors import UsageError, did_you_mean
 
 
 def answered(path: str, answer: Any) -> dict[str, Any]:

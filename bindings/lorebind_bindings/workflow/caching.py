@@ -7,19 +7,19 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.configuration.conditions import compile_condition
-from lorebind_knowledge.configuration.template_checks import texts
-from lorebind_knowledge.configuration.templates import TemplateError, look_up, mentions
-from lorebind_knowledge.declarations.workflows import with_nested
-from lorebind_knowledge.identity import digest
+from lorebind_config.checks.conditions import compile_condition
+from lorebind_config.checks.template_checks import texts
+from lorebind_config.declarations.workflows import with_nested
+from lorebind_config.identity import digest
+from lorebind_config.templates.language import TemplateError, look_up, mentions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lorebind_bindings.workflow.results import Outcome
     from lorebind_bindings.workflow.running import Context
-    from lorebind_knowledge.configuration.templates import Reference
-    from lorebind_knowledge.declarations import TaskBase
+    from lorebind_config.declarations import TaskBase
+    from lorebind_config.templates.language import Reference
 
 
 def cached(context: Context) -> Outcome | None:

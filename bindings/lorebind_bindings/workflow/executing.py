@@ -18,19 +18,19 @@ from lorebind_bindings.workflow.caching import cached, remember
 from lorebind_bindings.workflow.json_values import checked
 from lorebind_bindings.workflow.results import Done, Outcome, Update
 from lorebind_bindings.workflow.running import NotKept, Suspended, TaskFailed, keep
+from lorebind_config.checks.conditions import compile_condition
+from lorebind_config.checks.template_checks import unset_variables
+from lorebind_config.errors import LorebindError, MissingVariableError, UsageError
+from lorebind_config.templates.language import UnsetVariableError
 from lorebind_knowledge.bridge import only_errors
-from lorebind_knowledge.configuration.conditions import compile_condition
-from lorebind_knowledge.configuration.template_checks import unset_variables
-from lorebind_knowledge.configuration.templates import UnsetVariableError
 from lorebind_knowledge.embedders.failures import classify
 from lorebind_knowledge.embedders.pacing import backoff
-from lorebind_knowledge.errors import LorebindError, MissingVariableError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lorebind_bindings.workflow.running import Context
-    from lorebind_knowledge.declarations import TaskBase
+    from lorebind_config.declarations import TaskBase
 
 
 async def execute(context: Context) -> Done:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from lorebind_knowledge.configuration import PROJECT_FILE
-from lorebind_knowledge.namespace import tenant_option
+from lorebind_config.namespace import tenant_option
+from lorebind_config.reading.loading import PROJECT_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_config.reading.loaded import LoadedProject
 
 served_at: ContextVar[str] = ContextVar("served_at", default="")
 """Path under which the REST API serves workflows; empty for other callers."""

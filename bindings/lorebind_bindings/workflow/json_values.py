@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 _MAX_DEPTH = 200
 """Maximum depth of nested lists and mappings; also stops values that contain themselves."""

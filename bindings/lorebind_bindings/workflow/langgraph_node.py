@@ -20,9 +20,9 @@ from langgraph.types import interrupt
 from lorebind_bindings.workflow.answers import answers_by_path
 from lorebind_bindings.workflow.langgraph_drawing import drawn
 from lorebind_bindings.workflow.outline import outline
+from lorebind_config.errors import UsageError
+from lorebind_config.identity import digest
 from lorebind_knowledge.bridge import run as run_blocking
-from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from lorebind_bindings.workflow.outline import WorkflowOutline
     from lorebind_bindings.workflow.runtime import Workflows
-    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_config.reading.loaded import LoadedProject
 
 _LONGEST = 100
 

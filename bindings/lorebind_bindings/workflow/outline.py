@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.declarations.workflows import (
+from lorebind_config.declarations.workflows import (
     BasicTask,
     CollectionTask,
     CompositeTask,
@@ -13,13 +13,13 @@ from lorebind_knowledge.declarations.workflows import (
     RouterTask,
     WaitTask,
 )
-from lorebind_knowledge.declarations.workflows.flow import Flow
+from lorebind_config.declarations.workflows.flow import Flow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import TaskBase, WorkflowDeclaration
+    from lorebind_config.declarations import TaskBase, WorkflowDeclaration
+    from lorebind_config.reading.loaded import LoadedProject
 
 _LONGEST = 80
 

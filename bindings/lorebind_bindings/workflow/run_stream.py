@@ -7,8 +7,8 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.events.bus import EventBus
+from lorebind_config.errors import UsageError
 from lorebind_knowledge.bridge import run
-from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.inputs import running_scope
 from lorebind_bindings.workflow.task_cache import TaskCache
-from lorebind_knowledge.configuration import fill
-from lorebind_knowledge.configuration.make_part import PartEnvironment
-from lorebind_knowledge.configuration.named_code import named_part
-from lorebind_knowledge.declarations.workflows.flow import Flow
-from lorebind_knowledge.errors import LorebindError, UsageError
-from lorebind_knowledge.redaction import message_of
+from lorebind_config.checks.named_code import named_part
+from lorebind_config.declarations.workflows.flow import Flow
+from lorebind_config.errors import LorebindError, UsageError
+from lorebind_config.reading.make_part import PartEnvironment
+from lorebind_config.redaction import message_of
+from lorebind_config.templates.language import fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.results import Outcome, Update
     from lorebind_bindings.workflow.state import Channels, State, TaskHistory
     from lorebind_bindings.workflow.threads.journal import Journal
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.configuration.conditions import Converted
-    from lorebind_knowledge.declarations import AgentDeclaration, TaskBase, WorkflowDeclaration
+    from lorebind_config.checks.conditions import Converted
+    from lorebind_config.declarations import AgentDeclaration, TaskBase, WorkflowDeclaration
+    from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter
 

@@ -23,7 +23,7 @@ from lorebind_bindings.workflow.running import Parts, TaskFailed
 from lorebind_bindings.workflow.signature import differences, signature
 from lorebind_bindings.workflow.threads.threads import Thread, not_found, open_threads
 from lorebind_bindings.workflow.turn import Turn, compile_host, playing
-from lorebind_knowledge.errors import (
+from lorebind_config.errors import (
     LorebindError,
     NotFoundError,
     TaskError,
@@ -31,8 +31,8 @@ from lorebind_knowledge.errors import (
     UsageError,
     did_you_mean,
 )
-from lorebind_knowledge.namespace import tenant
-from lorebind_knowledge.redaction import redacted_message
+from lorebind_config.namespace import tenant
+from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.run_once import Once
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_bindings.workflow.threads.threads import ThreadInfo, ThreadStore
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import WorkflowDeclaration
+    from lorebind_config.declarations import WorkflowDeclaration
+    from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import Citation
 

@@ -12,7 +12,7 @@ from lorebind_bindings.workflow.joins import Tokens
 from lorebind_bindings.workflow.results import skipped
 from lorebind_bindings.workflow.running import Context, Suspended, TaskFailed
 from lorebind_bindings.workflow.state import ChannelError, TaskHistory, Write, in_order
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.results import Done, Update
     from lorebind_bindings.workflow.running import Frame, Run
     from lorebind_bindings.workflow.state import State
-    from lorebind_knowledge.declarations import TaskBase
-    from lorebind_knowledge.declarations.workflows.flow import Flow
+    from lorebind_config.declarations import TaskBase
+    from lorebind_config.declarations.workflows.flow import Flow
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.identity import digest
+from lorebind_config.identity import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import TaskBase
+    from lorebind_config.declarations import TaskBase
+    from lorebind_config.reading.loaded import LoadedProject
 
 
 def signature(loaded: LoadedProject, workflow: str) -> dict[str, str]:

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.json_values import checked, copied
+from lorebind_config.checks.named_code import named_part
+from lorebind_config.errors import UsageError, did_you_mean
+from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.bridge import only_errors
-from lorebind_knowledge.configuration.named_code import named_part
-from lorebind_knowledge.errors import UsageError, did_you_mean
-from lorebind_knowledge.redaction import redacted_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lorebind_bindings.workflow.results import Update
-    from lorebind_knowledge.configuration.environment import Environment
-    from lorebind_knowledge.declarations import WorkflowDeclaration
+    from lorebind_config.declarations import WorkflowDeclaration
+    from lorebind_config.templates.environment import Environment
 
     Reducer = Callable[[Any, Any], Any]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.catalog.rows import HERE, OURS, OWNER, not_failed_beside, owner
-from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lorebind_config.namespace import IndexKey, Namespace
     from lorebind_knowledge.catalog.rows import Page
     from lorebind_knowledge.database.base import Database
     from lorebind_knowledge.database.sql import Sql
-    from lorebind_knowledge.namespace import IndexKey, Namespace
 
 
 class AddedDocument(NamedTuple):

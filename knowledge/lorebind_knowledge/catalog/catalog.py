@@ -6,15 +6,15 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from lorebind_config.data_folder import make_data_folder
+from lorebind_config.errors import IngestRunningError, StoreError
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.added import AddedDocuments
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.ledger import Ledger
 from lorebind_knowledge.catalog.runs import Runs
 from lorebind_knowledge.catalog.tables import CATALOG
-from lorebind_knowledge.data_folder import make_data_folder
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
-from lorebind_knowledge.errors import IngestRunningError, StoreError
 from lorebind_knowledge.sqlite.file import refuse_frozen
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.database.base import Database
     from lorebind_knowledge.database.postgres import PostgresDatabase
     from lorebind_knowledge.database.sql import Sql
-    from lorebind_knowledge.namespace import Namespace
 
 
 class Catalog:

@@ -9,11 +9,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lorebind_config.errors import EmbedderError
+from lorebind_config.identity import digest
 from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.catalog.eviction import LruEviction
 from lorebind_knowledge.embedders.base import embed_documents
-from lorebind_knowledge.errors import EmbedderError
-from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

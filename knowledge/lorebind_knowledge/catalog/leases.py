@@ -12,15 +12,15 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from lorebind_knowledge.errors import LeaseLostError, StoreError
-from lorebind_knowledge.identity import digest
+from lorebind_config.errors import LeaseLostError, StoreError
+from lorebind_config.identity import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.database.base import Database
     from lorebind_knowledge.database.sql import Sql
-    from lorebind_knowledge.namespace import Namespace
 
 SECONDS = 30.0
 """Duration of a lease that is not renewed."""

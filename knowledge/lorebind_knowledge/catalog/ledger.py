@@ -10,6 +10,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lorebind_config.identity import document_id
+from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.bm25 import tokenize
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.rows import (
@@ -23,8 +25,6 @@ from lorebind_knowledge.catalog.rows import (
     owner,
     place,
 )
-from lorebind_knowledge.identity import document_id
-from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Partition
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
+    from lorebind_config.namespace import IndexKey, Namespace
     from lorebind_knowledge.database.base import Database
     from lorebind_knowledge.database.sql import Sql
-    from lorebind_knowledge.namespace import IndexKey, Namespace
 
 OWNER = "tenant, project, scope, kb"
 OURS = "tenant = :tenant and project = :project and scope = :scope and kb = :kb"

@@ -11,8 +11,8 @@ from lorebind_knowledge.catalog.rows import OURS, check_types, decoding, owner
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.database.base import Database
-    from lorebind_knowledge.namespace import Namespace
 
 
 @dataclass(frozen=True, slots=True)

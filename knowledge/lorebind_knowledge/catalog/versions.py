@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.bm25.tokenize import Passage
 from lorebind_knowledge.catalog import postgres_words, words
-from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from lorebind_config.identity import digest
 from lorebind_knowledge.chunking.base import Chunker
 from lorebind_knowledge.chunking.recursive import RecursiveChunker, before_match
-from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lorebind_config.errors import PluginError, SourceError
+from lorebind_config.reading.make_part import PartEnvironment, make_part
+from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.chunking.base import Chunker
-from lorebind_knowledge.configuration.environment import Environment
-from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
-from lorebind_knowledge.errors import PluginError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lorebind_config.declarations.chunking import ChunkerBase
     from lorebind_knowledge.chunking.base import Interval
     from lorebind_knowledge.chunking.distances import Embed
-    from lorebind_knowledge.declarations.chunking import ChunkerBase
 
 
 class ChunkerEnvironment(PartEnvironment):

@@ -6,6 +6,7 @@ import threading
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.chunking.base import Chunker, Interval
 from lorebind_knowledge.chunking.breakpoints import Rule, breakpoints
 from lorebind_knowledge.chunking.distances import distances, lexical_vectors
@@ -13,7 +14,6 @@ from lorebind_knowledge.chunking.packing import pack
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.chunking.rulers import Ruler, make_ruler
 from lorebind_knowledge.chunking.segments import NOTHING, Segment, segments
-from lorebind_knowledge.errors import EmbedderError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

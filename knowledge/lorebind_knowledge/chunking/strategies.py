@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
-from lorebind_knowledge.declarations.base import Fault, RefusedError, Settings
-from lorebind_knowledge.declarations.chunking import ChunkerBase
+from lorebind_config.declarations.base import Fault, RefusedError, Settings
+from lorebind_config.declarations.chunking import ChunkerBase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

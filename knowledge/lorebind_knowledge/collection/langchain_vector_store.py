@@ -10,6 +10,8 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore as LangChainVectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
+from lorebind_config.errors import UsageError, did_you_mean
+from lorebind_config.namespace import PROJECT_SCOPE, Namespace, current_tenant, tenant
 from lorebind_knowledge.bm25.languages import detect_language
 from lorebind_knowledge.bridge import call, run
 from lorebind_knowledge.catalog.catalog import Catalog
@@ -18,9 +20,7 @@ from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
 from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
-from lorebind_knowledge.errors import UsageError, did_you_mean
 from lorebind_knowledge.index.index import Index, NoIndexError
-from lorebind_knowledge.namespace import PROJECT_SCOPE, Namespace, current_tenant, tenant
 from lorebind_knowledge.records import Record
 from lorebind_knowledge.stores.memory import MemoryStore
 
@@ -43,7 +43,7 @@ class LorebindVectorStore(LangChainVectorStore):
 
     A document is one chunk. Adding a document with an existing id replaces it; concurrent searches
     find either the old or the new one. `filter` is a metadata filter of Lorebind, see
-    `lorebind_knowledge.filters`. Scores are the cosine, clipped to [0, 1], higher is better, and
+    `lorebind_config.filters`. Scores are the cosine, clipped to [0, 1], higher is better, and
     relevance scores are the same.
     """
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from lorebind_config.errors import IndexMismatchError
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.ledger import Manifest
 from lorebind_knowledge.embedders.base import embed_query
-from lorebind_knowledge.errors import IndexMismatchError
 from lorebind_knowledge.index.turn import turn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.index import Index
-    from lorebind_knowledge.namespace import Namespace
 
 
 @asynccontextmanager

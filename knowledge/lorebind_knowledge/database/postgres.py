@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from lorebind_config.errors import StoreError
+from lorebind_config.identity import digest
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.database.tables import script
-from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.identity import digest
 from lorebind_knowledge.lanes import Threads
 from lorebind_knowledge.postgres.address import import_psycopg
 from lorebind_knowledge.postgres.connections import Connections

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.data_folder import ELSEWHERE
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.data_folder import ELSEWHERE
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.sqlite.database import MOVE_AWAY
 
 if TYPE_CHECKING:

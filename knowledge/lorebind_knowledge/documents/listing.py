@@ -10,19 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from lorebind_config.errors import NotFoundError, UsageError, did_you_mean, nearest
+from lorebind_config.identity import document_id
 from lorebind_knowledge.catalog.rows import Page
-from lorebind_knowledge.errors import NotFoundError, UsageError, did_you_mean, nearest
-from lorebind_knowledge.identity import document_id
 from lorebind_knowledge.ingest.added import ADDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lorebind_config.namespace import IndexKey, Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.ledger import DocumentEntry, Ledger
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.index.index import Index
-    from lorebind_knowledge.namespace import IndexKey, Namespace
 
 DOCUMENT_STATES = ("ready", "pending", "failed")
 """The states of a document.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
+from lorebind_config.errors import UsageError, did_you_mean
+from lorebind_config.identity import ADDED_SCHEME, digest, free_name
 from lorebind_knowledge.catalog.added import AddedDocument
-from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
-from lorebind_knowledge.errors import UsageError, did_you_mean
-from lorebind_knowledge.identity import ADDED_SCHEME, digest, free_name
 from lorebind_knowledge.sources.base import plain_metadata
 from lorebind_knowledge.sources.media_types import media_type_of_text
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind_config.errors import NotFoundError
 from lorebind_knowledge.documents.listing import check_limit
-from lorebind_knowledge.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.runs import RunInfo
-    from lorebind_knowledge.namespace import Namespace
 
 
 def list_runs(

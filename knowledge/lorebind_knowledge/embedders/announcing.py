@@ -11,9 +11,9 @@ from lorebind_knowledge.events import Event, kind_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.events import Events
-    from lorebind_knowledge.namespace import Namespace
 
 R = TypeVar("R")
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from lorebind_config.errors import EmbedderError, LorebindError
+from lorebind_config.identity import digest
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.tokens import TokenCount, estimated
-from lorebind_knowledge.errors import EmbedderError, LorebindError
-from lorebind_knowledge.identity import digest
 from lorebind_knowledge.lanes import lane
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
 from typing import Any, Literal
 
-from lorebind_knowledge.errors import EmbedderError
-from lorebind_knowledge.redaction import redacted_message
+from lorebind_config.errors import EmbedderError
+from lorebind_config.redaction import redacted_message
 
 _CHAIN = 10
 """Maximum number of chained exceptions to inspect."""

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
+from lorebind_config.declarations.base import Fault, RefusedError
+from lorebind_config.declarations.embedders import EmbedderBase
+from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.declarations.base import Fault, RefusedError
-from lorebind_knowledge.declarations.embedders import EmbedderBase
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
 from lorebind_knowledge.embedders.prefixes import prefixes_of
-from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.hub_models.cache_folder import models_folder
 from lorebind_knowledge.hub_models.fastembed_models import Pooling, embedding_model, load
 from lorebind_knowledge.hub_models.settings import HubModelSettings
@@ -27,7 +27,7 @@ from lorebind_knowledge.onnx_session import PerProcess
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_config.reading.make_part import PartEnvironment
     from lorebind_knowledge.hub_models.fastembed_models import HubModel
     from lorebind_knowledge.records import Matrix, Vector
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from lorebind_knowledge.declarations.base import Settings
-from lorebind_knowledge.declarations.embedders import EmbedderBase, WeakBelow
+from lorebind_config.declarations.base import Settings
+from lorebind_config.declarations.embedders import EmbedderBase, WeakBelow
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_config.reading.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Vector
 
 _WORD = re.compile(r"\w+")

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
+from lorebind_config.checks.named_code import named_class
+from lorebind_config.declarations.embedders import EmbedderBase, RetryConfig
+from lorebind_config.declarations.live import ClassOrObject, LiveObject
+from lorebind_config.declarations.secrets import Secret
+from lorebind_config.declarations.values import ConfigMap
+from lorebind_config.errors import EmbedderError
+from lorebind_config.project_code import module_of
 from lorebind_knowledge.bridge import call_client
-from lorebind_knowledge.configuration.named_code import named_class
-from lorebind_knowledge.declarations.embedders import EmbedderBase, RetryConfig
-from lorebind_knowledge.declarations.live import ClassOrObject, LiveObject
-from lorebind_knowledge.declarations.secrets import Secret
-from lorebind_knowledge.declarations.values import ConfigMap
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, address_digest, encodable
 from lorebind_knowledge.embedders.failures import provider_message
 from lorebind_knowledge.embedders.openai import OPENAI_DIMENSIONS
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 from lorebind_knowledge.embedders.tokens import TokenCount, counted, estimated
-from lorebind_knowledge.errors import EmbedderError
-from lorebind_knowledge.project_code import module_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from langchain_core.embeddings import Embeddings
 
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_config.reading.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Vector
 
 T = TypeVar("T")

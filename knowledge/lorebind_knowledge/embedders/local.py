@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from lorebind_config.declarations.base import OUTSIDE, Settings
+from lorebind_config.declarations.embedders import EmbedderBase, WeakBelow
+from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.cpu_count import usable_processors
-from lorebind_knowledge.declarations.base import OUTSIDE, Settings
-from lorebind_knowledge.declarations.embedders import EmbedderBase, WeakBelow
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
-from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.onnx_session import PerProcess, cpu_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
-    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_config.declarations.base import Wants
+    from lorebind_config.reading.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Vector
 
 MODEL = "all-MiniLM-L6-v2"

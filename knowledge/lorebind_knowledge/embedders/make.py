@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
+from lorebind_config.errors import EmbedderError
+from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
-from lorebind_knowledge.errors import EmbedderError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations.embedders import EmbedderBase
+    from lorebind_config.declarations.embedders import EmbedderBase
+    from lorebind_config.templates.environment import Environment
     from lorebind_knowledge.embedders.base import Embedder
 
 R = TypeVar("R")

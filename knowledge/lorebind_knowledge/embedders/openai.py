@@ -9,10 +9,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from lorebind_knowledge.declarations.base import Fault, RefusedError, Settings
-from lorebind_knowledge.declarations.embedders import EmbedderBase, RetryConfig
-from lorebind_knowledge.declarations.secrets import Secret
-from lorebind_knowledge.declarations.values import WebAddress
+from lorebind_config.declarations.base import Fault, RefusedError, Settings
+from lorebind_config.declarations.embedders import EmbedderBase, RetryConfig
+from lorebind_config.declarations.secrets import Secret
+from lorebind_config.declarations.values import WebAddress
+from lorebind_config.errors import EmbedderError
+from lorebind_config.extras import import_extra
+from lorebind_config.redaction import without
 from lorebind_knowledge.embedders.base import (
     Embedder,
     Fingerprint,
@@ -23,9 +26,6 @@ from lorebind_knowledge.embedders.base import (
 from lorebind_knowledge.embedders.failures import UnreadableAnswerError, provider_message
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 from lorebind_knowledge.embedders.tokens import OPENAI_ENCODING, TokenCount, counted, estimated
-from lorebind_knowledge.errors import EmbedderError
-from lorebind_knowledge.extras import import_extra
-from lorebind_knowledge.redaction import without
 from lorebind_knowledge.tokenizing import encode, token_bytes
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from langchain_openai import OpenAIEmbeddings
 
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
-    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_config.declarations.base import Wants
+    from lorebind_config.reading.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Vector
 
 ADDRESS = "https://api.openai.com/v1"

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.declarations.embedders import RetryConfig
+    from lorebind_config.declarations.embedders import RetryConfig
 
 _NEARLY = 1e-6
 """Tolerance for rounding: a caller that waits for exactly one token must get it."""

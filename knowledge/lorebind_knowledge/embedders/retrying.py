@@ -8,12 +8,12 @@ import random as random_numbers
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from lorebind_knowledge.declarations.embedders import RetryConfig
+from lorebind_config.declarations.embedders import RetryConfig
+from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders import base
 from lorebind_knowledge.embedders.concurrency import FairSemaphore
 from lorebind_knowledge.embedders.failures import Failure, classify
 from lorebind_knowledge.embedders.pacing import TokenBucket, backoff
-from lorebind_knowledge.errors import EmbedderError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

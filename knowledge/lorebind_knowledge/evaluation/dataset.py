@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from lorebind_config.errors import UsageError
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.evaluation.bootstrap import Difference, paired_difference
 from lorebind_knowledge.evaluation.metrics import ndcg, recall, reciprocal_rank
 from lorebind_knowledge.retrieval.search import index_in_use, rank
@@ -16,7 +16,7 @@ from lorebind_knowledge.retrieval.search import index_in_use, rank
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_config.declarations import RetrievalDeclaration
     from lorebind_knowledge.evaluation.dataset import Dataset
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 

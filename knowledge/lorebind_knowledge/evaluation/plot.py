@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.extras import import_extra
+from lorebind_config.errors import UsageError
+from lorebind_config.extras import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

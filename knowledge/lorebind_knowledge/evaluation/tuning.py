@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 from lorebind_knowledge.evaluation.bootstrap import Difference, paired_difference
 from lorebind_knowledge.evaluation.evaluate import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_config.declarations import RetrievalDeclaration
     from lorebind_knowledge.evaluation.dataset import Dataset
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 

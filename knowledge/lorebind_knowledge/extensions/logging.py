@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lorebind_knowledge.declarations.extensions import ExtensionBase
+from lorebind_config.declarations.extensions import ExtensionBase
 from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.extensions.standard_error import Format, Level, write_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_config.reading.make_part import PartEnvironment
 
 
 class LoggingExtension(ExtensionBase):

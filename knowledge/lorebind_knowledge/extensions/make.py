@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
+from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_knowledge.events import Extension
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations.extensions import ExtensionBase
+    from lorebind_config.declarations.extensions import ExtensionBase
+    from lorebind_config.templates.environment import Environment
 
 
 def make_extensions(

@@ -10,19 +10,19 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from lorebind_knowledge.declarations.base import OUTSIDE
-from lorebind_knowledge.declarations.extensions import ExtensionBase
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.declarations.base import OUTSIDE
+from lorebind_config.declarations.extensions import ExtensionBase
+from lorebind_config.errors import UsageError
+from lorebind_config.extras import import_extra
 from lorebind_knowledge.events import Event, Extension
-from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from prometheus_client import CollectorRegistry
 
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
-    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_config.declarations.base import Wants
+    from lorebind_config.reading.make_part import PartEnvironment
 
 log = logging.getLogger("lorebind.extensions")
 

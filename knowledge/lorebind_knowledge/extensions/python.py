@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from lorebind_knowledge.configuration.named_code import named_class
-from lorebind_knowledge.declarations.extensions import ExtensionBase
-from lorebind_knowledge.declarations.values import ClassPath, ConfigMap
+from lorebind_config.checks.named_code import named_class
+from lorebind_config.declarations.extensions import ExtensionBase
+from lorebind_config.declarations.values import ClassPath, ConfigMap
 from lorebind_knowledge.events import Extension
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_config.reading.make_part import PartEnvironment
 
 
 class PythonExtension(ExtensionBase):

@@ -6,15 +6,15 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from lorebind_config.errors import EmbedderError, RerankerError, did_you_mean
+from lorebind_config.extras import import_extra
 from lorebind_knowledge.cpu_count import usable_processors
-from lorebind_knowledge.errors import EmbedderError, RerankerError, did_you_mean
-from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from lorebind_knowledge.errors import LorebindError
+    from lorebind_config.errors import LorebindError
 
 Pooling: TypeAlias = Literal["mean", "cls", "last_token", "none"]
 """The way token vectors become a text's vector; `none` if the graph does it itself."""

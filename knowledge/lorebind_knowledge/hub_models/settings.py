@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from lorebind_knowledge.declarations.base import OUTSIDE, Declaration
+from lorebind_config.declarations.base import OUTSIDE, Declaration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_config.declarations.base import Wants
 
 
 class HubModelSettings(Declaration):

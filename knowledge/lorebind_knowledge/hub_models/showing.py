@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import IO, TypeAlias
 
-from lorebind_knowledge.extras import import_extra
+from lorebind_config.extras import import_extra
 
 Show: TypeAlias = "Callable[[str, int], AbstractContextManager[Callable[[int], None]]]"
 """Takes the line and the total bytes; yields a function to call with each number of new bytes."""

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from lorebind_config.errors import LorebindError, did_you_mean
+from lorebind_config.extras import import_extra
 from lorebind_knowledge.bridge import call_daemon
-from lorebind_knowledge.errors import LorebindError, did_you_mean
-from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.hub_models.showing import megabytes, shown
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from lorebind_config.errors import LeaseLostError, StoreError
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog import chunks, versions
 from lorebind_knowledge.catalog.entries import entries_of, unit_vector
 from lorebind_knowledge.catalog.ledger import put_documents, remove_documents
-from lorebind_knowledge.errors import LeaseLostError, StoreError
 from lorebind_knowledge.index.memory import Memory
 from lorebind_knowledge.index.view import SPANS, LostVectorsError, View
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector
@@ -31,12 +31,12 @@ from lorebind_knowledge.stores.base import ApproximateStore, StoredVector
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
     from lorebind_knowledge.catalog.versions import Change
     from lorebind_knowledge.database.sql import Sql
-    from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.records import Partition, Record, Vector
     from lorebind_knowledge.stores.base import VectorStore
 

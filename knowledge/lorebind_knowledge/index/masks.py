@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lorebind_knowledge.filters import compile_filter
+from lorebind_config.filters import compile_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

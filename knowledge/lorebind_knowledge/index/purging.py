@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from lorebind_config.namespace import COLLECTION_SCOPE, PROJECT_SCOPE
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog.ledger import STATES
-from lorebind_knowledge.namespace import COLLECTION_SCOPE, PROJECT_SCOPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.index.index import Index
-    from lorebind_knowledge.namespace import Namespace
 
     Made: TypeAlias = Callable[[], Mapping[tuple[str, str], str]]
 

@@ -7,16 +7,16 @@ import random
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from lorebind_config.errors import IngestRunningError
+from lorebind_config.namespace import tenant
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.errors import IngestRunningError
-from lorebind_knowledge.namespace import tenant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.namespace import Namespace
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.2
 _GROWTH = 1.5

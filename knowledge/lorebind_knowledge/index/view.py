@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from lorebind_config.errors import StoreError, UsageError
+from lorebind_config.filters import compile_filter, without_fields
+from lorebind_config.namespace import COLLECTION_SCOPE
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.cosines import MARGIN, best_first, cosines, direction_of, scores_of
-from lorebind_knowledge.errors import StoreError, UsageError
-from lorebind_knowledge.filters import compile_filter, without_fields
-from lorebind_knowledge.namespace import COLLECTION_SCOPE
 from lorebind_knowledge.records import Span
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.languages import AUTO
+from lorebind_config.languages import AUTO
 from lorebind_knowledge.loaders.readers import Loading
 
 if TYPE_CHECKING:

@@ -15,15 +15,15 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.bridge import call
-from lorebind_knowledge.catalog.ledger import DocumentEntry
-from lorebind_knowledge.errors import (
+from lorebind_config.errors import (
     IngestRefusedError,
     LorebindError,
     StoreError,
     UsageError,
     did_you_mean,
 )
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.index.turn import turn
 from lorebind_knowledge.ingest.embedder_address import at_address

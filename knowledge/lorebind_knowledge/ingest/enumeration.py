@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.identity import ADDED_SCHEME
+from lorebind_config.errors import SourceError
+from lorebind_config.identity import ADDED_SCHEME
 from lorebind_knowledge.ingest.added import ADDED, AddedSource
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, Unlisted, skipped_summary
 from lorebind_knowledge.loaders.decoding import decode

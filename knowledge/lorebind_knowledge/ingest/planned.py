@@ -7,14 +7,14 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.sources.spool import Piece, Spool
 
 if TYPE_CHECKING:
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.ingest.prepared import PreparedDocument
     from lorebind_knowledge.loaders.base import LoadedDocument
-    from lorebind_knowledge.namespace import Namespace
 
 Fetched: TypeAlias = Content | SourceError | None
 """A source's result: the document, its failure, or None if it has not changed."""

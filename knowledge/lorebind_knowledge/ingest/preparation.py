@@ -13,13 +13,13 @@ from inspect import iscoroutinefunction
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
+from lorebind_config.identity import chunk_id, digest
+from lorebind_config.languages import AUTO
 from lorebind_knowledge.bm25.languages import detect_language
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_knowledge.events import kind_of
-from lorebind_knowledge.identity import chunk_id, digest
 from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
-from lorebind_knowledge.languages import AUTO
 from lorebind_knowledge.loaders.code import language_of
 from lorebind_knowledge.loaders.html_removal import without_html
 from lorebind_knowledge.loaders.html_trafilatura import trafilatura_version

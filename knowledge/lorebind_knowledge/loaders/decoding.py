@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import words
 
 # UTF-32 comes first, because its little-endian mark begins with that of UTF-16.

@@ -10,8 +10,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.extras import import_extra
+from lorebind_config.errors import SourceError
+from lorebind_config.extras import import_extra
 from lorebind_knowledge.loaders.html import load_html
 from lorebind_knowledge.loaders.html_text import TextWriter
 from lorebind_knowledge.loaders.html_tree import read_tree

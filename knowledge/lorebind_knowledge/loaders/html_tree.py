@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import words
 from lorebind_knowledge.loaders.html_open import EMPTY, OpenElements
 from lorebind_knowledge.loaders.html_tokens import tokens

@@ -7,7 +7,7 @@ import email
 import email.policy
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
     LoadedDocument,
     as_title,

@@ -7,7 +7,7 @@ import io
 import zipfile
 from collections.abc import Iterator
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 
 MAX_UNPACKED_BYTES = 128 * 1024 * 1024
 """Maximum size of all parts: a ZIP archive of a few kilobytes can unpack to gigabytes."""

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from lorebind_knowledge import plugins
-from lorebind_knowledge.errors import LorebindError, PluginError, SourceError
+from lorebind_config import plugins
+from lorebind_config.errors import LorebindError, PluginError, SourceError
 from lorebind_knowledge.loaders.base import MAX_CHARACTERS, LoadedDocument
 
 _MEMBERS = ("suffixes", "media_types", "load")

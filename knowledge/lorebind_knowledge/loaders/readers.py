@@ -20,10 +20,10 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from lorebind_config.declarations.loading import LoadingDeclaration, mebibytes
+from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
+from lorebind_config.identity import digest
 from lorebind_knowledge.cpu_count import usable_processors
-from lorebind_knowledge.declarations.loading import LoadingDeclaration, mebibytes
-from lorebind_knowledge.errors import DocumentLimitError, MissingDependencyError, SourceError
-from lorebind_knowledge.identity import digest
 from lorebind_knowledge.loaders.base import MAX_CHARACTERS
 from lorebind_knowledge.loaders.worker import LENGTHS, READY, loader_of, unpacked
 

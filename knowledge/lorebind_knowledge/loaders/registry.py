@@ -6,8 +6,8 @@ import codecs
 import dataclasses
 from typing import TYPE_CHECKING, TypeVar
 
-from lorebind_knowledge import plugins
-from lorebind_knowledge.errors import SourceError
+from lorebind_config import plugins
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders import (
     code,
     html,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
     LoadedDocument,
     as_title,

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise, repeat
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import LoadedDocument, joined, name_of, title_of
 
 _DELIMITERS = ",;\t|"

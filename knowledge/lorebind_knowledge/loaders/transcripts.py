@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import Cue, LoadedDocument, title_of
 
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*+)?\s++([^<>]++)>")

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import IO, Any
 
-from lorebind_knowledge.errors import MissingDependencyError, SourceError
+from lorebind_config.errors import MissingDependencyError, SourceError
 from lorebind_knowledge.loaders.base import Cue, Heading, LoadedDocument, Place
 
 LENGTHS = struct.Struct(">QQ")

@@ -8,7 +8,7 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.extras import import_extra
+from lorebind_config.extras import import_extra
 from lorebind_knowledge.loaders.base import (
     Heading,
     LoadedDocument,

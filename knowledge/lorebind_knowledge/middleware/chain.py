@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind_config.errors import PluginError, UsageError
+from lorebind_config.namespace import tenant
 from lorebind_knowledge.bridge import only_errors
 from lorebind_knowledge.embedders.base import Embedder
-from lorebind_knowledge.errors import PluginError, UsageError
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
 from lorebind_knowledge.lanes import threads_of
 from lorebind_knowledge.middleware.registry import make_wrapper
-from lorebind_knowledge.namespace import tenant
 from lorebind_knowledge.retrieval.existing import search_existing
 from lorebind_knowledge.retrieval.search import search, search_several
 from lorebind_knowledge.stores.base import ApproximateStore, VectorStore
@@ -18,8 +18,8 @@ from lorebind_knowledge.stores.base import ApproximateStore, VectorStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations.wrappers import WrapperDeclaration
+    from lorebind_config.declarations.wrappers import WrapperDeclaration
+    from lorebind_config.templates.environment import Environment
     from lorebind_knowledge.middleware.base import Retrieval, Retrieve, Wraps
     from lorebind_knowledge.records import QueryResult
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind_config.errors import StoreError
+from lorebind_config.identity import chunk_id
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.identity import chunk_id
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.retrieval.stages import stages_of
@@ -14,8 +14,8 @@ from lorebind_knowledge.retrieval.stages import stages_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.middleware.base import Retrieval, Retrieve
-    from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.records import DocumentMatch, QueryResult
 
 _FEW = 8

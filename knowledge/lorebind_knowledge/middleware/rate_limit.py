@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import RateLimitError
+from lorebind_config.errors import RateLimitError
 from lorebind_knowledge.middleware.base import Wrapper
 
 if TYPE_CHECKING:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.configuration.make_part import PartEnvironment
-from lorebind_knowledge.configuration.named_code import named_factory
-from lorebind_knowledge.configuration.template_checks import refuse_unset
-from lorebind_knowledge.declarations.wrappers import (
+from lorebind_config.checks.named_code import named_factory
+from lorebind_config.checks.template_checks import refuse_unset
+from lorebind_config.declarations.wrappers import (
     CacheWrapper,
     IsolationWrapper,
     PythonWrapper,
@@ -15,12 +14,13 @@ from lorebind_knowledge.declarations.wrappers import (
     RetryWrapper,
     TracingWrapper,
 )
-from lorebind_knowledge.errors import PluginError, UsageError
+from lorebind_config.errors import PluginError, UsageError
+from lorebind_config.reading.make_part import PartEnvironment
 from lorebind_knowledge.middleware.base import Wrapper
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations.wrappers import WrapperDeclaration
+    from lorebind_config.declarations.wrappers import WrapperDeclaration
+    from lorebind_config.templates.environment import Environment
     from lorebind_knowledge.middleware.base import Wraps
 
 

@@ -7,16 +7,16 @@ import random as random_numbers
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.embedders.failures import classify
 from lorebind_knowledge.embedders.pacing import backoff
-from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lorebind_knowledge.declarations.embedders import RetryConfig
+    from lorebind_config.declarations.embedders import RetryConfig
     from lorebind_knowledge.stores.base import VectorStore
     from lorebind_knowledge.stores.wrapper import StoreCall
 

@@ -6,9 +6,9 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.extras import import_extra
-from lorebind_knowledge.redaction import HIDDEN
+from lorebind_config.errors import UsageError
+from lorebind_config.extras import import_extra
+from lorebind_config.redaction import HIDDEN
 
 if TYPE_CHECKING:
     import psycopg

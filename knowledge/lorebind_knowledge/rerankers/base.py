@@ -6,10 +6,10 @@ import math
 from collections.abc import Awaitable, Sequence
 from typing import Protocol, runtime_checkable
 
+from lorebind_config.errors import LorebindError, RerankerError
+from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.errors import LorebindError, RerankerError
 from lorebind_knowledge.lanes import lane
-from lorebind_knowledge.redaction import redacted_message
 
 
 @runtime_checkable

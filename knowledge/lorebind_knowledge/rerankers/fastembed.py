@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from lorebind_config.declarations.retrieval import RerankerBase
+from lorebind_config.errors import RerankerError
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.declarations.retrieval import RerankerBase
-from lorebind_knowledge.errors import RerankerError
 from lorebind_knowledge.hub_models.cache_folder import models_folder
 from lorebind_knowledge.hub_models.fastembed_models import load, reranking_model
 from lorebind_knowledge.hub_models.settings import HubModelSettings
@@ -19,7 +19,7 @@ from lorebind_knowledge.rerankers.base import Reranker, encodable, logistic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_config.reading.make_part import PartEnvironment
     from lorebind_knowledge.hub_models.fastembed_models import HubModel
 
 

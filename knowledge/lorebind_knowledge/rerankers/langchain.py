@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
+from lorebind_config.checks.named_code import named_class
+from lorebind_config.declarations.retrieval import RerankerBase
+from lorebind_config.declarations.values import ClassPath, ConfigMap
+from lorebind_config.errors import RerankerError
 from lorebind_knowledge.bridge import call_client
-from lorebind_knowledge.configuration.named_code import named_class
-from lorebind_knowledge.declarations.retrieval import RerankerBase
-from lorebind_knowledge.declarations.values import ClassPath, ConfigMap
-from lorebind_knowledge.errors import RerankerError
 from lorebind_knowledge.rerankers.base import Reranker, logistic
 from lorebind_knowledge.rerankers.make import RedactingReranker
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from langchain_core.documents import BaseDocumentCompressor
 
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_config.reading.make_part import PartEnvironment
 
 
 class RerankDeclaration(RerankerBase):

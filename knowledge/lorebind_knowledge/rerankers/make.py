@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind_config.errors import RerankerError
+from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
-from lorebind_knowledge.errors import RerankerError
 from lorebind_knowledge.rerankers.base import Reranker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations.retrieval import RerankerBase
+    from lorebind_config.declarations.retrieval import RerankerBase
+    from lorebind_config.templates.environment import Environment
 
 
 def make_reranker(declaration: RerankerBase, environment: Environment) -> Reranker:

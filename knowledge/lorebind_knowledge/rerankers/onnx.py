@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from lorebind_config.declarations.base import OUTSIDE
+from lorebind_config.declarations.retrieval import RerankerBase
+from lorebind_config.errors import RerankerError
 from lorebind_knowledge.cpu_count import usable_processors
-from lorebind_knowledge.declarations.base import OUTSIDE
-from lorebind_knowledge.declarations.retrieval import RerankerBase
-from lorebind_knowledge.errors import RerankerError
 from lorebind_knowledge.onnx_session import PerProcess, cpu_session
 from lorebind_knowledge.rerankers.base import Reranker, encodable, logistic
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
-    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_config.declarations.base import Wants
+    from lorebind_config.reading.make_part import PartEnvironment
 
 _TYPES = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
 _KNOWN = ("input_ids", "attention_mask", "token_type_ids")

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import LorebindError, NotIngestedError, UsageError
+from lorebind_config.errors import LorebindError, NotIngestedError, UsageError
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.records import QueryResult
 from lorebind_knowledge.retrieval.judging import judge
@@ -16,7 +16,7 @@ from lorebind_knowledge.retrieval.stages import check_stages, stages_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_config.declarations import RetrievalDeclaration
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
     from lorebind_knowledge.records import DocumentMatch
     from lorebind_knowledge.retrieval.judging import Judgement

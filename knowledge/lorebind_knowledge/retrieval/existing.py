@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import to_jsonable_python
 
+from lorebind_config.errors import StoreError, UsageError
+from lorebind_config.filters import compile_filter
+from lorebind_config.identity import digest
+from lorebind_config.namespace import DEFAULT_TENANT
 from lorebind_knowledge.cosines import score_of
-from lorebind_knowledge.errors import StoreError, UsageError
-from lorebind_knowledge.filters import compile_filter
-from lorebind_knowledge.identity import digest
-from lorebind_knowledge.namespace import DEFAULT_TENANT
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.base import Search, run_search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from langchain_core.documents import Document
 
-    from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_config.declarations import RetrievalDeclaration
     from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase
     from lorebind_knowledge.records import QueryResult
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from lorebind_config.errors import UsageError
 from lorebind_knowledge.cosines import score_of
-from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_config.declarations import RetrievalDeclaration
     from lorebind_knowledge.records import Grade
 
 _Figure = TypeVar("_Figure")

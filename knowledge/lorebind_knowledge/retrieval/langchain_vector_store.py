@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from lorebind_config.errors import NotIngestedError, UsageError
 from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
-from lorebind_knowledge.errors import NotIngestedError, UsageError
 from lorebind_knowledge.retrieval.search import check_embedder, not_ingested
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.knowledge_base import KnowledgeBase
-    from lorebind_knowledge.namespace import Namespace
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.cosines import best_first, score_of, scores_of
-from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.judging import deciding, relevance
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from lorebind_config.declarations import RetrievalDeclaration
     from lorebind_knowledge.catalog.chunks import StoredChunk
-    from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.records import Matrix, Vector
 

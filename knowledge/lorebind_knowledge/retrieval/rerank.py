@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 from lorebind_knowledge.rerankers.base import rerank_texts
 from lorebind_knowledge.retrieval.judging import relevance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_config.declarations import RetrievalDeclaration
     from lorebind_knowledge.records import DocumentMatch
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.retrieval.base import Search

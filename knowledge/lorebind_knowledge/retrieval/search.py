@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lorebind_knowledge.bridge import call
-from lorebind_knowledge.embedders.base import embed_query
-from lorebind_knowledge.errors import (
+from lorebind_config.errors import (
     IndexMismatchError,
     NotIngestedError,
     UsageError,
     did_you_mean,
     nearest,
 )
-from lorebind_knowledge.filters import required_fields
+from lorebind_config.filters import required_fields
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.lanes import threads_of
 from lorebind_knowledge.retrieval.base import Search, check_question, run_search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
@@ -31,8 +31,8 @@ from lorebind_knowledge.retrieval.spread import LOOKED_THROUGH, spread, spread_m
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from lorebind_config.declarations import RetrievalDeclaration
     from lorebind_knowledge.catalog.ledger import IndexEntry
-    from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.records import DocumentMatch, QueryResult, Vector

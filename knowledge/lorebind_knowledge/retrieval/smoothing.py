@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lorebind_knowledge.declarations.retrieval import SmoothingDeclaration
+    from lorebind_config.declarations.retrieval import SmoothingDeclaration
     from lorebind_knowledge.records import Matrix
     from lorebind_knowledge.retrieval.query import Candidates
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_config.declarations import RetrievalDeclaration
 
 _FUSED = ("dense", "lexical", "fused")
 _FIGURES = {

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 import httpx
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network

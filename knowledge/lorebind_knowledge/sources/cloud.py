@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from lorebind_knowledge.declarations.base import OUTSIDE
-from lorebind_knowledge.declarations.sources import SourceBase
-from lorebind_knowledge.declarations.values import ConfigMap, GlobPattern
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.declarations.base import OUTSIDE
+from lorebind_config.declarations.sources import SourceBase
+from lorebind_config.declarations.values import ConfigMap, GlobPattern
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.sources.files import FileSource
 from lorebind_knowledge.sources.key import mark
 from lorebind_knowledge.sources.remote_buckets import SYSTEMS, RemoteBucket
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Protocol
 
-    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_config.declarations.base import Wants
     from lorebind_knowledge.sources.base import SourceItem
     from lorebind_knowledge.sources.environment import SourceEnvironment
 

@@ -6,7 +6,7 @@ import json
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.identity import digest
+from lorebind_config.identity import digest
 
 if TYPE_CHECKING:
     import httpx

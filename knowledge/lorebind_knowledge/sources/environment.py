@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lorebind_knowledge.configuration import templates, traced_text
-from lorebind_knowledge.configuration.make_part import PartEnvironment
-from lorebind_knowledge.configuration.templates import TemplateError
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
+from lorebind_config.reading.make_part import PartEnvironment
+from lorebind_config.templates import language as templates
+from lorebind_config.templates import traced_text
+from lorebind_config.templates.language import TemplateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lorebind_knowledge.configuration import Environment, Reference
-    from lorebind_knowledge.declarations.base import Declaration
+    from lorebind_config.declarations.base import Declaration
+    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates.language import Reference
 
     AnyDeclaration = TypeVar("AnyDeclaration", bound=Declaration)
 

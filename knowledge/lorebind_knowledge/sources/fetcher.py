@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
+from lorebind_config.errors import SourceError
 from lorebind_knowledge.sources.addresses import AddressPolicy
 from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.sources.bodies import (

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from lorebind_knowledge.declarations.base import Fault, RefusedError
-from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES, SourceBase, one_of
-from lorebind_knowledge.declarations.values import FilePattern
-from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.open_inside import OutsideError, open_inside
+from lorebind_config.declarations.base import Fault, RefusedError
+from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES, SourceBase, one_of
+from lorebind_config.declarations.values import FilePattern
+from lorebind_config.errors import SourceError
+from lorebind_config.open_inside import OutsideError, open_inside
 from lorebind_knowledge.sources.base import Content, SourceItem, ending_of
 from lorebind_knowledge.sources.folder import EVERY_FILE, LINKS_OUT, files_below, matcher
 from lorebind_knowledge.sources.gitignore import GITIGNORE

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from lorebind_knowledge.declarations.base import Fault, Id, RefusedError, Settings
-from lorebind_knowledge.declarations.sources import SourceBase
-from lorebind_knowledge.declarations.values import MetadataMap
+from lorebind_config.declarations.base import Fault, Id, RefusedError, Settings
+from lorebind_config.declarations.sources import SourceBase
+from lorebind_config.declarations.values import MetadataMap
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.limits import too_large
 from lorebind_knowledge.sources.media_types import media_type_of_text

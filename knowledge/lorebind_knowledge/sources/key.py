@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.declarations.secrets import is_secret_path
-from lorebind_knowledge.identity import digest
-from lorebind_knowledge.redaction import HIDDEN
+from lorebind_config.declarations.secrets import is_secret_path
+from lorebind_config.identity import digest
+from lorebind_config.redaction import HIDDEN
 from lorebind_knowledge.sources.web_address import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lorebind_knowledge.declarations.base import Path
-    from lorebind_knowledge.declarations.sources import SourceBase
+    from lorebind_config.declarations.base import Path
+    from lorebind_config.declarations.sources import SourceBase
 
 _LONGEST = 200
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from lorebind_knowledge.configuration.named_code import named_class
-from lorebind_knowledge.declarations.live import ClassOrObject
-from lorebind_knowledge.declarations.sources import SourceBase
-from lorebind_knowledge.declarations.values import ConfigMap
-from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.identity import free_name
-from lorebind_knowledge.redaction import redacted_message
+from lorebind_config.checks.named_code import named_class
+from lorebind_config.declarations.live import ClassOrObject
+from lorebind_config.declarations.sources import SourceBase
+from lorebind_config.declarations.values import ConfigMap
+from lorebind_config.errors import SourceError
+from lorebind_config.identity import free_name
+from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.sources.base import Content, SourceItem, plain_metadata
 from lorebind_knowledge.sources.key import mark
 from lorebind_knowledge.sources.limits import too_large

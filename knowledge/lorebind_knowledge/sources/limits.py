@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 
 _UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
+from lorebind_config.checks.template_checks import refuse_unset
+from lorebind_config.declarations.places import is_plugins
+from lorebind_config.errors import ConfigurationError, LorebindError, SourceError
+from lorebind_config.reading.make_part import make_part
+from lorebind_config.redaction import without
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.configuration.make_part import make_part
-from lorebind_knowledge.configuration.template_checks import refuse_unset
-from lorebind_knowledge.declarations.places import is_plugins
-from lorebind_knowledge.errors import ConfigurationError, LorebindError, SourceError
-from lorebind_knowledge.redaction import without
 from lorebind_knowledge.sources.environment import SourceEnvironment
 from lorebind_knowledge.sources.key import key_of
 from lorebind_knowledge.sources.limits import too_large
@@ -21,8 +21,8 @@ from lorebind_knowledge.sources.limits import too_large
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations.sources import SourceBase
+    from lorebind_config.declarations.sources import SourceBase
+    from lorebind_config.templates.environment import Environment
     from lorebind_knowledge.sources.base import Content, Source, SourceItem
 
 

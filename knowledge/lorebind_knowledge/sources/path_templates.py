@@ -7,15 +7,16 @@ from dataclasses import replace
 from posixpath import normpath
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.configuration import templates, traced_text
-from lorebind_knowledge.configuration.traced_text import TracedText
-from lorebind_knowledge.declarations.values import leaves_project
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.declarations.values import leaves_project
+from lorebind_config.errors import SourceError
+from lorebind_config.templates import language as templates
+from lorebind_config.templates import traced_text
+from lorebind_config.templates.traced_text import TracedText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lorebind_knowledge.configuration.templates import Reference
+    from lorebind_config.templates.language import Reference
     from lorebind_knowledge.sources.base import Source, SourceItem
     from lorebind_knowledge.sources.environment import SourceEnvironment
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.extras import import_extra
-from lorebind_knowledge.redaction import redacted_message
+from lorebind_config.errors import SourceError
+from lorebind_config.extras import import_extra
+from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.limits import too_large
 

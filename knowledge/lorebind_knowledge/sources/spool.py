@@ -7,7 +7,7 @@ import threading
 import weakref
 from typing import IO, TypeAlias
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 
 Piece: TypeAlias = tuple[int, int]
 """Start and length of a piece, in bytes."""

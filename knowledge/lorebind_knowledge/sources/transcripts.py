@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from lorebind_knowledge.declarations.base import Fault, RefusedError
-from lorebind_knowledge.declarations.sources import one_of
+from lorebind_config.declarations.base import Fault, RefusedError
+from lorebind_config.declarations.sources import one_of
 from lorebind_knowledge.sources import url as web
 from lorebind_knowledge.sources.files import A_PATH, PATHS, Files, make_files
 from lorebind_knowledge.sources.url import A_URL, URLS, Web
@@ -15,7 +15,7 @@ from lorebind_knowledge.sources.url import A_URL, URLS, Web
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_config.declarations.base import Wants
     from lorebind_knowledge.sources.base import Source, SourceItem
     from lorebind_knowledge.sources.environment import SourceEnvironment
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from lorebind_knowledge.declarations.base import Fault, RefusedError, Settings
-from lorebind_knowledge.declarations.sources import SourceBase, one_of
-from lorebind_knowledge.declarations.values import ConfigMap, WebAddress
+from lorebind_config.declarations.base import Fault, RefusedError, Settings
+from lorebind_config.declarations.sources import SourceBase, one_of
+from lorebind_config.declarations.values import ConfigMap, WebAddress
 from lorebind_knowledge.sources.base import SourceItem
 from lorebind_knowledge.sources.web_address import shown, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_config.declarations.base import Wants
     from lorebind_knowledge.sources.environment import SourceEnvironment
     from lorebind_knowledge.sources.fetcher import Fetcher
 

@@ -6,7 +6,7 @@ import base64
 import re
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_config.errors import SourceError
 
 if TYPE_CHECKING:
     import httpx

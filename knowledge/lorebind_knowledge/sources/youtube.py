@@ -8,9 +8,9 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.extras import import_extra
-from lorebind_knowledge.redaction import without
+from lorebind_config.errors import SourceError
+from lorebind_config.extras import import_extra
+from lorebind_config.redaction import without
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.limits import too_large
 

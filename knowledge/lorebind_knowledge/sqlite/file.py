@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from lorebind_knowledge.errors import ReadOnlyError, StoreError
+from lorebind_config.errors import ReadOnlyError, StoreError
 
 log = logging.getLogger("lorebind.stores")
 

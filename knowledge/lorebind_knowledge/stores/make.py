@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from lorebind_config.data_folder import DATA_FOLDER
+from lorebind_config.errors import StoreError, UsageError
+from lorebind_config.identity import digest
+from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
-from lorebind_knowledge.data_folder import DATA_FOLDER
-from lorebind_knowledge.errors import StoreError, UsageError
-from lorebind_knowledge.identity import digest
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
+    from lorebind_config.declarations.vector_dbs import VectorDBBase
+    from lorebind_config.templates.environment import Environment
     from lorebind_knowledge.stores.base import VectorStore
     from lorebind_knowledge.stores.wrapper import StoreCall
 

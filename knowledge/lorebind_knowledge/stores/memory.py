@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from lorebind_knowledge.declarations.base import Settings
-from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
+from lorebind_config.declarations.base import Settings
+from lorebind_config.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_config.reading.make_part import PartEnvironment
 
 
 class MemoryVectorDBConfig(Settings):

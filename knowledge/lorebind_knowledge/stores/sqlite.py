@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from lorebind_knowledge.declarations.base import OUTSIDE, Settings
-from lorebind_knowledge.declarations.catalogs import CatalogDeclaration
-from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
-from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_config.declarations.base import OUTSIDE, Settings
+from lorebind_config.declarations.catalogs import CatalogDeclaration
+from lorebind_config.declarations.vector_dbs import VectorDBBase
+from lorebind_config.errors import StoreError, UsageError
 from lorebind_knowledge.sqlite.database import SqliteDatabase
 from lorebind_knowledge.stores.base import VectorStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
-    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_config.declarations.base import Wants
+    from lorebind_config.reading.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Partition, Vector
     from lorebind_knowledge.stores.base import SearchHits, StoredVector
     from lorebind_knowledge.stores.matrix import ExactMatrix, Numbers

@@ -12,7 +12,7 @@ from lorebind_knowledge.stores.base import ApproximateStore, VectorStore
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-    from lorebind_knowledge.namespace import IndexKey
+    from lorebind_config.namespace import IndexKey
     from lorebind_knowledge.records import Vector
     from lorebind_knowledge.stores.base import SearchHits, StoredVector
 

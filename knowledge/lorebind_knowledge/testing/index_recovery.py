@@ -29,10 +29,10 @@ from lorebind_knowledge.testing.watched_store import WatchedStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.index.view import View
-    from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.stores.base import VectorStore
 
 _SLANT = (1.0, 1.0, 0.0, 0.0)

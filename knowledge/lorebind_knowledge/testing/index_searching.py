@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_config.errors import StoreError, UsageError
+from lorebind_config.namespace import Namespace
 from lorebind_knowledge.index.index import NoIndexError
-from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.testing.index_driver import (
     DIMENSION,
     EAST,
@@ -192,7 +192,7 @@ class IndexSearching(IndexTests):
 
     @pytest.mark.parametrize(("where", "expected"), FILTERS, ids=str)
     def test_filter(self, to: Driver, where: dict[str, Any], expected: str) -> None:
-        """A metadata filter means what `lorebind_knowledge.filters` says."""
+        """A metadata filter means what `lorebind_config.filters` says."""
         to.open()
         to.add(*(record(name, **metadata) for name, metadata in SHELF.items()))
         assert "".join(to.found(where=where)) == expected

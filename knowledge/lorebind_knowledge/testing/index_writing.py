@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.testing.index_driver import (
     DIMENSION,
     NORTH,

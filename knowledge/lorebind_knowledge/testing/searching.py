@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from lorebind_knowledge.filters import compile_filter
+from lorebind_config.filters import compile_filter
 from lorebind_knowledge.testing.store_driver import (
     TOLERANCE,
     Driver,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector, VectorStore
 from lorebind_knowledge.testing.searching import SearchingConformance
 from lorebind_knowledge.testing.store_driver import Driver, space, vector, vectors

@@ -13,11 +13,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lorebind_knowledge.configuration import TemplateError, fill
-from lorebind_knowledge.configuration.templates import parts
-from lorebind_knowledge.declarations.base import RefusedError
-from lorebind_knowledge.declarations.rendering import check_passage_template
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.declarations.base import RefusedError
+from lorebind_config.declarations.rendering import check_passage_template
+from lorebind_config.errors import UsageError
+from lorebind_config.templates.language import TemplateError, fill, parts
 from lorebind_prompts.cleaning import LINE_BREAKS, clean_line, clean_text
 from lorebind_prompts.rendering.base import LINE_START, NUMBER, Passage, delimited, spelled
 from lorebind_prompts.rendering.bullets import indented

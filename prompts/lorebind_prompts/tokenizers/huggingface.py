@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from lorebind_knowledge.declarations.base import OUTSIDE
-from lorebind_knowledge.declarations.tokenizers import TokenizerBase
+from lorebind_config.declarations.base import OUTSIDE
+from lorebind_config.declarations.tokenizers import TokenizerBase
 from lorebind_prompts.tokens import FileCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
-    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_config.declarations.base import Wants
+    from lorebind_config.reading.make_part import PartEnvironment
     from lorebind_prompts.tokens import TokenCounter
 
 

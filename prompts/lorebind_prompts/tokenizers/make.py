@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
-from lorebind_knowledge.errors import PluginError
+from lorebind_config.errors import PluginError
+from lorebind_config.reading.make_part import PartEnvironment, make_part
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations.tokenizers import TokenizerBase
+    from lorebind_config.declarations.tokenizers import TokenizerBase
+    from lorebind_config.templates.environment import Environment
     from lorebind_prompts.tokens import TokenCounter
 
 

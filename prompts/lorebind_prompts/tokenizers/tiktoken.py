@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from lorebind_knowledge.declarations.tokenizers import TokenizerBase
+from lorebind_config.declarations.tokenizers import TokenizerBase
 from lorebind_prompts.tokens import TiktokenCounter
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_config.reading.make_part import PartEnvironment
     from lorebind_prompts.tokens import TokenCounter
 
 

@@ -19,9 +19,9 @@ from lorebind.server.doors.hosts import Hosts
 from lorebind.server.doors.rates import Rates
 from lorebind.server.state.tables import TABLES
 from lorebind.server.state.tokens import Tokens
+from lorebind_config.declarations.server import RateLimitDeclaration
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
-from lorebind_knowledge.declarations.server import RateLimitDeclaration
 
 from .conftest import serving, write_project
 from .in_process import Served, problem, served

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from lorebind.server.made_here import ALLOWED, REFUSED
-from lorebind_knowledge.declarations.base import Declaration
-from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
-from lorebind_knowledge.declarations.places import PLACES
+from lorebind_config.declarations.base import Declaration
+from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
+from lorebind_config.declarations.places import PLACES
 
 from .conftest import PROJECT, problem, serving, write_project
 

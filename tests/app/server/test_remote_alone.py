@@ -23,8 +23,8 @@ from lorebind.remote import RemoteProject
 from lorebind.remote.hints import Hints
 from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
-from lorebind_knowledge.configuration.environment import Environment
-from lorebind_knowledge.errors import LorebindError
+from lorebind_config.errors import LorebindError
+from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.events import Event, Extension
 from tests.app.forked_python import CONSTANTS, Forked, ForkedPython
 from tests.app.helpers import Cli

@@ -12,8 +12,8 @@ import pytest
 
 from lorebind.server.state.tables import TABLES
 from lorebind.server.state.tokens import RIGHTS, Tokens, find_token
+from lorebind_config.errors import NotFoundError, UsageError
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
-from lorebind_knowledge.errors import NotFoundError, UsageError
 from tests.app.helpers import Cli
 from tests.postgres import Server
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from lorebind.server.outages import OutageLog
 from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.state.tokens import LONGEST_NAME, find_token
+from lorebind_config.errors import LorebindError
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.errors import LorebindError
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers

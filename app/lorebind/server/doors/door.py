@@ -18,8 +18,8 @@ from starlette.requests import ClientDisconnect
 
 from lorebind.server.json_limits import MOST_VALUES, has_too_many_values
 from lorebind.server.problems import RETRY_SECONDS, ProblemError, mistake
-from lorebind_knowledge.configuration.template_checks import texts
-from lorebind_knowledge.namespace import tenant
+from lorebind_config.checks.template_checks import texts
+from lorebind_config.namespace import tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

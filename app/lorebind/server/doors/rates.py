@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lorebind.server.problems import ProblemError
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.declarations.server import RateLimitDeclaration
+    from lorebind_config.declarations.server import RateLimitDeclaration
 
 _CALLERS = 10_000
 """Maximum number of callers in memory; the least recently seen ones are forgotten."""

@@ -36,11 +36,11 @@ from lorebind.server.server import (
     check_filled_by_us,
 )
 from lorebind.server.state.runs import RequestedRun
+from lorebind_config.errors import NotFoundError
 from lorebind_knowledge.catalog.added import AddedDocument
 from lorebind_knowledge.documents.changing import keep_documents, of_source
 from lorebind_knowledge.documents.listing import DocumentInfo
 from lorebind_knowledge.documents.reading import id_is_taken
-from lorebind_knowledge.errors import NotFoundError
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}/documents", tags=["documents"])
 

@@ -20,15 +20,15 @@ from lorebind.server.patient_answers import PATIENT_DELETE, deferred_answer
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import Reader, SeenProject, Server, TheServer, Writer
 from lorebind.server.state.knowledge_bases import Made
+from lorebind_config.declarations.base import within
+from lorebind_config.declarations.bindings import BindingDeclaration
+from lorebind_config.errors import NotFoundError
+from lorebind_config.namespace import PROJECT_SCOPE
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.declarations.base import within
-from lorebind_knowledge.declarations.bindings import BindingDeclaration
-from lorebind_knowledge.errors import NotFoundError
-from lorebind_knowledge.namespace import PROJECT_SCOPE
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
+    from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
+    from lorebind_config.reading.loaded import LoadedProject
 
 _MOST_VALUES = 5000
 """Maximum number of values in a declaration, each of which can have several problems."""

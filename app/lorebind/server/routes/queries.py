@@ -13,7 +13,7 @@ from lorebind.server.bodies import Body, Whole
 from lorebind.server.etags import conditional, json_response
 from lorebind.server.server import Reader, SeenProject
 from lorebind_bindings import bind, override
-from lorebind_knowledge.declarations.retrieval import Filters, Strategy
+from lorebind_config.declarations.retrieval import Filters, Strategy
 from lorebind_knowledge.retrieval.base import check_question
 from lorebind_knowledge.statistics import KnowledgeStats
 

@@ -30,9 +30,9 @@ from lorebind.server.state.runs import (
     RequestedRuns,
     UnderWayError,
 )
+from lorebind_config.errors import NotFoundError
+from lorebind_config.namespace import Namespace
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.errors import NotFoundError
-from lorebind_knowledge.namespace import Namespace
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["ingestion"])
 

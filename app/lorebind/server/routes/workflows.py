@@ -33,7 +33,7 @@ from lorebind.server.server import PREFIX, Reader, Server, TheServer, Writer
 from lorebind_bindings import RunResult, ThreadInfo
 from lorebind_bindings.inputs import check_inputs
 from lorebind_bindings.workflow.how_to_resume import served_at
-from lorebind_knowledge.errors import UsageError, did_you_mean
+from lorebind_config.errors import UsageError, did_you_mean
 
 _PLACE = f"{PREFIX}/workflows"
 _GONE = 499

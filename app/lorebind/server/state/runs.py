@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lorebind.server.state.tables import lock
-from lorebind_knowledge.namespace import Namespace
+from lorebind_config.namespace import Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.configuration.template_checks import refuse_unset
-from lorebind_knowledge.data_folder import DATA_FOLDER
+from lorebind_config.checks.template_checks import refuse_unset
+from lorebind_config.data_folder import DATA_FOLDER
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.database.tables import Tables
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration import Environment
+    from lorebind_config.declarations.catalogs import CatalogDeclaration
+    from lorebind_config.templates.environment import Environment
     from lorebind_knowledge.database.base import Database
     from lorebind_knowledge.database.sql import Sql
-    from lorebind_knowledge.declarations.catalogs import CatalogDeclaration
 
 TABLES = Tables(
     "server",

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lorebind.server.state.tables import lock
-from lorebind_knowledge.errors import NotFoundError, UsageError, did_you_mean
-from lorebind_knowledge.namespace import DEFAULT_TENANT
+from lorebind_config.errors import NotFoundError, UsageError, did_you_mean
+from lorebind_config.namespace import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from lorebind_bindings.workflow.events.ring import EventRing
 from lorebind_bindings.workflow.events.sink_worker import SinkWorker
 from lorebind_bindings.workflow.events.subscription import Subscription
+from lorebind_config.errors import UsageError
 from lorebind_knowledge.bridge import call_daemon
-from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.bridge import callers_loop, only_errors
-from lorebind_knowledge.redaction import redacted_message
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

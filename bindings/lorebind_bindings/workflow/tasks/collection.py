@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from lorebind_bindings.workflow.results import Outcome, together
 from lorebind_bindings.workflow.schedule import run_flow
 from lorebind_bindings.workflow.side_by_side import side_by_side
-from lorebind_knowledge.configuration.conditions import Converted, compile_condition
-from lorebind_knowledge.errors import UsageError
+from lorebind_config.checks.conditions import Converted, compile_condition
+from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
     from lorebind_bindings.workflow.running import Context

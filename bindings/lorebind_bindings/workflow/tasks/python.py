@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from lorebind_bindings.workflow.json_values import checked, copied
 from lorebind_bindings.workflow.results import Outcome
 from lorebind_bindings.workflow.results import Update as ChannelUpdate
+from lorebind_config.errors import UsageError, did_you_mean
+from lorebind_config.identity import digest
 from lorebind_knowledge.bridge import call_daemon, only_errors
-from lorebind_knowledge.errors import UsageError, did_you_mean
-from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping

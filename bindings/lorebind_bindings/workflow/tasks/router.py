@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.results import Outcome
-from lorebind_knowledge.configuration.conditions import compile_condition
-from lorebind_knowledge.errors import UsageError, did_you_mean
+from lorebind_config.checks.conditions import compile_condition
+from lorebind_config.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from lorebind_bindings.workflow.running import Context

@@ -18,9 +18,9 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
 from lorebind_bindings.workflow.threads.claims import MemoryClaims
 from lorebind_bindings.workflow.threads.serializing import CHANNEL, JsonSerializer
+from lorebind_config.errors import LorebindError, StoreError
+from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.bridge import call_daemon
-from lorebind_knowledge.errors import LorebindError, StoreError
-from lorebind_knowledge.redaction import redacted_message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence

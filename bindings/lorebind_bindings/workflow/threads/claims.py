@@ -6,8 +6,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.data_folder import make_data_folder
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.data_folder import make_data_folder
+from lorebind_config.errors import StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import json
 import zlib
 from typing import Any
 
-from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.redaction import redacted_message
+from lorebind_config.errors import UsageError
+from lorebind_config.redaction import redacted_message
 
 CHANNEL = "lorebind"
 """The channel whose values are the records of a thread's journal."""

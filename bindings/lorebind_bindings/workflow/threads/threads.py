@@ -13,11 +13,11 @@ from lorebind_bindings.workflow.answers import answer_to, passed_key
 from lorebind_bindings.workflow.how_to_resume import how_to_list
 from lorebind_bindings.workflow.threads.journal import Journal, Record, records_of
 from lorebind_bindings.workflow.threads.serializing import CHANNEL
+from lorebind_config.checks.template_checks import refuse_unset
+from lorebind_config.errors import NotFoundError, ThreadRefusedError, UsageError
+from lorebind_config.extras import import_extra
+from lorebind_config.identity import digest
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.configuration.template_checks import refuse_unset
-from lorebind_knowledge.errors import NotFoundError, ThreadRefusedError, UsageError
-from lorebind_knowledge.extras import import_extra
-from lorebind_knowledge.identity import digest
 from lorebind_knowledge.lanes import Threads
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
 
-    from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations import CheckpointerDeclaration
+    from lorebind_config.declarations import CheckpointerDeclaration
+    from lorebind_config.templates.environment import Environment
 
 _LONGEST_ID = 200
 _READABLE = 40

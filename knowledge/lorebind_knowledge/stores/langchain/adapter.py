@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.stores.langchain.recipe import EMBEDDING_PARAMETERS
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from lorebind_knowledge.configuration.named_code import named_class, named_factory, named_part
-from lorebind_knowledge.configuration.template_checks import refuse_unset
-from lorebind_knowledge.declarations.base import Fault, RefusedError
-from lorebind_knowledge.declarations.catalogs import CatalogDeclaration, refuse_catalog_in_memory
-from lorebind_knowledge.declarations.live import ClassOrObject, LiveObject
-from lorebind_knowledge.declarations.parts import PartsMap, parts
-from lorebind_knowledge.declarations.values import FactoryPath
-from lorebind_knowledge.declarations.vector_dbs import CATALOG, VectorDBBase
-from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.project_code import derives
+from lorebind_config.checks.named_code import named_class, named_factory, named_part
+from lorebind_config.checks.template_checks import refuse_unset
+from lorebind_config.declarations.base import Fault, RefusedError
+from lorebind_config.declarations.catalogs import CatalogDeclaration, refuse_catalog_in_memory
+from lorebind_config.declarations.live import ClassOrObject, LiveObject
+from lorebind_config.declarations.parts import PartsMap, parts
+from lorebind_config.declarations.values import FactoryPath
+from lorebind_config.declarations.vector_dbs import CATALOG, VectorDBBase
+from lorebind_config.errors import StoreError
+from lorebind_config.project_code import derives
 from lorebind_knowledge.stores.langchain.recipe import EMBEDDING_PARAMETERS, Recipe
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from langchain_core.embeddings import Embeddings
 
-    from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
-    from lorebind_knowledge.declarations.base import Path
+    from lorebind_config.declarations.base import Path
+    from lorebind_config.reading.make_part import PartEnvironment
+    from lorebind_config.templates.environment import Environment
     from lorebind_knowledge.stores.base import VectorStore
     from lorebind_knowledge.stores.langchain.existing import ExistingStore
 

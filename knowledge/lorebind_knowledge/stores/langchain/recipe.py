@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from lorebind_config.errors import LorebindError, StoreError
+from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.bridge import finish
-from lorebind_knowledge.errors import LorebindError, StoreError
-from lorebind_knowledge.redaction import redacted_message
 
 EMBEDDING_PARAMETERS = ("embedding", "embeddings", "embedding_function", "embedding_service")
 """The parameter names under which classes and factories take their `Embeddings`."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from langchain_core.documents import Document
 
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.stores.base import SearchHits, VectorStore
 from lorebind_knowledge.stores.langchain.adapter import Adapter
 

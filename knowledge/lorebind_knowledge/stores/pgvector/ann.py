@@ -13,12 +13,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_config.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     import psycopg
 
-    from lorebind_knowledge.declarations.vector_dbs import Metric
+    from lorebind_config.declarations.vector_dbs import Metric
     from lorebind_knowledge.records import Partition
     from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
     from lorebind_knowledge.stores.pgvector.table import Table

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from lorebind_knowledge.declarations.catalogs import CatalogDeclaration
-from lorebind_knowledge.declarations.secrets import Secret
-from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
+from lorebind_config.declarations.catalogs import CatalogDeclaration
+from lorebind_config.declarations.secrets import Secret
+from lorebind_config.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.stores.pgvector.settings import PgvectorSettings
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_config.reading.make_part import PartEnvironment
     from lorebind_knowledge.stores.base import VectorStore
 
 

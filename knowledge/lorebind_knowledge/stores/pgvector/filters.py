@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lorebind_knowledge.filters import compile_filter, operators_of
+from lorebind_config.filters import compile_filter, operators_of
 from lorebind_knowledge.postgres.address import escaped
 
 _ORDERINGS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from lorebind_knowledge.declarations.base import Fault, RefusedError, Settings
-from lorebind_knowledge.declarations.values import SqlName
-from lorebind_knowledge.declarations.vector_dbs import DIMENSION, Metric
+from lorebind_config.declarations.base import Fault, RefusedError, Settings
+from lorebind_config.declarations.values import SqlName
+from lorebind_config.declarations.vector_dbs import DIMENSION, Metric
 
 
 class AnnIndexConfig(Settings):

@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lorebind_knowledge.errors import IndexMismatchError, StoreError
+from lorebind_config.errors import IndexMismatchError, StoreError
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.postgres.connections import Connections
 from lorebind_knowledge.postgres.rows import insert_rows

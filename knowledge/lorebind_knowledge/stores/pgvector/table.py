@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.identity import digest
+from lorebind_config.errors import StoreError
+from lorebind_config.identity import digest
 from lorebind_knowledge.postgres.rows import bigint
 from lorebind_knowledge.stores.matrix import check_dimension
 from lorebind_knowledge.stores.pgvector.filters import as_fields

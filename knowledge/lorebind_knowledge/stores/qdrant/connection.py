@@ -9,8 +9,8 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from lorebind_knowledge.errors import LorebindError, StoreError
-from lorebind_knowledge.redaction import redacted_message
+from lorebind_config.errors import LorebindError, StoreError
+from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.stores.qdrant.local_mode import acquire, qdrant, release
 
 if TYPE_CHECKING:

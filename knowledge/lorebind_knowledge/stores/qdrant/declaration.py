@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
-from lorebind_knowledge.declarations.base import OUTSIDE, Fault, Id, RefusedError, Settings
-from lorebind_knowledge.declarations.catalogs import CatalogDeclaration, refuse_catalog_in_memory
-from lorebind_knowledge.declarations.secrets import Secret
-from lorebind_knowledge.declarations.vector_dbs import CATALOG, DIMENSION, Metric, VectorDBBase
+from lorebind_config.declarations.base import OUTSIDE, Fault, Id, RefusedError, Settings
+from lorebind_config.declarations.catalogs import CatalogDeclaration, refuse_catalog_in_memory
+from lorebind_config.declarations.secrets import Secret
+from lorebind_config.declarations.vector_dbs import CATALOG, DIMENSION, Metric, VectorDBBase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lorebind_knowledge.configuration.make_part import PartEnvironment
-    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_config.declarations.base import Wants
+    from lorebind_config.reading.make_part import PartEnvironment
     from lorebind_knowledge.stores.base import VectorStore
 
 IN_MEMORY = ":memory:"

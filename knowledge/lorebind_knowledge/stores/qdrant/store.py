@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from lorebind_knowledge.errors import StoreError
+from lorebind_config.errors import StoreError
 from lorebind_knowledge.stores.base import SearchHits, VectorStore
 from lorebind_knowledge.stores.qdrant.connection import QdrantConnection, collection_is_missing
 from lorebind_knowledge.stores.qdrant.filters import FACTS, facts, has_fact, narrow

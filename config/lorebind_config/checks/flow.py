@@ -1,0 +1,179 @@
+"""Checks the order of tasks: each edge leads to a task, and each path reaches an end.
+
+A workflow begins with the first task of its list. The declarations already refuse a list without
+tasks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from lorebind_config.checks.references import named, problem_at
+from lorebind_config.checks.task_graph import TaskGraph, circle
+from lorebind_config.declarations.workflows import RouterTask, with_nested
+from lorebind_config.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lorebind_config.checks.task_graph import Edge
+    from lorebind_config.declarations.workflows import TaskBase, WorkflowDeclaration
+    from lorebind_config.errors import Problem
+
+
+def flows(workflows: Sequence[WorkflowDeclaration]) -> Iterator[Problem]:
+    """Find the problems of the edges of workflows, in all lists of tasks, at any depth."""
+    for workflow in workflows:
+        tasks = list(with_nested(workflow.tasks))
+        every = {task.id for task in tasks if isinstance(task.id, str)}
+        for flow in [workflow.tasks, *(flow for task in tasks for flow in task.flows())]:
+            graph = TaskGraph(flow)
+            yield from _targets(graph, every)
+            if graph.is_known:
+                yield from _ends(graph)
+                yield from _unreachable(graph)
+                yield from _circles(graph)
+                yield from _traps(graph)
+
+
+def _targets(graph: TaskGraph, every: set[str]) -> Iterator[Problem]:
+    """Find edges that lead to an unknown task, or twice to the same task."""
+    for one in graph.unknown if graph.knows_ids else ():
+        task = graph.tasks[one.source]
+        where, hint = f"unknown task {one.name!r}", did_you_mean(one.name, graph.numbers)
+        if one.name in every:
+            where = f"task {one.name!r}, which is in another list of tasks"
+            hint = f"known: {', '.join(sorted(graph.numbers))}"
+        yield problem_at(task, one.path, f"{_called(task)} leads to {where}", hint)
+    times = Counter((one.source, one.field, one.name) for one in graph.named)
+    for one in graph.named:
+        if times.pop((one.source, one.field, one.name), 1) > 1:
+            task = graph.tasks[one.source]
+            message = f"{_called(task)} leads to task {one.name!r} twice"
+            yield problem_at(task, one.field, message, "name it once")
+
+
+def _ends(graph: TaskGraph) -> Iterator[Problem]:
+    """Find tasks that need a next task but have none, and final tasks that have one."""
+    for number, task in enumerate(graph.tasks):
+        if graph.leads_nowhere(number):
+            yield problem_at(task, ("id",), *_dead_end(graph, task))
+        elif task.final is True and task.on_success is not None:
+            message = f"{_called(task)} is final, but has on_success"
+            yield problem_at(task, ("on_success",), message, "remove one of them")
+        elif task.final is True and not graph.is_written and number + 1 < len(graph.tasks):
+            after = _called(graph.tasks[number + 1])
+            message = f"{_called(task)} is final, so {after} never runs"
+            yield problem_at(task, ("final",), message, "write on_success, or remove final")
+
+
+def _dead_end(graph: TaskGraph, task: TaskBase) -> tuple[str, str]:
+    """Return the message and the hint for a task without a next task.
+
+    Either the task has an edge for errors only, or it has none while other tasks have edges.
+    """
+    hint = "write on_success or final: true"
+    if task.targets():
+        return f"{_called(task)} has on_error but no on_success", hint
+    other = next(one for one in graph.tasks if one.targets())
+    line = other.position("id").line
+    where = f" (line {line})" if line else ""
+    why = f"{_called(other)}{where} has edges, so the order of the list does not apply"
+    return f"{_called(task)} has no next task", f"{why}: {hint}"
+
+
+def _unreachable(graph: TaskGraph) -> Iterator[Problem]:
+    """Find tasks that the first cannot reach, without those that only follow such a task."""
+    reach = graph.reach
+    lost = [number for number in range(len(graph.tasks)) if graph.is_lost(number)]
+    if not graph.knows_ids:  # an unreadable id may be the one that an edge names
+        return
+    for number in lost:
+        before = [n for n in lost if n != number and reach[n] >> number & 1]
+        if all(reach[number] >> n & 1 and n > number for n in before):
+            message = f"{_called(graph.tasks[number])} is never reached"
+            hint = f"add an edge to it from {_called(graph.tasks[0])}, or remove it"
+            yield problem_at(graph.tasks[number], ("id",), message, hint)
+
+
+def _circles(graph: TaskGraph) -> Iterator[Problem]:
+    """Find loops without a router that could leave them."""
+    for edge in graph.edges:
+        if edge.source == edge.target:
+            task = graph.tasks[edge.source]
+            message = f"{_called(task)} is its own next task"
+            yield problem_at(task, edge.path, message, "add a router to the loop")
+    plain = [
+        edge
+        for edge in _in_circles(graph)
+        if edge.source != edge.target
+        and not isinstance(graph.tasks[edge.source], RouterTask)
+        and not isinstance(graph.tasks[edge.target], RouterTask)
+    ]
+    for group in _groups(plain):
+        way = circle(group[0], plain)
+        message = f"{_called(graph.tasks[group[0]])} is in a loop without a router"
+        yield problem_at(
+            graph.tasks[way[-1].source],
+            way[-1].path,
+            f"{message}: {_shown(graph, way)}",
+            "add a router to the loop",
+        )
+
+
+def _traps(graph: TaskGraph) -> Iterator[Problem]:
+    """Find loops that contain a router but never leave."""
+    numbers = range(len(graph.tasks))
+    ends = [n for n in numbers if graph.is_end(n) or graph.leads_nowhere(n)]
+    trapped = {n for n in numbers if n not in ends and not any(graph.can_reach(n, e) for e in ends)}
+    edges = [e for e in _in_circles(graph) if e.source in trapped and e.source != e.target]
+    for group in _groups(edges):
+        leads_out = any(target not in group for n in group for target in graph.followers(n))
+        routed = any(isinstance(graph.tasks[n], RouterTask) for n in group)
+        if leads_out or not routed:
+            continue  # reported for the tasks that follow, or for the edges
+        task = graph.tasks[group[0]]
+        way = _shown(graph, circle(group[0], edges))
+        message = f"{_called(task)} never reaches an end: {way}"
+        yield problem_at(task, ("id",), message, "add a route to a final task")
+
+
+def _in_circles(graph: TaskGraph) -> list[Edge]:
+    """Return the edges between tasks that are part of a loop; most graphs have none."""
+    inside = {n for n in range(len(graph.tasks)) if graph.can_reach(n, n)}
+    return [edge for edge in graph.edges if edge.source in inside and edge.target in inside]
+
+
+def _groups(edges: Sequence[Edge]) -> list[list[int]]:
+    """Return the loops, each as the list of tasks that can all reach each other."""
+    after: dict[int, set[int]] = {}
+    for edge in edges:
+        after.setdefault(edge.source, set()).add(edge.target)
+    reach = {number: _reached(number, after) for number in after}
+    groups: dict[frozenset[int], list[int]] = {}
+    for number in sorted(after):
+        if number in reach[number]:
+            same = frozenset(n for n in reach[number] if number in reach.get(n, ()))
+            groups.setdefault(same, []).append(number)
+    return list(groups.values())
+
+
+def _reached(start: int, after: dict[int, set[int]]) -> set[int]:
+    found: set[int] = set()
+    todo = [start]
+    while todo:
+        for target in after.get(todo.pop(), ()):
+            if target not in found:
+                found.add(target)
+                todo.append(target)
+    return found
+
+
+def _shown(graph: TaskGraph, way: Sequence[Edge]) -> str:
+    numbers = [way[0].source, *(edge.target for edge in way)]
+    return " -> ".join(str(graph.tasks[number].id) for number in numbers)
+
+
+def _called(task: Any) -> str:
+    return named(task, task.id)

@@ -1,0 +1,209 @@
+"""Classes and factories that declarations name, checked before they are called.
+
+Validation imports nothing. It refuses names that no project may use, whatever is installed: the
+standard library, programs, and paths that lead out of the project folder. The object behind a name
+is checked when the part is created, after its import and before its first call.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lorebind_config.checks.references import problem_at
+from lorebind_config.declarations.base import within
+from lorebind_config.declarations.live import LiveObject
+from lorebind_config.declarations.values import CodePath
+from lorebind_config.errors import UsageError
+from lorebind_config.project_code import (
+    derives,
+    described,
+    files_of_project,
+    has_method,
+    import_of_project,
+    is_class_of_others,
+    is_factory,
+)
+from lorebind_config.project_modules import RefusedCodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from pathlib import Path
+
+    from lorebind_config.declarations.base import Declaration
+    from lorebind_config.declarations.base import Path as Place
+    from lorebind_config.errors import LorebindError, Problem
+    from lorebind_config.templates.environment import Environment
+
+_CLASS: Place = ("class_path",)
+
+
+def code_named(declaration: Declaration) -> Iterator[tuple[Place, CodePath]]:
+    """Yield the location and path of the code a declaration names, without nested declarations."""
+    for field in type(declaration).model_fields:
+        yield from _paths(getattr(declaration, field), (field,))
+
+
+def code_problems(declaration: Declaration, root: Path) -> Iterator[Problem]:
+    """Find the problems of the code that a declaration names, without importing it."""
+    for inner, _ in within(declaration):
+        for place, path in code_named(inner):
+            try:
+                files_of_project(path, root)
+            except RefusedCodeError as error:
+                yield problem_at(inner, place, error.message, error.hint)
+
+
+def named_class(
+    declaration: Declaration,
+    environment: Environment,
+    expected: str,
+    *kinds: type,
+    methods: Collection[str] = (),
+    failure: type[LorebindError] = UsageError,
+) -> Callable[..., Any]:
+    """Return the class that a declaration names, which is safe to call.
+
+    If the declaration holds an object instead, return a function that returns this object; see
+    `live`.
+
+    Args:
+        declaration: A declaration with a field `class_path`.
+        environment: Environment of the project.
+        expected: Description of a valid class for the message: `a class derived from …`.
+        kinds: Classes that the class may derive from.
+        methods: Methods, one of which is enough for a class that derives from none of these.
+        failure: Exception to raise for any other class.
+
+    Raises:
+        UsageError: The class cannot be imported.
+    """
+    given: Any = getattr(declaration, str(_CLASS[0]))
+    if isinstance(given, LiveObject):
+        if isinstance(given.object, kinds) or has_method(type(given.object), methods):
+            return partial(_held, given.object)
+        found = type(given.object)
+        raise failure(f"{declaration.label}: got {described(found)}; expected {expected}")
+    found = _imported(declaration, environment, _CLASS)
+    if derives(found, *kinds) or has_method(found, methods):
+        made: Callable[..., Any] = found
+        return made
+    raise failure(_wrong(declaration, _CLASS, found, expected))
+
+
+def _held(held: Any, **settings: Any) -> Any:
+    if settings:
+        raise TypeError(f"an object that already exists accepts no settings: {', '.join(settings)}")
+    return held
+
+
+def named_factory(
+    declaration: Declaration,
+    environment: Environment,
+    expected: str,
+    *kinds: type,
+    methods: Collection[str] = (),
+    takes: Collection[str] = (),
+    failure: type[LorebindError] = UsageError,
+    place: Place = _CLASS,
+) -> Callable[..., Any]:
+    """Return a class as `named_class` does, or a function; see `is_factory`.
+
+    The result of the function is not checked here.
+
+    Args:
+        takes: Names of parameters, one of which the function must have.
+        place: Field that names the class or function.
+    """
+    found = _imported(declaration, environment, place)
+    if derives(found, *kinds) or has_method(found, methods) or is_factory(found, takes):
+        made: Callable[..., Any] = found
+        return made
+    either = f"{expected}, or a function from the project folder or an installed package"
+    if takes:
+        either += f" with a parameter {' or '.join(map(repr, takes))}"
+    raise failure(_wrong(declaration, place, found, either))
+
+
+def named_part(
+    declaration: Declaration,
+    environment: Environment,
+    place: Place,
+    failure: type[LorebindError] = UsageError,
+) -> Callable[..., Any]:
+    """Return the class or function that a declaration names to create an argument."""
+    found = _imported(declaration, environment, place)
+    if is_class_of_others(found) or is_factory(found):
+        made: Callable[..., Any] = found
+        return made
+    expected = "a class or a function from the project folder or an installed package"
+    raise failure(_wrong(declaration, place, found, expected))
+
+
+def named_object(
+    declaration: Declaration,
+    environment: Environment,
+    place: Place,
+    expected: str,
+    *kinds: type,
+    failure: type[LorebindError] = UsageError,
+) -> Any:
+    """Return the instance of one of these classes that a declaration names, or a function.
+
+    See `is_factory` for the functions. If the declaration holds an object instead, it is returned.
+
+    Args:
+        declaration: Declaration with the field at `place`.
+        environment: Environment of the project.
+        place: Field that names the object.
+        expected: Description of a valid object for the message.
+        kinds: The classes.
+        failure: Exception to raise for anything else.
+
+    Raises:
+        UsageError: The object cannot be imported.
+    """
+    given = getattr(declaration, str(place[0]))
+    is_held = isinstance(given, LiveObject)
+    found = given.object if is_held else _imported(declaration, environment, place)
+    if derives(type(found), *kinds) or is_factory(found):
+        return found
+    if is_held:
+        raise failure(f"{declaration.label}: got {described(found)}; expected {expected}")
+    raise failure(_wrong(declaration, place, found, expected))
+
+
+def _imported(declaration: Declaration, environment: Environment, place: Place) -> Any:
+    try:
+        return import_of_project(_path_at(declaration, place), environment.root)
+    except UsageError as error:
+        raise UsageError(f"{_subject(declaration, place)}: {error}") from error
+
+
+def _wrong(declaration: Declaration, place: Place, found: object, expected: str) -> str:
+    subject, path = _subject(declaration, place), _path_at(declaration, place)
+    return f"{subject}: {path} is {described(found)}; expected {expected}"
+
+
+def _subject(declaration: Declaration, place: Place) -> str:
+    """Return the start of a message: the position, if in a file, and the declaration's name."""
+    at = declaration.position(*place)
+    called = declaration.label
+    if isinstance(name := getattr(declaration, "id", None), str):
+        called += f" {name!r}"
+    return f"{at}: {called}" if at.line else called
+
+
+def _path_at(declaration: Declaration, place: Place) -> CodePath:
+    return dict(code_named(declaration))[place]
+
+
+def _paths(value: Any, place: Place) -> Iterator[tuple[Place, CodePath]]:
+    if isinstance(value, CodePath):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _paths(item, (*place, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _paths(item, (*place, index))

@@ -1,0 +1,216 @@
+"""Checks ids across all files: no two of a kind are the same, and every reference is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lorebind_config.declarations import defaults
+from lorebind_config.declarations.base import within
+from lorebind_config.declarations.models import EXTRACTIVE
+from lorebind_config.declarations.retrieval import CondenseDeclaration
+from lorebind_config.declarations.tools import KnowledgeTool
+from lorebind_config.declarations.workflows import with_nested
+from lorebind_config.errors import Problem, did_you_mean
+from lorebind_config.templates.language import looks_like_one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lorebind_config.declarations.agents import AgentDeclaration
+    from lorebind_config.declarations.base import Declaration
+    from lorebind_config.declarations.bindings import BindingDeclaration
+    from lorebind_config.declarations.extensions import ExtensionBase
+    from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
+    from lorebind_config.declarations.project import ProjectDeclaration
+    from lorebind_config.declarations.workflows import WorkflowDeclaration
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The ids that can be referred to from one location; None if an id could not be read."""
+
+    embedders: frozenset[str] | None
+    vector_dbs: frozenset[str] | None
+    models: frozenset[str] | None
+    knowledge_bases: frozenset[str] | None
+    agents: frozenset[str] | None
+    extractive: frozenset[str]
+    """The ids of the extractive models."""
+
+
+def problem_at(
+    declaration: Declaration, path: tuple[str | int, ...], message: str, hint: str = ""
+) -> Problem:
+    """Return a problem with a field of a declaration, or with a path below it."""
+    at = declaration.position(*path)
+    return Problem(at.file, at.line, at.column, message, hint)
+
+
+def duplicates(
+    project: ProjectDeclaration,
+    agents: Sequence[AgentDeclaration],
+    workflows: Sequence[WorkflowDeclaration],
+) -> Iterator[Problem]:
+    """Find ids that are used twice, and extensions that would write each event twice."""
+    yield from _repeated_extensions(project.extensions)
+    groups: list[Iterable[Any]] = [agents, workflows]
+    groups += [project.embedders, project.vector_dbs, project.models]
+    groups += [project.knowledge_bases, project.knowledge]
+    for workflow in workflows:
+        tasks = list(with_nested(workflow.tasks))
+        groups += [workflow.knowledge_bases, workflow.knowledge, workflow.agents, tasks]
+        groups += [task.bindings for task in tasks]
+        groups += [agent.knowledge for agent in workflow.agents]
+    groups += [agent.knowledge for agent in agents]
+    for group in groups:
+        yield from _repeated(group)
+
+
+def _repeated(group: Iterable[Any]) -> Iterator[Problem]:
+    first: dict[str, Declaration] = {}
+    for item in group:
+        if not isinstance(item.id, str):
+            continue
+        if item.id in first:
+            message = f"{item.label} id {item.id!r} is used twice"
+            where = first[item.id].position("id")
+            yield problem_at(item, ("id",), message, f"it is first used at {where}")
+        else:
+            first[item.id] = item
+
+
+def _repeated_extensions(extensions: Iterable[ExtensionBase]) -> Iterator[Problem]:
+    first: dict[tuple[str, str], Declaration] = {}
+    for one in extensions:
+        if one.written_to is None:
+            continue
+        word = getattr(one, one.kind_key)
+        where = first.setdefault((word, one.written_to), one)
+        if where is not one:
+            message = (
+                f"two extensions {word!r} write to {one.written_to}, so that each event is "
+                "counted or logged twice"
+            )
+            hint = f"keep one of them; the first is at {where.position()}"
+            yield problem_at(one, (one.kind_key,), message, hint)
+
+
+def dangling(
+    project: ProjectDeclaration,
+    agents: Sequence[AgentDeclaration],
+    workflows: Sequence[WorkflowDeclaration],
+) -> Iterator[Problem]:
+    """Find references to unknown ids, except where the id may be in a part that is not readable."""
+    known = _Known(
+        embedders=_ids(project.embedders, _only(defaults.EMBEDDER, project.embedders)),
+        vector_dbs=_ids(project.vector_dbs, _only(defaults.VECTOR_DB, project.vector_dbs)),
+        models=_ids(defaults.models(project)),
+        knowledge_bases=_ids(project.knowledge_bases),
+        agents=_ids(agents),
+        extractive=frozenset(
+            one.id for one in defaults.models(project) if one.provider == EXTRACTIVE
+        ),
+    )
+    yield from _knowledge_bases(project.knowledge_bases, known)
+    yield from _bindings(project.knowledge, named(project, project.name), known)
+    for agent in agents:
+        yield from _agent(agent, known)
+    for workflow in workflows:
+        yield from _workflow(workflow, known)
+
+
+def _workflow(workflow: WorkflowDeclaration, outside: _Known) -> Iterator[Problem]:
+    known = _Known(
+        embedders=outside.embedders,
+        vector_dbs=outside.vector_dbs,
+        models=outside.models,
+        knowledge_bases=_ids(workflow.knowledge_bases, outside.knowledge_bases),
+        agents=_ids(workflow.agents, outside.agents),
+        extractive=outside.extractive,
+    )
+    yield from _knowledge_bases(workflow.knowledge_bases, known)
+    yield from _bindings(workflow.knowledge, named(workflow, workflow.id), known)
+    for agent in workflow.agents:
+        yield from _agent(agent, known)
+    for task in with_nested(workflow.tasks):
+        owner = named(task, task.id)
+        yield from _bindings(task.bindings, owner, known)
+        if task.answers_as is not None:
+            yield from _reference(task, owner, "agent", "agent", known.agents)
+
+
+def _agent(agent: AgentDeclaration, known: _Known) -> Iterator[Problem]:
+    owner = named(agent, agent.id)
+    yield from _bindings(agent.knowledge, owner, known)
+    for tool in agent.tools:
+        if isinstance(tool, KnowledgeTool):
+            yield from _reference(tool, owner, "knowledge", "knowledge base", known.knowledge_bases)
+            yield from _condensing(tool, owner, known)
+    yield from _reference(agent, owner, "model", "model", known.models)
+
+
+def _knowledge_bases(
+    knowledge_bases: Iterable[KnowledgeBaseDeclaration], known: _Known
+) -> Iterator[Problem]:
+    for kb in knowledge_bases:
+        owner = named(kb, kb.id)
+        yield from _reference(kb, owner, "embedder", "embedder", known.embedders)
+        yield from _reference(kb, owner, "vector_db", "vector database", known.vector_dbs)
+        yield from _condensing(kb.retrieval, owner, known)
+
+
+def _bindings(
+    bindings: Iterable[BindingDeclaration], owner: str, known: _Known
+) -> Iterator[Problem]:
+    for binding in bindings:
+        if _leads_nowhere(binding.id, known.knowledge_bases):
+            message = f"{owner} binds unknown knowledge base {binding.id!r}"
+            hint = did_you_mean(binding.id, known.knowledge_bases or ())
+            yield problem_at(binding, ("id",), message, hint)
+        yield from _condensing(binding, owner, known)
+
+
+def _condensing(declared: Declaration, owner: str, known: _Known) -> Iterator[Problem]:
+    for inner, _ in within(declared):
+        if isinstance(inner, CondenseDeclaration):
+            yield from _reference(inner, owner, "model", "model", known.models)
+            if inner.model in known.extractive:
+                message = f"{owner}: model {inner.model!r} is extractive and cannot condense"
+                hint = "name another model, or write: condense: turns"
+                yield problem_at(inner, ("model",), message, hint)
+
+
+def _reference(
+    declaration: Declaration, owner: str, field: str, what: str, known: frozenset[str] | None
+) -> Iterator[Problem]:
+    name = getattr(declaration, field)
+    if _leads_nowhere(name, known):
+        message = f"{owner} uses unknown {what} {name!r}"
+        yield problem_at(declaration, (field,), message, did_you_mean(name, known or ()))
+
+
+def _leads_nowhere(name: object, known: frozenset[str] | None) -> bool:
+    if not isinstance(name, str) or known is None or name in known:
+        return False
+    # The template checks already report a template in this field.
+    return not looks_like_one(name)
+
+
+def named(declaration: Declaration, name: object) -> str:
+    """Return the name of a declaration for messages, with its id if that could be read."""
+    label = declaration.label
+    return f"{label} {name!r}" if isinstance(name, str) else f"the {label}"
+
+
+def _only(default: str, declared: Sequence[Any]) -> frozenset[str]:
+    return frozenset() if declared else frozenset({default})
+
+
+def _ids(
+    items: Iterable[Any], outside: frozenset[str] | None = frozenset()
+) -> frozenset[str] | None:
+    ids = [item.id for item in items]
+    if outside is None or not all(isinstance(name, str) for name in ids):
+        return None
+    return outside.union(ids)

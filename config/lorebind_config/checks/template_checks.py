@@ -1,0 +1,198 @@
+"""Checks the templates of all files: each must be in a field that takes templates, and valid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lorebind_config.checks.references import problem_at
+from lorebind_config.checks.task_names import Names, standings, widened
+from lorebind_config.declarations.base import Declaration, Path, within, written_names
+from lorebind_config.declarations.secrets import is_secret_path
+from lorebind_config.errors import ConfigurationError, MissingVariableError
+from lorebind_config.templates import language as templates
+from lorebind_config.templates.language import (
+    ANYTHING,
+    SCOPES,
+    LazyScope,
+    MalformedTemplateError,
+    TemplateError,
+    UnsetVariableError,
+    injected_variable,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from lorebind_config.declarations.agents import AgentDeclaration
+    from lorebind_config.declarations.project import ProjectDeclaration
+    from lorebind_config.declarations.workflows import WorkflowDeclaration
+    from lorebind_config.errors import Problem
+    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates.language import Reference
+
+_PROSE = ("description", "inject_as", "render")
+"""Fields that only people read, which may show templates, and two fields that check the names in
+their templates themselves."""
+_HINT = (
+    "templates can be used in api_key, dsn, config, addresses and paths of sources, vars, "
+    "prompt, query, history, input, items, with, update and outputs"
+)
+
+
+class _AnyVariable(LazyScope):
+    """Defines every variable, because `unset_variables` checks which ones are set."""
+
+    def __getitem__(self, name: str) -> Any:
+        return ANYTHING
+
+
+_VARIABLES: Mapping[str, Any] = {"env": _AnyVariable(), "secrets": _AnyVariable()}
+
+
+def project_templates(declaration: Declaration) -> Iterator[Problem]:
+    """Find the problems of templates outside workflows, which may use `env` and `secrets`."""
+    for inner, _ in within(declaration):
+        for field in type(inner).model_fields:
+            yield from _field(inner, field, _VARIABLES)
+
+
+def unset_variables(declaration: Declaration, environment: Environment) -> Iterator[Problem]:
+    """Find the variables that the templates of a declaration use but that are not set."""
+    for inner, _ in within(declaration):
+        for field in inner.templated:
+            for path, text in texts(getattr(inner, field)):
+                for reference in templates.mentions(text):
+                    try:
+                        templates.look_up(reference, environment.scopes())
+                    except UnsetVariableError as error:
+                        yield problem_at(inner, (field, *path), error.message, error.hint)
+                    except TemplateError:
+                        continue  # not a variable; the checks of templates report it
+                    except ConfigurationError as error:  # .env cannot be read
+                        yield from error.problems
+
+
+def refuse_unset(declaration: Declaration, environment: Environment, part: str = "") -> None:
+    """Check that all variables that a part needs are set, before the part is made.
+
+    Args:
+        declaration: The declaration of the part.
+        environment: The environment of the project.
+        part: The name of the part in the message; by default its label with its id or kind.
+
+    Raises:
+        MissingVariableError: Some are not set. Each problem names the part, and the position of
+            the template.
+    """
+    if missing := list(unset_variables(declaration, environment)):
+        name = getattr(declaration, "id", None) or getattr(declaration, declaration.kind_key, None)
+        part = part or declaration.label + (f" {name!r}" if name else "")
+        problems = [replace(one, message=f"{part}: {one.message}") for one in missing]
+        raise MissingVariableError(problems)
+
+
+def injected_variables(
+    project: ProjectDeclaration,
+    agents: Sequence[AgentDeclaration],
+    workflow: WorkflowDeclaration,
+) -> set[Reference]:
+    """Return the variables that prompts of a workflow may use for passages; see `inject_as`.
+
+    A single task may have fewer of them, but that is known only when its bindings are resolved.
+    """
+    found: set[Reference] = set()
+    for declaration in (project, workflow, *agents):
+        for inner, _ in within(declaration):
+            written = getattr(inner, "inject_as", None)
+            if isinstance(written, str):
+                found.add(injected_variable(written))
+    return found - {()}
+
+
+def workflow_templates(
+    workflow: WorkflowDeclaration, injected: Collection[Reference] = ()
+) -> Iterator[Problem]:
+    """Find the problems of the templates of a workflow.
+
+    Templates may use what is declared: `workflow.input` (also as `input`), `workflow.vars`,
+    channels, and the tasks that can run before. `vars` may use the input only. `outputs` may use
+    all tasks of the first level. Sources of knowledge bases may not use tasks. Prompts, and all
+    templates of later tasks, may also use the variables that passages are injected as.
+    """
+    names = Names(workflow, injected)
+    stands = {id(standing.task): standing for standing in standings(workflow)}
+    for inner, path in within(workflow):
+        standing = stands.get(id(inner))
+        task = standing.task if standing is not None else None
+        if standing is not None:
+            usual = names.of(standing)
+        elif path[:1] == ("checkpointer",):
+            usual = {}
+        else:
+            usual = names.running if path[:1] == ("knowledge_bases",) else names.outputs
+        for field in type(inner).model_fields:
+            known = {**_VARIABLES, **usual}
+            if inner is workflow and field == "vars":
+                known = {**_VARIABLES, **names.before_vars}
+            elif task is not None and field == "prompt":
+                known = widened(known, injected)
+            elif task is not None and field == "update":
+                known = widened(known, [*names.injected, ("output",)])
+            yield from _field(inner, field, known, partial(names.why, scopes=known, by=task))
+
+
+def _field(
+    declaration: Declaration,
+    field: str,
+    scopes: Mapping[str, Any],
+    why: Callable[[Reference], tuple[str, str] | None] = lambda _: None,
+) -> Iterator[Problem]:
+    templated = field in declaration.templated
+    for path, text in texts(getattr(declaration, field)):
+        if templated:
+            for message, hint in _faults(text, scopes, why, (field, *path)):
+                yield problem_at(declaration, (field, *path), message, hint)
+        elif field not in _PROSE and field not in declaration.expressions:
+            for reference in templates.mentions(text):
+                if reference[0] in SCOPES:
+                    key = written_names(field, type(declaration).model_fields[field])[0]
+                    message = f"{key} takes no templates: {shown(reference)} would stay as written"
+                    yield problem_at(declaration, (field, *path), message, _HINT)
+
+
+def _faults(
+    text: str,
+    scopes: Mapping[str, Any],
+    why: Callable[[Reference], tuple[str, str] | None],
+    place: Path,
+) -> Iterator[tuple[str, str]]:
+    """Yield the message and the hint of each error that `fill` would raise for a text."""
+    try:
+        references = templates.references(text)
+    except MalformedTemplateError as error:
+        # The error quotes the text, which may be a secret.
+        quotes = is_secret_path(place)
+        yield f"{place[0]} contains a malformed template" if quotes else error.message, error.hint
+        return
+    for reference in references:
+        try:
+            templates.look_up(reference, scopes)
+        except TemplateError as error:
+            message, hint = why(reference) or ("", "")
+            undefined = f"{shown(reference)} is not defined: {message}"
+            yield (undefined, hint) if message else (error.message, error.hint)
+
+
+def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield all strings of a field with their paths, without those of nested declarations."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from texts(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from texts(item, (*path, index))

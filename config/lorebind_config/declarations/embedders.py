@@ -1,0 +1,79 @@
+"""`embedders:` the models that turn texts into vectors."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, TypeAlias
+
+from pydantic import Field, model_validator
+
+from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_config.declarations.places import Place
+from lorebind_config.declarations.weak_levels import Level
+
+WeakBelow: TypeAlias = Annotated[
+    Level,
+    Field(
+        description="The cosine that the best passage usually reaches if it answers the question. "
+        "Below it, a match is weak. null: no match is weak.",
+    ),
+]
+
+
+class EmbedderBase(Declaration):
+    """The base of all embedder declarations, including those of plugins."""
+
+    label: ClassVar[str] = "embedder"
+    kind_key: ClassVar[str] = "provider"
+
+    id: Id = Field(description="The id by which knowledge bases refer to the embedder.")
+    weak_below: WeakBelow = None
+
+    @property
+    def known_dimension(self) -> int | None:
+        """The length of the vectors; None if only a call of the embedder can tell."""
+        return None
+
+    languages: ClassVar[str] = ""
+    """The note that `doctor` adds for an embedder that knows English only; empty for others."""
+
+    @property
+    def token_price(self) -> float | None:
+        """The price of a million tokens; None if it is not declared or the embedder is free."""
+        price: float | None = getattr(self, "price_per_million_tokens", None)
+        return price
+
+
+class RetryConfig(Declaration):
+    """When to retry transient failures, such as a rate limit, an overload or a lost connection."""
+
+    attempts: int = Field(
+        3, ge=1, le=20, description="Maximum number of attempts, including the first. 1: no retry."
+    )
+    backoff_ms: int = Field(
+        200,
+        ge=0,
+        le=600_000,
+        description="Longest wait before the second attempt, in milliseconds. It doubles with each "
+        "further attempt; the actual wait is a random part of it.",
+    )
+    max_backoff_ms: int = Field(
+        20_000,
+        ge=0,
+        le=600_000,
+        description="Longest wait between attempts in milliseconds, even if the provider's "
+        "Retry-After header asks for more.",
+    )
+
+    @model_validator(mode="after")
+    def _backoff_fits(self) -> RetryConfig:
+        if self.backoff_ms > self.max_backoff_ms:
+            hint = f"expected at most max_backoff_ms, {self.max_backoff_ms}"
+            raise RefusedError([Fault(f"backoff_ms is {self.backoff_ms}", hint, ("backoff_ms",))])
+        return self
+
+
+EmbedderDeclaration: TypeAlias = Annotated[
+    EmbedderBase,
+    Place("embedders", EmbedderBase),
+]
+"""An embedder, selected by `provider`: built in or from a plugin."""

@@ -1,0 +1,95 @@
+"""`knowledge_bases:` documents that are indexed together and searched together."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_config.declarations.chunking import AnyChunking
+from lorebind_config.declarations.places import PLACES
+from lorebind_config.declarations.preprocess import PreprocessDeclaration
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
+from lorebind_config.declarations.sources import SourceDeclaration
+from lorebind_config.declarations.values import MetadataMap
+from lorebind_config.declarations.weak_levels import Level
+from lorebind_config.errors import did_you_mean
+from lorebind_config.languages import AUTO, SNOWBALL, UNSPACED
+
+_LANGUAGES = sorted([AUTO, *SNOWBALL, *UNSPACED])
+
+
+def _known_language(value: str) -> str:
+    if value not in _LANGUAGES:
+        raise RefusedError([Fault(f"unknown language {value!r}", did_you_mean(value, _LANGUAGES))])
+    return value
+
+
+Language = Annotated[
+    str,
+    AfterValidator(_known_language),
+    WithJsonSchema({"type": "string", "enum": _LANGUAGES}),
+]
+"""A language code, or `auto`."""
+
+
+class KnowledgeBaseDeclaration(Declaration):
+    """Documents that are indexed together and searched together."""
+
+    label: ClassVar[str] = "knowledge base"
+
+    id: Id = Field(description="The id by which bindings and queries refer to the knowledge base.")
+    description: str = Field(
+        "",
+        description="The subject of the documents. Models see it as the description of a search "
+        "tool.",
+    )
+    embedder: str | None = Field(
+        None,
+        description="The id of an embedder. By default, the embedder with the id `default`, else "
+        "the first embedder.",
+    )
+    vector_db: str | None = Field(
+        None,
+        description="The id of a vector database. By default, the one with the id `default`, else "
+        "the first.",
+    )
+    ingest: Literal["manual", "on_start"] = Field(
+        "manual",
+        description="The time of the ingest. `manual`: only on request; `on_start`: also "
+        "before the knowledge base is first used.",
+    )
+    sources: list[SourceDeclaration] = Field(
+        default_factory=list,
+        description="The sources of the documents. Without any, the knowledge base consists of the "
+        "documents that are added: by `lorebind knowledge add`, in Python, or over the API.",
+    )
+    language: Language = Field(
+        AUTO,
+        description="The language of the documents, as an ISO 639-1 code such as `en` or `de`. "
+        "Searches by words find other forms of a word too. `auto` detects the language of each "
+        "document.",
+    )
+    chunking: AnyChunking = Field(
+        default_factory=lambda: PLACES["chunkers"].read({}),
+        description="The strategy for splitting documents into chunks.",
+    )
+    preprocess: PreprocessDeclaration = Field(
+        default_factory=PreprocessDeclaration,
+        description="The cleaning of documents before they are split into chunks.",
+    )
+    retrieval: RetrievalDeclaration = Field(
+        default_factory=RetrievalDeclaration,
+        description="Settings for searches and prompts. A binding can override each field.",
+    )
+    weak_below: Level = Field(
+        None,
+        description="The relevance of the best passage below which a match is weak. By default the "
+        "`weak_below` of the embedder if the relevance is the cosine, and none for other scores. "
+        "The `weak_below` of a reranker precedes it. null: no match is weak.",
+    )
+    metadata: MetadataMap = Field(
+        default_factory=dict,
+        description="Values added to the metadata of every passage, for example to filter by.",
+    )

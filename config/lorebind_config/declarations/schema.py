@@ -1,0 +1,64 @@
+"""The declarations as JSON Schema, for editors and other tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from pydantic.json_schema import GenerateJsonSchema, NoDefault
+
+from lorebind_config.declarations.agents import AgentDeclaration
+from lorebind_config.declarations.project import ProjectDeclaration
+from lorebind_config.declarations.workflows import WorkflowDeclaration
+
+if TYPE_CHECKING:
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import core_schema
+
+    from lorebind_config.declarations.base import Declaration
+
+Kind: TypeAlias = Literal["project", "workflow", "agent"]
+"""The kinds of files."""
+
+FILES: dict[Kind, type[Declaration]] = {
+    "project": ProjectDeclaration,
+    "workflow": WorkflowDeclaration,
+    "agent": AgentDeclaration,
+}
+
+
+def json_schema(kind: Kind) -> dict[str, Any]:
+    """Return the JSON Schema, draft 2020-12, of a project, workflow or agent file.
+
+    It accepts all valid files, except that an aliased key must not be written by its Python name.
+    Some problems are found only when a file is loaded: duplicate or unknown ids, an overlap that is
+    not less than the size, integers written as 5.0, wrong templates, wrong conditions of filters,
+    missing files, and secrets in nested free settings.
+    """
+    schema = FILES[kind].model_json_schema(schema_generator=_Generator)
+    return {"$schema": _Generator.schema_dialect} | schema | {"title": f"Lorebind {kind} file"}
+
+
+class _Generator(GenerateJsonSchema):
+    """Pydantic's generator, without titles that repeat the key, and as strict as validation."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def get_default_value(self, schema: core_schema.WithDefaultSchema) -> Any:
+        """Include empty lists and mappings; omit null, which only means "no default"."""
+        factory: Any = schema.get("default_factory")
+        if factory in (list, dict):
+            return factory()
+        default = super().get_default_value(schema)
+        return NoDefault if default is None else default
+
+    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
+        made = super().tagged_union_schema(schema)
+        made.pop("discriminator", None)  # an OpenAPI keyword; each alternative has its own tag
+        return made
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        made = super().dict_schema(schema)
+        if "patternProperties" in made:  # refuse keys that match no pattern
+            made["additionalProperties"] = False
+        return made

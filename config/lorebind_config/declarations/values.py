@@ -1,0 +1,216 @@
+"""Types of free values: JSON, settings passed on to a class, metadata, file patterns, names."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, WithJsonSchema
+
+from lorebind_config.declarations.base import Fault, Path, RefusedError
+from lorebind_config.declarations.secrets import SECRET_SETTINGS, literal_secrets
+
+
+def _not_json(value: Any, path: Path = ()) -> Iterator[Fault]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _not_json(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _not_json(item, (*path, index))
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield Fault("a number must be finite", path=path)
+    elif not isinstance(value, str | int | float | bool | None):
+        kind = type(value).__name__
+        yield Fault(
+            f"expected text, a number, a boolean, a list or a mapping, got a {kind}",
+            "quote it to make it text",
+            path,
+        )
+
+
+def _json(value: Any) -> Any:
+    if faults := list(_not_json(value)):
+        raise RefusedError(faults)
+    return value
+
+
+def _config(value: dict[str, Any]) -> dict[str, Any]:
+    if faults := [*_not_json(value), *literal_secrets(value)]:
+        raise RefusedError(faults)
+    return value
+
+
+_FLAT = ["string", "number", "boolean", "null"]
+
+
+def _metadata(value: dict[str, Any]) -> dict[str, Any]:
+    nested = [
+        Fault("metadata values are text, numbers, booleans, or lists of these", path=(key,))
+        for key, item in value.items()
+        if isinstance(item, dict)
+        or (isinstance(item, list) and any(isinstance(part, dict | list) for part in item))
+    ]
+    if faults := [*_not_json(value), *nested]:
+        raise RefusedError(faults)
+    return value
+
+
+_ABSOLUTE = r"[/\\~]|[A-Za-z]:"
+_SEPARATORS = r"/\\{},|()"
+FILE_PATTERN = rf"^(?!{_ABSOLUTE})(?!([\s\S]*[{_SEPARATORS}])?\.\.(?![^{_SEPARATORS}]))[\s\S]"
+"""The pattern of the paths that `inside_project` accepts."""
+
+
+def leaves_project(path: str) -> bool:
+    """Check whether a path or pattern, as written, leads out of the folder it is relative to."""
+    return bool(re.match(_ABSOLUTE, path)) or ".." in re.split(f"[{_SEPARATORS}]", path)
+
+
+def inside_project(pattern: str) -> str:
+    if not pattern:
+        raise RefusedError([Fault("a file pattern is empty", "write for example 'docs/**/*.md'")])
+    if leaves_project(pattern):
+        hint = "write a path relative to the project folder, without '..'"
+        raise RefusedError([Fault(f"{_shown(pattern)} leaves the project folder", hint)])
+    return pattern
+
+
+_LONGEST_SHOWN = 60
+_LONGEST_PATTERN = 4096
+_MOST_BRACES = 64
+"""Braces can be nested, and a recursive function reads them."""
+_MOST_ALTERNATIVES = 256
+"""Each alternative is a separate search through the folders."""
+_MOST_DEEP = 4
+"""Each `**` matches any number of folders, so it multiplies the ways in which a path matches."""
+
+
+def _shown(pattern: str) -> str:
+    return repr(pattern if len(pattern) <= _LONGEST_SHOWN else f"{pattern[:_LONGEST_SHOWN]}...")
+
+
+def _bounded(pattern: str) -> str:
+    """Refuse a glob pattern whose search would take too long."""
+    import bracex
+
+    shown = _shown(pattern)
+    if len(pattern) > _LONGEST_PATTERN:
+        message = f"the pattern {shown} is longer than {_LONGEST_PATTERN} characters"
+        raise RefusedError([Fault(message, "write several patterns")])
+    if pattern.count("{") > _MOST_BRACES:
+        message = f"{shown} contains '{{' more than {_MOST_BRACES} times"
+        raise RefusedError([Fault(message, "write several patterns")])
+    try:
+        # Counted before they are created: `{a,b}` written 22 times expands to four million.
+        alternatives = bracex.expand(pattern, keep_escapes=True, limit=_MOST_ALTERNATIVES)
+    except bracex.ExpansionLimitException:
+        message = f"the braces of {shown} expand to more than {_MOST_ALTERNATIVES} patterns"
+        hint = "write '*' for a part that can be anything, or write several patterns"
+        raise RefusedError([Fault(message, hint)]) from None
+    if any(len(re.findall(r"\*\*+", one)) > _MOST_DEEP for one in alternatives):
+        message = f"{shown} contains '**' more than {_MOST_DEEP} times"
+        raise RefusedError([Fault(message, "name the folders, or write '*' for a single folder")])
+    return pattern
+
+
+CLASS_PATH = "^[^:]+:[^:.]+$"
+FACTORY_PATH = "^[^:]+:[^:]+$"
+
+
+class CodePath(str):
+    """The value of every field that names code. Named code is found by this type in any field."""
+
+    __slots__ = ()
+
+
+def class_path(value: str) -> CodePath:
+    if not re.fullmatch(CLASS_PATH, value):
+        raise RefusedError([Fault(f"{value!r} is not of the form 'package.module:Class'")])
+    return CodePath(value)
+
+
+def factory_path(value: str) -> CodePath:
+    if not re.fullmatch(FACTORY_PATH, value):
+        forms = "'package.module:function' or 'package.module:Class.method'"
+        raise RefusedError([Fault(f"{value!r} is not of the form {forms}")])
+    return CodePath(value)
+
+
+_SQL_NAME = "^[A-Za-z_][A-Za-z0-9_]{0,54}$"
+
+
+def _sql_name(value: str) -> str:
+    if not re.fullmatch(_SQL_NAME, value):
+        hint = "it starts with a letter or '_', followed by letters, digits and '_', at most 55"
+        raise RefusedError([Fault(f"{value!r} cannot be the name of a table or index", hint)])
+    return value
+
+
+WEB_ADDRESS = r"^(https?://[^\s/?#]\S*|(?:(?!\{\{).)*\{\{(?:(?!\}\}).)*\}\}.*)$"
+"""The pattern that `_web_address` accepts. A template is checked when its value is known."""
+
+
+def _web_address(value: str) -> str:
+    if not re.fullmatch(WEB_ADDRESS, value):
+        hint = "write it in full, as in 'https://example.com/manual.pdf'"
+        raise RefusedError([Fault(f"{value!r} is not a web address", hint)])
+    return value
+
+
+JsonValue = Annotated[Any, AfterValidator(_json)]
+"""Any JSON value."""
+JsonMap = Annotated[dict[str, Any], AfterValidator(_json)]
+"""A mapping of JSON values."""
+ConfigMap = Annotated[
+    dict[str, Any],
+    AfterValidator(_config),
+    WithJsonSchema({"type": "object", "patternProperties": SECRET_SETTINGS}),
+]
+"""Settings passed on unchanged. Keys such as `api_key` accept templates only."""
+MetadataMap = Annotated[
+    dict[str, Any],
+    AfterValidator(_metadata),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"type": [*_FLAT, "array"], "items": {"type": _FLAT}},
+        }
+    ),
+]
+"""A mapping of strings, numbers and booleans, or lists of these."""
+GlobPattern = Annotated[str, AfterValidator(_bounded)]
+"""A glob pattern for any kind of names."""
+FilePattern = Annotated[
+    str,
+    AfterValidator(_bounded),
+    AfterValidator(inside_project),
+    WithJsonSchema({"type": "string", "pattern": FILE_PATTERN}),
+]
+"""A glob pattern for files inside the project folder."""
+ClassPath = Annotated[
+    str,
+    AfterValidator(class_path),
+    WithJsonSchema({"type": "string", "pattern": CLASS_PATH}),
+]
+"""A class, as 'package.module:Class'."""
+FactoryPath = Annotated[
+    str,
+    AfterValidator(factory_path),
+    WithJsonSchema({"type": "string", "pattern": FACTORY_PATH}),
+]
+"""A factory, as 'package.module:function' or 'package.module:Class.method'."""
+SqlName = Annotated[
+    str,
+    AfterValidator(_sql_name),
+    WithJsonSchema({"type": "string", "pattern": _SQL_NAME}),
+]
+"""The name of a table or index: needs no quotes and leaves room for a suffix."""
+WebAddress = Annotated[
+    str,
+    AfterValidator(_web_address),
+    WithJsonSchema({"type": "string", "pattern": WEB_ADDRESS}),
+]
+"""An absolute http or https URL, or a template of one."""

@@ -1,0 +1,139 @@
+"""`wrappers:` wrappers around embedders, vector databases and searches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from lorebind_config.declarations.base import Declaration
+from lorebind_config.declarations.embedders import RetryConfig
+from lorebind_config.declarations.values import CLASS_PATH, ClassPath, ConfigMap
+
+if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import core_schema
+
+
+class _Wrapper(Declaration):
+    label: ClassVar[str] = "wrapper"
+    kind_key: ClassVar[str] = "type"
+
+
+class CacheWrapper(_Wrapper):
+    """Returns stored results for repeated searches, until an ingest changes the index or a result
+    expires."""
+
+    type: Literal["cache"] = Field(description="Stores the results of searches.")
+    max_entries: int = Field(
+        1000,
+        ge=1,
+        le=1_000_000,
+        description="Maximum number of stored results. The least recently used results are removed "
+        "first.",
+    )
+    ttl_seconds: float = Field(
+        300,
+        gt=0,
+        le=31_536_000,
+        description="Seconds after which a stored result expires, even if the index is unchanged.",
+    )
+
+
+class RateLimitWrapper(_Wrapper):
+    """Limits how often each tenant can search."""
+
+    type: Literal["rate_limit"] = Field(description="Limits the searches of each tenant.")
+    queries_per_second: float = Field(
+        gt=0,
+        le=100_000,
+        description="Average number of searches per second; 0.5 means one every two seconds.",
+    )
+    burst: int = Field(
+        1,
+        ge=1,
+        le=100_000,
+        description="Maximum number of searches at the same time after a long enough pause.",
+    )
+    when_exceeded: Literal["wait", "refuse"] = Field(
+        "wait",
+        description="`wait`: the search starts later; `refuse`: it fails with an error that says "
+        "when to retry.",
+    )
+    max_wait_seconds: float = Field(
+        30,
+        gt=0,
+        le=3600,
+        description="wait: maximum wait in seconds. A search that would have to wait longer fails.",
+    )
+
+
+class RetryWrapper(_Wrapper):
+    """Retries calls of a vector database after a lost connection or an overload."""
+
+    type: Literal["retry"] = Field(description="Retries calls of vector databases.")
+    retry: RetryConfig = Field(
+        default_factory=RetryConfig, description="Number of attempts and the waits between them."
+    )
+
+
+class TracingWrapper(_Wrapper):
+    """Creates OpenTelemetry spans for embedders, vector databases and searches."""
+
+    type: Literal["tracing"] = Field(description="Creates OpenTelemetry spans.")
+    record_text: bool = Field(
+        False,
+        description="Whether spans contain questions and embedded texts. They may be confidential.",
+    )
+
+
+class IsolationWrapper(_Wrapper):
+    """Checks that each passage of a search result belongs to a knowledge base that was searched."""
+
+    type: Literal["isolation"] = Field(description="Checks the passages of every search.")
+
+
+class PythonWrapper(_Wrapper):
+    """A wrapper from the project folder or an installed package."""
+
+    templated: ClassVar[tuple[str, ...]] = ("config",)
+
+    type: Literal["python"] = Field(description="Calls a factory that creates the wrapper.")
+    class_path: ClassPath = Field(
+        alias="class",
+        description="The factory, as 'module:factory', in the project folder or in an installed "
+        "package.",
+    )
+    config: ConfigMap = Field(
+        default_factory=dict, description="Arguments of the factory, by name."
+    )
+
+
+class _InOneWord:
+    """In JSON Schema: `module:factory` alone replaces a whole declaration."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        made = handler(schema)
+        choices = [{"type": "string", "pattern": CLASS_PATH}, *made.get("oneOf", [made])]
+        return {"anyOf": choices}
+
+
+def _spelt_out(value: Any) -> Any:
+    return {"type": "python", "class": value} if isinstance(value, str) else value
+
+
+WrapperDeclaration: TypeAlias = Annotated[
+    CacheWrapper
+    | RateLimitWrapper
+    | RetryWrapper
+    | TracingWrapper
+    | IsolationWrapper
+    | PythonWrapper,
+    Field(discriminator="type"),
+    BeforeValidator(_spelt_out),
+    _InOneWord(),
+]
+"""A wrapper, selected by `type`; a string is the path of a factory."""

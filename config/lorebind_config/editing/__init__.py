@@ -1,0 +1,1 @@
+"""Writes resources into the files of a project, and exports them."""

@@ -1,0 +1,100 @@
+"""The owner of stored data: tenants, namespaces, and the index that a record belongs to."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from lorebind_config.errors import UsageError
+
+DEFAULT_TENANT = "default"
+PROJECT_SCOPE = "project"
+COLLECTION_SCOPE = "collection"
+"""The scope of collections. No knowledge base has it, so no ingest deletes their documents."""
+
+_tenant: ContextVar[str | None] = ContextVar("lorebind_tenant", default=None)
+
+
+@contextmanager
+def tenant(name: str) -> Iterator[None]:
+    """Run the block as a tenant: all data that it stores or reads belongs to this tenant.
+
+    The name is a context variable. asyncio tasks that start in the block, `asyncio.to_thread` and
+    Lorebind's own threads inherit it, and concurrent blocks do not see each other's tenant. Other
+    threads do not inherit it, such as those of `threading.Thread` and `ThreadPoolExecutor`: use
+    `Project.for_tenant` there, which does not depend on the context.
+
+    Raises:
+        ValueError: the name is empty.
+    """
+    token = _tenant.set(checked_tenant(name))
+    try:
+        yield
+    finally:
+        _tenant.reset(token)
+
+
+def checked_tenant(name: str) -> str:
+    """Return the name of a tenant.
+
+    Raises:
+        UsageError: the name is empty.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise UsageError(f"a tenant needs a name that is not empty, not {name!r}")
+    return name
+
+
+def named_tenant() -> str | None:
+    """Return the tenant of the innermost `tenant(...)` block; None outside of any."""
+    return _tenant.get()
+
+
+def current_tenant() -> str:
+    """Return the tenant of the innermost `tenant(...)` block, else `default`.
+
+    Code that a project names sees the tenant for which it runs, also if a view of
+    `Project.for_tenant` runs it.
+    """
+    return _tenant.get() or DEFAULT_TENANT
+
+
+def tenant_option(name: str, *, required: bool) -> str:
+    """Return the option of a command that names a tenant; empty if the command needs none.
+
+    Args:
+        name: the tenant.
+        required: whether the project has `tenancy: required`.
+    """
+    return f" --tenant {shlex.quote(name)}" if required or name != DEFAULT_TENANT else ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Namespace:
+    """The four names that are part of every record, filter, delete, cache key and ledger row."""
+
+    tenant: str
+    project: str
+    scope: str
+    """`project`; `workflow/<id>` for a knowledge base that one workflow declares; `collection`."""
+    kb: str
+    tenancy_required: bool = field(default=False, compare=False, repr=False)
+    """Whether commands must name the tenant, also `default`. It is no part of the identity."""
+
+    def command(self, verb: str) -> str:
+        """Return a shell command for this knowledge base, for messages."""
+        _, _, workflow = self.scope.partition("workflow/")
+        where = f" --workflow {workflow}" if workflow else ""
+        whose = tenant_option(self.tenant, required=self.tenancy_required)
+        return f"lorebind knowledge {verb} {self.kb}{where}{whose}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class IndexKey:
+    """An index of a knowledge base. A reindex builds the next number next to the one in use."""
+
+    namespace: Namespace
+    number: int = 1

@@ -1,0 +1,180 @@
+"""Plugins of installed distributions: entry points, found by name and loaded at first use.
+
+A plugin is the object of an entry point in one of the groups: a module, a class or any other object
+with the members that its group requires. Finding the names imports no plugin. Lorebind's own kinds
+are loaded in the same way, from tables of names.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import Any, Literal, TypeAlias
+
+from lorebind_config.errors import PluginError
+
+Group: TypeAlias = Literal[
+    "embedders",
+    "vector_dbs",
+    "sources",
+    "loaders",
+    "chunkers",
+    "rerankers",
+    "tokenizers",
+    "extensions",
+]
+"""The last part of an entry-point group's name, as in `lorebind.embedders`."""
+
+_loading = threading.RLock()
+_registered: dict[tuple[Group, str], Any] = {}
+_built_in: defaultdict[Group, dict[str, str]] = defaultdict(dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginOffer:
+    """An entry point, which is not imported yet."""
+
+    group: Group
+    name: str
+    """The word that selects the plugin: `acme` for `provider: acme`."""
+    distribution: str
+    """The name and version of the distribution, for messages."""
+    entry_point: EntryPoint | None
+    """None for a plugin that the program itself registered; see `register`."""
+
+    def __str__(self) -> str:
+        return f"{self.name!r} of lorebind.{self.group} ({self.distribution})"
+
+
+@functools.cache
+def offers(group: Group) -> Mapping[str, tuple[PluginOffer, ...]]:
+    """Return all plugins of a group, by name; several for the same name are a collision.
+
+    They are looked up once per process. Later installations are visible to the next process.
+    """
+    found: dict[str, tuple[PluginOffer, ...]] = {
+        name: (PluginOffer(group, name, "registered by the program", None),)
+        for where, name in _registered
+        if where == group
+    }
+    for entry in _installed().select(group=f"lorebind.{group}"):
+        offer = PluginOffer(group, entry.name, _named(entry), entry)
+        there = found.get(entry.name, ())
+        if offer not in there:  # a folder that is on the path twice lists its plugins twice
+            found[entry.name] = (*there, offer)
+    return found
+
+
+@functools.cache
+def _installed() -> Any:  # the type differs between Python versions
+    """Return the entry points of all groups; reading those of one group takes as long."""
+    from importlib.metadata import entry_points
+
+    return entry_points()
+
+
+def _named(entry: EntryPoint) -> str:
+    return (
+        "an unnamed distribution"
+        if entry.dist is None
+        else f"{entry.dist.name} {entry.dist.version}"
+    )
+
+
+def register_built_in(kinds: Mapping[Group, Mapping[str, str]]) -> None:
+    """Register Lorebind's own kinds: the module of each, by its name.
+
+    Each package of Lorebind registers its kinds when it is imported. They are not entry points,
+    because a checkout or a frozen program has no package metadata.
+    """
+    for group, modules in kinds.items():
+        _built_in[group].update(modules)
+
+
+def built_in(group: Group) -> Mapping[str, str]:
+    """Return Lorebind's own kinds of a group: the module of each, by its name."""
+    return _built_in[group]
+
+
+def offered(group: Group, name: str) -> PluginOffer | None:
+    """Return the plugin or built-in kind with a name, or None if there is none.
+
+    Args:
+        group: the group to search.
+        name: the name of the plugin.
+
+    Raises:
+        PluginError: two distributions claim the name, so that it is ambiguous.
+    """
+    claims = offers(group).get(name, ())
+    if module := _built_in[group].get(name):
+        from importlib.metadata import EntryPoint
+
+        entry = EntryPoint(name, module, f"lorebind.{group}")
+        claims = (PluginOffer(group, name, "Lorebind itself", entry), *claims)
+    if len(claims) > 1:
+        owners = " and by ".join(offer.distribution for offer in claims)
+        raise PluginError(
+            f"{name!r} of lorebind.{group} is claimed by {owners}; uninstall all but one of them"
+        )
+    return claims[0] if claims else None
+
+
+def load(offer: PluginOffer, members: Collection[str]) -> Any:
+    """Return the plugin itself, imported at the first call.
+
+    Args:
+        offer: the plugin to load.
+        members: the attributes that a plugin of its group must have.
+
+    Raises:
+        PluginError: the plugin cannot be imported or lacks a member.
+    """
+    with _loading:
+        plugin = _loaded(offer)
+    lacking = [name for name in members if not hasattr(plugin, name)]
+    if lacking:
+        raise PluginError(
+            f"plugin {offer} has no {' and no '.join(map(repr, lacking))}, "
+            f"which every plugin of lorebind.{offer.group} must have"
+        )
+    return plugin
+
+
+@functools.cache
+def _loaded(offer: PluginOffer) -> Any:
+    if offer.entry_point is None:
+        return _registered[offer.group, offer.name]
+    try:
+        return offer.entry_point.load()
+    except Exception as error:  # a third party's module can raise anything when it is imported
+        raise PluginError(
+            f"plugin {offer} cannot be loaded from {offer.entry_point.value!r}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def register(group: Group, name: str, plugin: Any) -> None:
+    """Register a plugin without a distribution, for notebooks, scripts and tests.
+
+    Projects that are loaded later can use it. A plugin with the same name is replaced.
+    """
+    _registered[group, name] = plugin
+    forget()
+
+
+def unregister(group: Group, name: str) -> None:
+    """Remove a registered plugin; do nothing if it is not registered."""
+    _registered.pop((group, name), None)
+    forget()
+
+
+def forget() -> None:
+    """Look up installed plugins again: for tests, and for programs that install at runtime."""
+    offers.cache_clear()
+    _installed.cache_clear()
+    _loaded.cache_clear()

@@ -1,0 +1,1 @@
+"""Templates in declarations: `{{ .scope.name }}`, and the values that they look up."""

@@ -1,0 +1,222 @@
+"""Templates in the style of Go, `{{ .scope.path.to.key }}`; they look up names and run no code."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from lorebind_config.errors import UsageError, did_you_mean
+from lorebind_config.templates import traced_text
+from lorebind_config.templates.traced_text import TracedText
+
+Reference: TypeAlias = tuple[str, ...]
+"""The names of a template: `{{ .env.HOME }}` is ("env", "HOME")."""
+
+_TEMPLATE = re.compile(r"\{\{\s*((?:\.[A-Za-z0-9_-]+)+)\s*\}\}")
+_MOST_PARTS = 64
+"""Maximum number of names that are tried as a single key."""
+
+SCOPES = (
+    *("env", "secrets", "workflow", "tasks", "input"),
+    *("state", "item", "index", "error", "output"),
+)
+"""The first names that templates may use; not all of them are available everywhere."""
+
+ANYTHING = object()
+"""A value that only a run of a workflow knows; in a scope, any path below it is defined."""
+
+
+class TemplateError(UsageError):
+    """A template is malformed, or uses a name that is not defined."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(f"{message}; {hint}" if hint else message)
+
+
+class UnsetVariableError(TemplateError):
+    """A template uses a variable that is not set."""
+
+
+class MalformedTemplateError(TemplateError):
+    """A `{{` starts something that is not a template."""
+
+
+class LazyScope(ABC):
+    """A scope that looks up its names one by one and cannot be listed."""
+
+    @abstractmethod
+    def __getitem__(self, name: str) -> Any:
+        """Return the value of a name.
+
+        Raises:
+            TemplateError: The name is not defined.
+        """
+
+
+class HintingScope(dict[str, Any]):
+    """A scope that tells what to do about a name that has no value yet."""
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        super().__init__(values or {})
+        self.hints: dict[str, str] = {}
+
+
+def references(text: str) -> list[Reference]:
+    """Return the references of all templates in a text, in order.
+
+    Raises:
+        MalformedTemplateError: A `{{` starts something that is not a template.
+    """
+    return [part for part in parts(text) if isinstance(part, tuple)]
+
+
+def fill(value: Any, scopes: Mapping[str, Any]) -> Any:
+    """Replace every template in a value: in strings, at any depth of mappings and lists.
+
+    A string that consists of one template becomes the value itself, of any type. In a longer
+    string, None is written as nothing, a mapping or list as JSON, and any other value with `str`.
+    Templates in the inserted values are not replaced, nor are those in keys of mappings. A string
+    becomes `TracedText` if a `TracedText` value is inserted.
+
+    Args:
+        value: A string, mapping or sequence; any other value is returned as it is.
+        scopes: Values by the first name of a template.
+
+    Raises:
+        TemplateError: A template is malformed, or a name is not defined; the message names it.
+    """
+    if isinstance(value, str):
+        return _resolve_text(value, scopes)
+    if isinstance(value, Mapping):
+        return {key: fill(item, scopes) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [fill(item, scopes) for item in value]
+    return value
+
+
+def mentions(text: str) -> list[Reference]:
+    """Return the references of the well-formed templates in a string; ignore malformed ones."""
+    return [tuple(match[1][1:].split(".")) for match in _TEMPLATE.finditer(text)]
+
+
+def looks_like_one(text: str) -> bool:
+    """Return whether a string seems to contain templates, in a field that takes none."""
+    return any(reference[0] in SCOPES for reference in mentions(text))
+
+
+def look_up(reference: Reference, scopes: Mapping[str, Any]) -> Any:
+    """Return the value of a reference: keys of mappings and indices of lists, never attributes.
+
+    Ids may contain dots: if `a` is not a key, `a.b` is tried, up to 64 names.
+
+    Raises:
+        TemplateError: A name is not defined.
+    """
+    found: Any = scopes
+    at = 0
+    while at < len(reference) and found is not ANYTHING:
+        found, at = _step(found, reference, at)
+    if isinstance(found, LazyScope):
+        raise TemplateError(
+            f"{shown(reference)} does not name a variable", f"write {shown((*reference, 'NAME'))}"
+        )
+    return found
+
+
+def _step(found: Any, reference: Reference, at: int) -> tuple[Any, int]:
+    if isinstance(found, LazyScope):
+        return found[".".join(reference[at:])], len(reference)
+    if isinstance(found, Mapping):
+        for end in range(at + 1, min(at + _MOST_PARTS, len(reference)) + 1):
+            if (key := ".".join(reference[at:end])) in found:
+                return found[key], end
+    elif isinstance(found, list | tuple):
+        name = reference[at]
+        # Check the length first: int() raises for strings of thousands of digits.
+        if name.isdecimal() and len(name) < 10 and int(name) < len(found):
+            return found[int(name)], at + 1
+    raise _undefined(found, reference, at)
+
+
+def _undefined(found: Any, reference: Reference, at: int) -> TemplateError:
+    name = reference[at]
+    before = "." + ".".join(reference[:at])
+    if isinstance(found, Mapping):
+        holder = f"{before} has no {name!r}" if at else f"there is no scope {name!r} here"
+        hint = found.hints.get(name, "") if isinstance(found, HintingScope) else ""
+        hint = hint or did_you_mean(name, [key for key in found if isinstance(key, str)])
+    elif isinstance(found, list | tuple):
+        holder, hint = f"{before} is a list of {len(found)} without {name!r}", ""
+    else:
+        kind = "empty" if found is None else f"of type {type(found).__name__}"
+        holder, hint = f"{before} is {kind} and has no {name!r}", ""
+    return TemplateError(f"{shown(reference)} is not defined: {holder}", hint)
+
+
+def _resolve_text(text: str, scopes: Mapping[str, Any]) -> Any:
+    pieces = list(parts(text))
+    if len(pieces) == 1 and isinstance(pieces[0], tuple):
+        return look_up(pieces[0], scopes)
+    found = [one if isinstance(one, str) else look_up(one, scopes) for one in pieces]
+    filled = "".join(map(as_text, map(traced_text.plain, found)))
+    values = traced_text.values_in(found)
+    if not values:
+        return filled
+    return TracedText(filled, "".join(map(as_text, map(traced_text.shown, found))), values)
+
+
+def as_text(value: Any) -> str:
+    """Return a value as a template within a longer text inserts it, see `fill`."""
+    if value is None:
+        return ""
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return str(value)
+
+
+def parts(text: str) -> Iterator[str | Reference]:
+    """Split a text into the strings between its templates and the references of the templates.
+
+    Raises:
+        MalformedTemplateError: A `{{` starts something that is not a template.
+    """
+    at = 0
+    while (start := text.find("{{", at)) >= 0:
+        match = _TEMPLATE.match(text, start)
+        if match is None:
+            raise _malformed(text, start)
+        if start > at:
+            yield text[at:start]
+        yield tuple(match[1][1:].split("."))
+        at = match.end()
+    if at < len(text):
+        yield text[at:]
+
+
+def _malformed(text: str, start: int) -> MalformedTemplateError:
+    end = text.find("}}", start)
+    if end < 0:
+        message = "a template is opened by '{{' but not closed"
+        return MalformedTemplateError(message, "end it with '}}'")
+    hint = "write {{ .scope.name }}, for example {{ .env.NAME }}"
+    return MalformedTemplateError(f"{text[start : end + 2]} is not a template", hint)
+
+
+def injected_variable(inject_as: str) -> Reference:
+    """Return the reference by which a prompt may place a block of passages; empty for a label.
+
+    `{{ .workflow.vars.x }}` is ("workflow", "vars", "x"), and `context_docs` is ("context_docs",).
+    """
+    if "{{" in inject_as:
+        return references(inject_as)[0]
+    names = re.fullmatch("[A-Za-z0-9_-]+", inject_as) and inject_as not in SCOPES
+    return (inject_as,) if names else ()
+
+
+def shown(reference: Reference) -> str:
+    return "{{ ." + ".".join(reference) + " }}"

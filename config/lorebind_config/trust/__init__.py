@@ -1,0 +1,1 @@
+"""Requirements of a project that its user must trust: code, variables, hosts and paths."""
