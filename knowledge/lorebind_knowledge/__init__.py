@@ -1,4 +1,4 @@
-"""Knowledge: declarations, embedders, stores, sources, loaders, chunking, ingest and retrieval."""
+"""Knowledge: embedders, stores, sources, loaders, chunking, ingest and retrieval."""
 
 from __future__ import annotations
 

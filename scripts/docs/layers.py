@@ -37,9 +37,13 @@ def packages() -> list[str]:
 
 
 def layers_of(package: str) -> list[list[str]]:
-    """Return the layers within a package, the highest first, each as the list of its rooms."""
-    (found,) = [one["layers"] for one in _contracts() if package in one.get("containers", [])]
-    return [[room.strip() for room in layer.split("|")] for layer in found]
+    """Return the layers within a package, the highest first, each as the list of its rooms.
+
+    A package without a contract has none.
+    """
+    contracts = [one for one in _contracts() if package in one.get("containers", [])]
+    layers = contracts[0]["layers"] if contracts else []
+    return [[room.strip() for room in layer.split("|")] for layer in layers]
 
 
 def first_sentence(module: Path) -> str:
@@ -66,15 +70,21 @@ def _module(package: str, room: str) -> Path:
 
 
 def _drawing() -> Iterator[str]:
-    *upper, lowest = packages()
     yield "flowchart TB"
-    yield from (f'  {name}["{name}"]' for name in upper)
-    yield f'  subgraph {lowest}["{lowest}"]'
-    boxes = list(_boxes(layers_of(lowest)))
-    yield from (f'    box{number}["{box}"]' for number, box in enumerate(boxes))
-    yield "    " + " --> ".join(f"box{number}" for number in range(len(boxes)))
-    yield "  end"
-    yield "  " + " --> ".join([*upper, "box0"])
+    ends: list[tuple[str, str]] = []
+    for name in packages():
+        if not (layers := layers_of(name)):
+            yield f'  {name}["{name}"]'
+            ends.append((name, name))
+            continue
+        yield f'  subgraph {name}_rooms["{name}"]'
+        boxes = {f"{name}{number}": box for number, box in enumerate(_boxes(layers))}
+        yield from (f'    {box}["{text}"]' for box, text in boxes.items())
+        yield "    " + " --> ".join(boxes)
+        yield "  end"
+        ends.append((next(iter(boxes)), list(boxes)[-1]))
+    for (_, bottom), (top, _) in itertools.pairwise(ends):
+        yield f"  {bottom} --> {top}"
 
 
 def _boxes(layers: list[list[str]]) -> Iterator[str]:
@@ -89,17 +99,17 @@ def _boxes(layers: list[list[str]]) -> Iterator[str]:
 
 
 def _tables() -> Iterator[str]:
-    *upper, lowest = packages()
-    yield from _table("package", ((name, _folder(name)) for name in [*upper, lowest]))
-    yield ""
-    for name in upper:
+    yield from _table("package", ((name, _folder(name)) for name in packages()))
+    for name in packages():
+        yield ""
+        if layers := layers_of(name):
+            rooms = [(room, _module(name, room)) for layer in layers for room in layer]
+            yield from _table(f"room of `{name}`, the highest layer first", rooms)
+            continue
         folders = sorted(path.parent for path in _folder(name).glob("*/__init__.py"))
-        rooms = [(path.name, path) for path in folders if first_sentence(path)]
-        if rooms:
-            yield from _table(f"folder of `{name}`", rooms)
-            yield ""
-    rooms = [(room, _module(lowest, room)) for layer in layers_of(lowest) for room in layer]
-    yield from _table(f"room of `{lowest}`, the highest layer first", rooms)
+        yield from _table(
+            f"folder of `{name}`", [(path.name, path) for path in folders if first_sentence(path)]
+        )
 
 
 def _table(head: str, rows: Iterable[tuple[str, Path]]) -> Iterator[str]:
@@ -115,7 +125,7 @@ def _ladder() -> Iterator[str]:
     for name in names:
         text = name.ljust(width) + first_sentence(_folder(name))
         yield from textwrap.wrap(text, _WIDTH, subsequent_indent=" " * width)
-    for rooms in layers_of(names[-1]):
-        yield from textwrap.wrap(
-            ", ".join(rooms), _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8
-        )
+        for rooms in layers_of(name):
+            yield from textwrap.wrap(
+                ", ".join(rooms), _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8
+            )
