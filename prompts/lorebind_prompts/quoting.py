@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.bm25.languages import stop_words
+from lorebind_knowledge.text.languages import stop_words
 from lorebind_prompts.units import Unit, split_units
 
 if TYPE_CHECKING:

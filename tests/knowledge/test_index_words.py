@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from lorebind_config.errors import StoreError, UsageError
-from lorebind_knowledge.bm25.tokenize import VERSION, index_terms, query_terms
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.index import words
 from lorebind_knowledge.index.index import Index, NoIndexError
 from lorebind_knowledge.index.view import View
 from lorebind_knowledge.records import Record
 from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record
+from lorebind_knowledge.text.terms import VERSION, index_terms, query_terms
 
 from .every_catalog import OnEveryCatalog
 

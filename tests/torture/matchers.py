@@ -23,8 +23,6 @@ from lorebind_config.errors import LorebindError, did_you_mean
 from lorebind_config.filters import compile_filter
 from lorebind_config.redaction import without
 from lorebind_config.templates.language import fill, mentions, parts
-from lorebind_knowledge.bm25.languages import DETECTED, detect_among, detect_language
-from lorebind_knowledge.bm25.tokenize import index_terms, query_terms
 from lorebind_knowledge.chunking.code import code_chunker
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
@@ -39,6 +37,8 @@ from lorebind_knowledge.retrieval import dedupe
 from lorebind_knowledge.sources.folder import matcher
 from lorebind_knowledge.sources.gitignore import grouped, parse_rule, verdict
 from lorebind_knowledge.sources.web_address import without_credentials
+from lorebind_knowledge.text.languages import DETECTED, detect_among, detect_language
+from lorebind_knowledge.text.terms import index_terms, query_terms
 from lorebind_prompts import check
 from lorebind_prompts.assembler import _cut_places
 from lorebind_prompts.citations import escape_markers

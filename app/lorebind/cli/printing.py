@@ -330,7 +330,7 @@ def print_sources(answer: Answer) -> None:
 
 
 def _words_to_mark(question: str) -> set[str]:
-    from lorebind_knowledge.bm25.languages import detect_language, stop_words
+    from lorebind_knowledge.text.languages import detect_language, stop_words
 
     words = {word.lower() for word in re.findall(r"\w{3,}", question)}
     return words - stop_words(detect_language(question)) or words

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.bm25 import tokenize
-from lorebind_knowledge.bm25.languages import detect_language
-from lorebind_knowledge.bm25.tokenize import Passage
 from lorebind_knowledge.catalog.versions import LIVE, words_in
+from lorebind_knowledge.text import terms
+from lorebind_knowledge.text.languages import detect_language
+from lorebind_knowledge.text.terms import Passage
 
 if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
@@ -19,7 +19,7 @@ _DOCUMENTS, _PASSAGES = 100, 1000
 def are_left(sql: Sql) -> bool:
     """Return whether an earlier version has tokenized the words of any index."""
     query = "select 1 from catalog_indexes where words < :today limit 1"
-    return bool(sql.run(query, today=tokenize.VERSION))
+    return bool(sql.run(query, today=terms.VERSION))
 
 
 def split_again(sql: Sql) -> None:
@@ -27,7 +27,7 @@ def split_again(sql: Sql) -> None:
 
     Only one process at a time may call it, in a write transaction.
     """
-    today = tokenize.VERSION
+    today = terms.VERSION
     outdated = "select index_uid from catalog_indexes where words < :today"
     for (space,) in sql.run(outdated, today=today):
         words_in(sql).drop(sql.driver, space)

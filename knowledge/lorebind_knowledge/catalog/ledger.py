@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lorebind_config.identity import document_id
 from lorebind_config.namespace import IndexKey, Namespace
-from lorebind_knowledge.bm25 import tokenize
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.rows import (
     HERE,
@@ -26,6 +25,7 @@ from lorebind_knowledge.catalog.rows import (
     place,
 )
 from lorebind_knowledge.records import Partition
+from lorebind_knowledge.text import terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -140,7 +140,7 @@ class Ledger:
                 f" ({OWNER}, number, state, manifest, index_uid, words, created_at)"
                 " values (:tenant, :project, :scope, :kb, :number, :state, :manifest, :index_uid,"
                 " :words, :now)",
-                words=tokenize.VERSION,
+                words=terms.VERSION,
                 **place(key),
                 state=entry.state,
                 manifest=json.dumps(asdict(manifest)),

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lorebind_knowledge.bm25.figures import Postings
-from lorebind_knowledge.bm25.tokenize import index_terms
+from lorebind_knowledge.bm25 import Postings
 from lorebind_knowledge.postgres.rows import array, bigint, insert_rows, integer
+from lorebind_knowledge.text.terms import index_terms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     import psycopg
 
-    from lorebind_knowledge.bm25.tokenize import Passage
+    from lorebind_knowledge.text.terms import Passage
 
 SQL = (
     "create table if not exists catalog_words (space bigint not null, number bigint not null,"

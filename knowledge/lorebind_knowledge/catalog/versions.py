@@ -12,8 +12,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lorebind_config.errors import StoreError
-from lorebind_knowledge.bm25.tokenize import Passage
 from lorebind_knowledge.catalog import postgres_words, words
+from lorebind_knowledge.text.terms import Passage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lorebind_knowledge.bm25.figures import Postings
-from lorebind_knowledge.bm25.tokenize import index_terms
+from lorebind_knowledge.bm25 import Postings
 from lorebind_knowledge.catalog.rows import damaged
+from lorebind_knowledge.text.terms import index_terms
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Sequence
 
-    from lorebind_knowledge.bm25.tokenize import Passage
+    from lorebind_knowledge.text.terms import Passage
 
 
 def add(db: sqlite3.Connection, space: int, passages: Sequence[Passage]) -> None:

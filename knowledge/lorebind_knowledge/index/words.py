@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lorebind_knowledge.bm25.figures import idf, tf_saturation
-from lorebind_knowledge.bm25.languages import DEFAULT
-from lorebind_knowledge.bm25.tokenize import query_terms
+from lorebind_knowledge.bm25 import idf, tf_saturation
 from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.catalog.rows import damaged
 from lorebind_knowledge.catalog.versions import words_in
+from lorebind_knowledge.text.languages import DEFAULT
+from lorebind_knowledge.text.terms import query_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from lorebind_knowledge.bm25.figures import Postings
+    from lorebind_knowledge.bm25 import Postings
     from lorebind_knowledge.database.sql import Sql
 
 _PLACES_KEPT = 1_000_000

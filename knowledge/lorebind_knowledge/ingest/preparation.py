@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_config.identity import chunk_id, digest
 from lorebind_config.languages import AUTO
-from lorebind_knowledge.bm25.languages import detect_language
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
@@ -31,6 +30,7 @@ from lorebind_knowledge.loaders.registry import (
     newer_version,
 )
 from lorebind_knowledge.sources.base import Content
+from lorebind_knowledge.text.languages import detect_language
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lorebind_knowledge.bm25.languages import DEFAULT
+from lorebind_knowledge.text.languages import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_config.languages import SNOWBALL
-from lorebind_knowledge.bm25 import tokenize
-from lorebind_knowledge.bm25.languages import (
+from lorebind_knowledge.text import terms
+from lorebind_knowledge.text.languages import (
     DETECTED,
     detect_among,
     detect_language,
     stop_words,
 )
-from lorebind_knowledge.bm25.splitting import words_of
-from lorebind_knowledge.bm25.tokenize import index_terms, query_terms
+from lorebind_knowledge.text.terms import index_terms, query_terms
+from lorebind_knowledge.text.words import words_of
 
 HARD = [
     "",
@@ -101,13 +101,13 @@ def test_scripts_without_spaces(said: str, asked: str, other: str, language: str
 
 def test_words_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache of words is bounded, and words stay correct when it is emptied."""
-    monkeypatch.setattr(tokenize, "_REMEMBERED", 100)
+    monkeypatch.setattr(terms, "_REMEMBERED", 100)
     for start in range(0, 1000, 50):
         said = index_terms(
             "running " + " ".join(f"{n}x" for n in range(start, start + 50)), "en"
         ).split()
         assert said == ["run", *(f"{n}x" for n in range(start, start + 50))]
-        assert len(tokenize._stems("en")) <= 151
+        assert len(terms._stems("en")) <= 151
 
 
 def test_words_of_a_question() -> None:
