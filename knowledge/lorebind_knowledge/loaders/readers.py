@@ -11,11 +11,13 @@ import contextlib
 import functools
 import importlib.metadata
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -38,6 +40,9 @@ _MOST_BY_DEFAULT = 8
 _MOST_STRUCTURE = 4 * 1024 * 1024
 """In bytes, for everything except the text: titles, headings, places."""
 _SECONDS_TO_START = 60
+_SECONDS_ALONE = 0.3
+"""Time before the first process gets help: starting one takes as long as reading dozens of pages of
+HTML, so a few small documents are read sooner without."""
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -102,10 +107,12 @@ class Readers:
         self.at_once = most if limits.processes is None else limits.processes
         """Number of documents to read at the same time; 0 to read them in this process."""
         self._threads = ThreadPoolExecutor(max(self.at_once, 1), "lorebind-readers")
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
         self._stopped = False
+        self._help_from = 0.0
+        """When a second process may be started; 0 before the first."""
 
     def begin(self, form: str, data: bytes, uri: str) -> Future[LoadedDocument]:
         """Start to read a document in one of `worker.FORMATS`.
@@ -130,6 +137,7 @@ class Readers:
             self._stopped = True
             running, self._all = self._all, set()
             self._idle.clear()
+            self._lock.notify_all()
         for process in running:
             process.end()
 
@@ -146,7 +154,7 @@ class Readers:
         try:
             process.start()
             started = True
-            about, text = process.ask(form, data, uri, self._limits.max_seconds)
+            about, text = process.ask(form, data, uri)
         except _EndedError as ended:
             with self._lock:
                 self._all.discard(process)
@@ -175,14 +183,19 @@ class Readers:
     def _take(self, uri: str) -> tuple[_Process, bool]:
         """Return a process, and whether it is new."""
         with self._lock:
+            while not (self._idle or self._stopped):
+                if (left := self._help_from - time.monotonic()) <= 0:
+                    break
+                self._lock.wait(left)
             if self._stopped:
                 raise CancelledError
             while self._idle:
                 process = self._idle.pop()
                 if process.alive:
                     return process, False
+            self._help_from = self._help_from or time.monotonic() + _SECONDS_ALONE
         try:
-            process = _Process(mebibytes(self._limits.max_memory))
+            process = _Process(mebibytes(self._limits.max_memory), self._limits.max_seconds)
         except OSError as error:
             raise _not_started(uri, error.strerror or str(error)) from error
         with self._lock:
@@ -196,6 +209,7 @@ class Readers:
         with self._lock:
             if not last and not self._stopped:
                 self._idle.append(process)
+                self._lock.notify()
                 return
             self._all.discard(process)
         process.end()
@@ -248,8 +262,12 @@ class _EndedError(Exception):
 class _Process:
     """A process that reads documents one after another."""
 
-    def __init__(self, max_memory: int) -> None:
+    def __init__(self, max_memory: int, max_seconds: float) -> None:
         """Start the process.
+
+        Args:
+            max_memory: in mebibytes.
+            max_seconds: for each document.
 
         Raises:
             OSError: it cannot be started.
@@ -267,6 +285,13 @@ class _Process:
         assert self._process.stdout
         self._jobs, self._answers = self._process.stdin, self._process.stdout
         self._ready = False
+        self._max_seconds = max_seconds
+        self._lock = threading.Lock()
+        self._deadline = math.inf
+        self._late = False
+        self._ended = threading.Event()
+        watch = (min(max_seconds, _SECONDS_TO_START),)
+        threading.Thread(target=self._watch, args=watch, daemon=True).start()
 
     @property
     def alive(self) -> bool:
@@ -282,42 +307,49 @@ class _Process:
             self._within(_SECONDS_TO_START, lambda: self._received(len(READY)))
             self._ready = True
 
-    def ask(
-        self, form: str, data: bytes, uri: str, max_seconds: float
-    ) -> tuple[dict[str, Any], bytes]:
+    def ask(self, form: str, data: bytes, uri: str) -> tuple[dict[str, Any], bytes]:
         """Send a job and return its result; see `worker`.
 
         Raises:
             _EndedError: the process has ended without a result.
         """
-        job = {"form": form, "uri": uri, "size": len(data), "seconds": max_seconds}
+        job = {"form": form, "uri": uri, "size": len(data), "seconds": self._max_seconds}
         head = json.dumps(job).encode() + b"\n"
-        return self._within(max_seconds, lambda: self._answer(head, data))
+        return self._within(self._max_seconds, lambda: self._answer(head, data))
 
     def _within(self, seconds: float, wait: Callable[[], R]) -> R:
         """Return the result of `wait`; the process is killed if that takes too long."""
-        late = threading.Event()
-
-        def end() -> None:
-            late.set()
-            self._process.kill()
-
-        timer = threading.Timer(seconds, end)
-        timer.daemon = True
-        timer.start()
+        with self._lock:
+            self._deadline = time.monotonic() + seconds
         try:
             result = wait()
         except (OSError, ValueError):  # a broken pipe, or one that `end` closed
             self.end()
             code = self._process.returncode
             how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            raise _EndedError(late=late.is_set(), how="" if late.is_set() else how) from None
-        finally:
-            timer.cancel()
-        if late.is_set():
+            raise _EndedError(late=self._late, how="" if self._late else how) from None
+        with self._lock:
+            self._deadline = math.inf
+        if self._late:
             self.end()
             raise _EndedError(late=True)
         return result
+
+    def _watch(self, seconds: float) -> None:
+        """Kill the process when its deadline passes.
+
+        One thread for all its jobs, as a timer for each would take longer than reading small pages.
+        Each job has `seconds` or more, so after as many seconds its deadline is still to come.
+        """
+        wait = seconds
+        while not self._ended.wait(wait):
+            with self._lock:  # so that a job that ends now is late, and not the next one
+                left = self._deadline - time.monotonic()
+                self._late = left <= 0
+            if self._late:
+                self._process.kill()
+                return
+            wait = min(left, seconds)
 
     def _answer(self, head: bytes, data: bytes) -> tuple[dict[str, Any], bytes]:
         self._jobs.write(head)
@@ -338,6 +370,7 @@ class _Process:
 
     def end(self) -> None:
         """Kill the process."""
+        self._ended.set()
         self._process.kill()
         self._process.wait()
         for pipe in (self._jobs, self._answers):

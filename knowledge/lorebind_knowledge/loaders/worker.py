@@ -17,7 +17,6 @@ import signal
 import struct
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import IO, Any
 
 from lorebind_config.errors import MissingDependencyError, SourceError
@@ -101,7 +100,7 @@ def _answer(form: str, data: bytes, uri: str, max_memory: int) -> tuple[dict[str
         document = loader_of(form)(data, uri)
         about = {name: getattr(document, name) for name in _BESIDE_THE_TEXT}
         for name in ("headings", "places", "cues"):
-            about[name] = [list(asdict(one).values()) for one in about[name]]
+            about[name] = [[getattr(one, key) for key in one.__slots__] for one in about[name]]
         return about, document.text.encode()
     except MissingDependencyError as error:
         return {"failure": "missing", "message": str(error)}, b""
