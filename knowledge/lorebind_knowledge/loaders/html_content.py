@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from lorebind_knowledge.loaders.base import words
 from lorebind_knowledge.loaders.html_tree import Element
@@ -54,31 +54,32 @@ def content_of(body: Element) -> list[Element]:
     if chosen:
         return [_without(root, _boilerplate(root, marked=True)) for root in chosen]
     kept = _without(body, _boilerplate(body, marked=False))
-    if _letters(kept) * 4 < body.letters:
+    if kept.letters * 4 < body.letters:
         return [_without(body, _boilerplate(body, marked=True))]
     return [kept]
 
 
 def _marked_content(body: Element) -> list[Element]:
     """Return the elements marked as content, if they have a fair share of the text."""
-    mains = [e for e in body.elements() if e.tag == "main" or e.attributes.get("role") == "main"]
+    elements = list(body.elements())
+    mains = [e for e in elements if e.tag == "main" or e.attributes.get("role") == "main"]
     main = max(mains, key=lambda element: element.letters, default=None)
     if main is not None and main.letters >= body.letters * _FAIR_SHARE and main.letters:
-        article = _largest_article(main)
+        article = _largest_article(main.elements())
         whole = article and article.letters >= main.letters * 0.6
         return (
             [article] if article and whole and bool(article.titles) >= bool(main.titles) else [main]
         )
-    article = _largest_article(body)
+    article = _largest_article(elements)
     if article and article.letters >= body.letters * _FAIR_SHARE * 2:
         return [article]
     return []
 
 
-def _largest_article(root: Element) -> Element | None:
+def _largest_article(elements: Iterable[Element]) -> Element | None:
     articles = [
         element
-        for element in root.elements()
+        for element in elements
         if element.tag == "article"
         or element.attributes.get("role") == "article"
         or element.attributes.get("itemprop") == "articleBody"
@@ -96,7 +97,8 @@ def _boilerplate(root: Element, *, marked: bool) -> Callable[[Element], bool]:
         if tag == "nav" or attributes.get("role") in _ROLES:
             return True
         if tag == "a":
-            return "".join(_texts(element)).strip() in _ANCHOR_SIGNS
+            texts = (child for child in element.children if isinstance(child, str))
+            return "".join(texts).strip() in _ANCHOR_SIGNS
         if tag == "header":
             return not marked and not (element.titles and density < 0.3)
         if tag == "footer":
@@ -124,22 +126,17 @@ def _is_menu(element: Element, density: float) -> bool:
 def _without(root: Element, is_boilerplate: Callable[[Element], bool]) -> Element:
     """Return the tree without elements that pass the test; unchanged parts are not copied."""
     children: list[Element | str] = []
+    letters = root.letters
     for child in root.children:
         if (
             isinstance(child, str) or child.tag == "pre"
         ):  # names such as `comment` mark highlighted code here
             children.append(child)
-        elif not is_boilerplate(child):
-            children.append(_without(child, is_boilerplate))
+            continue
+        letters -= child.letters
+        if not is_boilerplate(child):
+            children.append(kept := _without(child, is_boilerplate))
+            letters += kept.letters
     if len(children) == len(root.children) and all(map(operator.is_, children, root.children)):
         return root
-    return Element(root.tag, root.attributes, children)
-
-
-def _texts(element: Element) -> list[str]:
-    return [child for child in element.children if isinstance(child, str)]
-
-
-def _letters(root: Element) -> int:
-    own = sum(len("".join(text.split())) for text in _texts(root))
-    return own + sum(_letters(child) for child in root.children if isinstance(child, Element))
+    return Element(root.tag, root.attributes, children, letters)
