@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
 
-from lorebind_config.errors import SourceError
+from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.errors import DocumentLimitError, SourceError
 from lorebind_knowledge.loaders import base
 from lorebind_knowledge.loaders.base import LoadedDocument
-from lorebind_knowledge.loaders.registry import load_document
+from lorebind_knowledge.loaders.readers import Readers
+from lorebind_knowledge.loaders.registry import begin_load, load_document
+
+from .test_loaders_readers import ON_LINUX
 
 PROSE = "A sentence that is long enough to be content rather than a menu. " * 5
 
@@ -239,6 +245,22 @@ def test_utf16_that_is_declared_in_ascii() -> None:
 
 
 # Hostile pages.
+
+
+@ON_LINUX
+def test_pages_are_read_within_limits() -> None:
+    """Small pages too are read by processes with limits, and a hostile one fails alone."""
+    bold = "".join(f"<b {number}>" for number in range(2000))
+    with Readers(LoadingDeclaration(processes=1, max_memory="64 MiB")) as readers:
+        hostile, good = (
+            begin_load(markup.encode(), "a.html", "", readers.begin)
+            for markup in (f"<p>{bold}{'<p>x' * 2000}", "<p>text")
+        )
+        assert isinstance(hostile, Future)
+        with pytest.raises(DocumentLimitError, match=r"64 MiB of memory; .* loading.max_memory"):
+            hostile.result()
+        assert isinstance(good, Future)
+        assert good.result().text == "text"
 
 
 def test_deep_pages_are_read() -> None:

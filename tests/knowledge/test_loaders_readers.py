@@ -15,6 +15,7 @@ import pytest
 from lorebind_config.declarations.loading import LoadingDeclaration
 from lorebind_config.errors import ConfigurationError, DocumentLimitError, SourceError
 from lorebind_config.reading.loading import build_project
+from lorebind_knowledge.loaders import readers as module
 from lorebind_knowledge.loaders.readers import Loading, Readers
 from lorebind_knowledge.loaders.registry import load_document
 from tests.torture.office_bombs import MIB, docx_empty_paragraphs, pdf_deflated, pdf_nested_forms
@@ -121,6 +122,23 @@ def test_too_much_time() -> None:
         "a.pdf: reading it takes longer than 0.005 seconds; it is not read again until it "
         "or loading.max_seconds changes"
     )
+
+
+def test_the_time_is_for_each_document() -> None:
+    """A process reads for longer than the limit, if no document takes that long."""
+    with Readers(LoadingDeclaration(processes=1, max_seconds=2)) as readers:
+        begun = time.monotonic()
+        while time.monotonic() < begun + 2.5:
+            assert readers.begin("html", b"\n<p>text", "a.html").result().text == "text"
+
+
+@ON_LINUX
+def test_a_few_small_documents(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the first process is new, no other is started, because the first is soon free."""
+    monkeypatch.setattr(module, "_SECONDS_ALONE", 60)
+    reading = [readers.begin("html", b"\n<p>text", f"{number}.html") for number in range(8)]
+    assert [one.result().text for one in reading] == ["text"] * 8
+    assert len(running()) == 1
 
 
 @ON_LINUX

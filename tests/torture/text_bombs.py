@@ -385,16 +385,21 @@ BOMBS |= {f"html: {piece}": ("a.html", partial(_full, piece)) for piece in _IN_H
 
 def read(name: str) -> dict[str, object]:
     """Read a bomb, and return its cost and result."""
+    from lorebind_config.declarations.loading import LoadingDeclaration
     from lorebind_config.errors import SourceError
+    from lorebind_knowledge.loaders.base import LoadedDocument
     from lorebind_knowledge.loaders.html_removal import without_html
-    from lorebind_knowledge.loaders.registry import load_document
+    from lorebind_knowledge.loaders.readers import Readers
+    from lorebind_knowledge.loaders.registry import begin_load
 
     uri, make = BOMBS[name]
     data = make()
     assert len(data) <= SIZE
     started = time.process_time()
     try:
-        document = load_document(data, uri)
+        with Readers(LoadingDeclaration(max_seconds=10)) as readers:
+            begun = begin_load(data, uri, "", readers.begin)
+            document = begun if isinstance(begun, LoadedDocument) else begun.result()
         if uri.startswith("removal"):
             document = without_html(document)
         document.span(0, len(document.text))
@@ -405,7 +410,7 @@ def read(name: str) -> dict[str, object]:
     return {
         "outcome": outcome,
         "seconds": round(time.process_time() - started, 2),
-        "memory": _peak(),
+        "memory": _peak() + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
     }
 
 

@@ -34,8 +34,9 @@ Size = Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "
 
 
 class LoadingDeclaration(Declaration):
-    """Limits for reading one document in a format that can consume a lot: PDF, Word, PowerPoint,
-    Excel, EPUB, RTF and mail. A document that exceeds them fails; the others are still read."""
+    """Limits for reading one document in a format that can consume a lot: HTML, PDF, Word,
+    PowerPoint, Excel, EPUB, RTF and mail. A document that exceeds them fails; the others are still
+    read."""
 
     max_memory: Size = Field(
         "384 MiB",

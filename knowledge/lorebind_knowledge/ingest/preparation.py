@@ -21,13 +21,13 @@ from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
 from lorebind_knowledge.loaders.code import language_of
 from lorebind_knowledge.loaders.html_removal import without_html
-from lorebind_knowledge.loaders.html_trafilatura import trafilatura_version
 from lorebind_knowledge.loaders.readers import Readers
 from lorebind_knowledge.loaders.registry import (
     begin_load,
     is_html,
     loaders_version,
     newer_version,
+    trafilatura_version,
 )
 from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.text.languages import detect_language

@@ -16,10 +16,10 @@ from lorebind_knowledge.loaders.base import (
     as_title,
     joined,
     title_of,
+    words,
 )
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html import load_html, meta_charset
-from lorebind_knowledge.loaders.html_open import EMPTY
 from lorebind_knowledge.loaders.packages import reading_package
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ _ENCRYPTION = "META-INF/encryption.xml"
 _PAGES = ("application/xhtml+xml", "text/html")
 _ENDS_ITSELF = re.compile(r"<([A-Za-z][\w-]*+)([^<>]*)/>")
 """An empty element in XML, such as `<title/>`, which would be an unclosed start tag in HTML."""
+_EMPTY = words("area base br col embed hr img input link meta param source track wbr")
+"""The elements that are empty in HTML too."""
 _BETWEEN_CHAPTERS = "\n\n"
 
 
@@ -112,5 +114,5 @@ def _page(archive: ZipFile, name: str, uri: str) -> str:
     data = archive.read(name)
     text, _ = decode(data, f"{uri}: {name}", meta_charset(data))
     return _ENDS_ITSELF.sub(
-        lambda tag: tag[0] if tag[1].lower() in EMPTY else f"<{tag[1]}{tag[2]}></{tag[1]}>", text
+        lambda tag: tag[0] if tag[1].lower() in _EMPTY else f"<{tag[1]}{tag[2]}></{tag[1]}>", text
     )

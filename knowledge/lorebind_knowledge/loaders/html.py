@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from lorebind_knowledge.loaders.base import LONGEST_TITLE, LoadedDocument, title_of
+from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, LoadedDocument, title_of
+from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html_content import content_of
 from lorebind_knowledge.loaders.html_text import TextWriter
 from lorebind_knowledge.loaders.html_tree import read_tree
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.loaders.base import Heading
 
 _META_CHARSET = re.compile(rb"<meta[^>]+?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _SNIFFED_BYTES = 1024
@@ -24,6 +22,32 @@ def meta_charset(data: bytes) -> str:
     name = found[1].decode("ascii", "replace") if found else ""
     # A page whose declaration is readable byte by byte is not in UTF-16 (HTML 13.2.3.2).
     return "utf-8" if name.lower().startswith("utf-16") else name
+
+
+def load_page(data: bytes, uri: str) -> LoadedDocument:
+    """Load a page from its bytes.
+
+    Args:
+        data: see `decode_page`.
+        uri: its path or URL.
+
+    Raises:
+        SourceError: as in `load_html`, or the bytes are not text.
+    """
+    text, metadata = decode_page(data, uri)
+    return replace(load_html(text, uri), metadata=metadata)
+
+
+def decode_page(data: bytes, uri: str) -> tuple[str, dict[str, str]]:
+    """Return a page's text, and its encoding as metadata unless it is UTF-8.
+
+    Args:
+        data: the charset that the page's source declares, if any; a line end; the page.
+        uri: its path or URL.
+    """
+    declared, _, page = data.partition(b"\n")
+    text, encoding = decode(page, uri, declared.decode() or meta_charset(page))
+    return text, {} if encoding == "utf-8" else {"encoding": encoding}
 
 
 def load_html(text: str, uri: str) -> LoadedDocument:

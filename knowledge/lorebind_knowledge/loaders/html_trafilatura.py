@@ -5,14 +5,13 @@ See `preprocess.html.extractor`. Hostile pages can make the library use much tim
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import SourceError
 from lorebind_config.extras import import_extra
-from lorebind_knowledge.loaders.html import load_html
+from lorebind_knowledge.loaders.html import decode_page, load_html
 from lorebind_knowledge.loaders.html_text import TextWriter
 from lorebind_knowledge.loaders.html_tree import read_tree
 
@@ -32,29 +31,21 @@ def load_with_trafilatura(data: bytes, uri: str) -> LoadedDocument:
     always is.
 
     Args:
-        data: the name of the page's charset, a line end, and the page in UTF-8.
+        data: see `decode_page`.
         uri: its path or URL.
 
     Raises:
         SourceError: as in `load_html`, or the library fails.
         MissingDependencyError: the extra `html` is not installed.
     """
-    encoding, _, page = data.decode().partition("\n")
+    page, metadata = decode_page(data, uri)
     document = load_html(page, uri)
     article, _ = read_tree(_article(page, uri), uri)
     writer = TextWriter(uri)
     writer.write(article)
     if text := writer.text:
         document = replace(document, text=text, headings=tuple(writer.headings))
-    return document if encoding == "utf-8" else replace(document, metadata={"encoding": encoding})
-
-
-def trafilatura_version() -> str:
-    """Return the version of the installed library; empty if it is not installed."""
-    try:
-        return importlib.metadata.version("trafilatura")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    return replace(document, metadata=metadata)
 
 
 def _article(page: str, uri: str) -> str:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import words
-from lorebind_knowledge.loaders.html_open import EMPTY, OpenElements
-from lorebind_knowledge.loaders.html_tokens import tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from lorebind_knowledge.loaders.html_tokens import Tag
 
 MAX_ELEMENTS = 500_000
 """Maximum per page. Each takes a few hundred bytes; long pages have a tenth of this."""
@@ -26,8 +21,14 @@ _UNREAD = words(
     "select option datalist input button textarea label progress meter annotation rp rt "
     "annotation-xml noembed noframes title"
 )
+_ATTRIBUTES = words("aria-hidden class hidden href id itemprop role start style")
+"""The attributes that decide what is read."""
+
 _SOFT = {ord(character): None for character in "\N{SOFT HYPHEN}\N{ZERO WIDTH SPACE}\ufeff"}
 _NONE: Mapping[str, str] = {}
+_LONGER = {"&nGt;": "\u226b\u20d2", "&nLt;": "\u226a\u20d2"}
+"""References that are shorter than their characters in UTF-8, for which Lexbor 3.1 reserves too
+little memory: without this, many of them crash the process."""
 
 
 @dataclass(slots=True)
@@ -67,105 +68,81 @@ class Element:
 def read_tree(markup: str, uri: str) -> tuple[Element, str]:
     """Return the body, without hidden elements and those that are not text, and the page's title.
 
+    A hostile page can make the parser use much time and memory; see `readers`.
+
     Raises:
         SourceError: the page has more than `MAX_ELEMENTS` elements.
     """
-    tree = _Tree(uri)
-    for token in tokens(markup):
-        if isinstance(token, str):
-            tree.text(token)
-        elif token.is_end:
-            tree.end(token)
+    for reference, characters in _LONGER.items():
+        markup = markup.replace(reference, characters)
+    page = LexborHTMLParser(markup, options=LexborDocumentOptions.WO_EVENTS)
+    title = page.css_first("title:not(svg *)")
+    body = Element("body", _NONE)
+    if page.body is not None:  # it is None if the page consists of frames
+        _fill(body, page.body, uri)
+    return body, " ".join(title.text().split()) if title is not None else ""
+
+
+def _fill(body: Element, node: LexborNode, uri: str) -> None:
+    room = MAX_ELEMENTS
+    open_elements = [(body, node.iter(include_text=True))]
+    while open_elements:
+        parent, nodes = open_elements[-1]
+        for node in nodes:
+            if node.is_text_node:
+                _add_text(parent, node.text_content or "")
+            if not node.is_element_node:
+                continue
+            room -= 1
+            if room < 0:
+                raise SourceError(
+                    f"{uri}: its HTML has more than {MAX_ELEMENTS:,} elements; split the page"
+                )
+            tag, attributes = node.tag or "", _attributes(node)
+            if tag in _UNREAD or (attributes and _is_hidden(attributes)):
+                continue
+            element = parent
+            if len(open_elements) < _DEEPEST:
+                element = Element(tag, attributes)
+                parent.children.append(element)
+            open_elements.append((element, node.iter(include_text=True)))
+            break
         else:
-            tree.start(token)
-    _measure(tree.body)
-    return tree.body, tree.title
+            open_elements.pop()
+            if open_elements and open_elements[-1][0] is not parent:
+                _measure(parent, open_elements[-1][0])
 
 
-class _Tree:
-    """The tree under construction. `None` represents elements that are not read."""
-
-    def __init__(self, uri: str) -> None:
-        self.body = Element("body", _NONE)
-        self.title = ""
-        self._uri = uri
-        self._open: OpenElements[Element | None] = OpenElements(self.body)
-        self._room = MAX_ELEMENTS
-
-    def text(self, text: str) -> None:
-        if self._open.name == "title" and not self.title and not self._open.is_foreign:
-            self.title = " ".join(text.split())
-        between_cells = self._open.is_between_cells
-        if not text.isascii():
-            text = text.translate(_SOFT)
-        if not text or (between_cells and text.isspace()):
-            return
-        if parent := self._insert(text, before_table=between_cells):
-            letters = len("".join(text.split()))
-            parent.letters += letters
-            parent.longest = max(parent.longest, letters)
-
-    def start(self, tag: Tag) -> None:
-        if not self._open.make_room(tag.name):
-            return
-        if tag.name in ("td", "th") and self._open.name != "tr":
-            self._add("tr", _NONE)
-        is_foreign = tag.name in ("svg", "math") or self._open.is_foreign
-        self._add(tag.name, tag.attributes, is_empty=tag.is_empty and is_foreign)
-
-    def end(self, tag: Tag) -> None:
-        if not self._open.end(tag.name) and tag.name in ("p", "br"):
-            self._add(tag.name, _NONE)  # as the standard requires
-            self._open.end(tag.name)
-
-    def _add(self, name: str, attributes: Mapping[str, str], *, is_empty: bool = False) -> None:
-        self._room -= 1
-        if self._room < 0:
-            raise SourceError(
-                f"{self._uri}: its HTML has more than {MAX_ELEMENTS:,} elements; split the page"
-            )
-        element: Element | None = None
-        if name not in _UNREAD and not _is_hidden(attributes):
-            if self._open.depth < _DEEPEST:
-                new = Element(name, attributes)
-                outside = self._open.is_outside(name)
-                element = new if self._insert(new, before_table=outside) else None
-            else:
-                element = self._open.element
-        if name not in EMPTY and not is_empty:
-            self._open.start(name, element)
-
-    def _insert(self, child: Element | str, *, before_table: bool) -> Element | None:
-        """Insert a child at the current position and return its parent, or None if unread."""
-        if not before_table:
-            if parent := self._open.element:
-                parent.children.append(child)
-            return parent
-        parent, table = self._open.around_table()
-        if parent:
-            is_last = bool(parent.children) and parent.children[-1] is table
-            parent.children.insert(len(parent.children) - is_last, child)
-        return parent
+def _attributes(node: LexborNode) -> Mapping[str, str]:
+    attributes = node.attributes
+    if not attributes:
+        return _NONE
+    return {name: value or "" for name, value in attributes.items() if name in _ATTRIBUTES}
 
 
-def _measure(root: Element) -> None:
-    """Add the measures of each element's content."""
-    for element in root.children:
-        if isinstance(element, str):
-            continue
-        _measure(element)
-        root.letters += element.letters
-        root.linked += element.linked
-        root.links += element.links
-        root.titles += element.titles + (element.tag == "h1")
-        root.longest = max(root.longest, element.longest)
-    if root.tag == "a" and "href" in root.attributes:
-        root.linked, root.links, root.longest = root.letters, 1, 0
+def _add_text(parent: Element, text: str) -> None:
+    if not text.isascii():
+        text = text.translate(_SOFT)
+    letters = len("".join(text.split()))
+    parent.children.append(text)
+    parent.letters += letters
+    parent.longest = max(parent.longest, letters)
+
+
+def _measure(element: Element, parent: Element) -> None:
+    """Complete the measures of an element, and add them to those of its parent."""
+    if element.tag == "a" and "href" in element.attributes:
+        element.linked, element.links, element.longest = element.letters, 1, 0
+    parent.letters += element.letters
+    parent.linked += element.linked
+    parent.links += element.links
+    parent.titles += element.titles + (element.tag == "h1")
+    parent.longest = max(parent.longest, element.longest)
 
 
 def _is_hidden(attributes: Mapping[str, str]) -> bool:
     """Return whether an element is hidden; panels of unselected tabs do not count as hidden."""
-    if not attributes or attributes.get("role") == "tabpanel":
+    if attributes.get("role") == "tabpanel":
         return False
     if "hidden" in attributes and attributes["hidden"] != "until-found":
         return True

@@ -48,7 +48,7 @@ _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from lorebind_knowledge.loaders.worker import main; main(int(sys.argv[2]))"
 )
-_LIBRARIES = ("pypdfium2", "python-docx", "python-pptx", "openpyxl", "striprtf")
+_LIBRARIES = ("pypdfium2", "python-docx", "python-pptx", "openpyxl", "striprtf", "selectolax")
 _NEEDED = (
     "LANG",
     "LC_ALL",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import codecs
 import dataclasses
+import importlib.metadata
 from typing import TYPE_CHECKING, TypeVar
 
 from lorebind_config import plugins
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders import (
     code,
-    html,
     json_values,
     markdown,
     markup,
@@ -23,7 +23,7 @@ from lorebind_knowledge.loaders import (
     worker,
 )
 from lorebind_knowledge.loaders.base import name_of
-from lorebind_knowledge.loaders.decoding import decode
+from lorebind_knowledge.loaders.decoding import decode, known_charset
 from lorebind_knowledge.loaders.plugins import broken_loaders, load_plugged, plugged_suffixes
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ _TEXT: dict[str, Callable[[str, str], LoadedDocument]] = {
     "latex": markup.load_tex,
     "code": code.load_code,
     "notebook": notebooks.load_notebook,
-    "html": html.load_html,
     "csv": tables.load_table,
     "json": json_values.load_json,
     "jsonl": json_values.load_json_lines,
@@ -191,14 +190,15 @@ def begin_load(
     )
     if said.startswith("text/") and not known and _is_rendered(form, data):
         form = "text"  # the source has already extracted the text
+    charset = _charset(parameters)
+    if form == "html":
+        reader = form if extractor == "built_in" else extractor
+        return begin(reader, known_charset(charset).encode() + b"\n" + data, uri)
     if form in worker.FORMATS:
         if not data:
             raise SourceError(f"{uri}: is empty; download or save it again")
         return begin(form, data, uri)
-    charset = _charset(parameters) or (html.meta_charset(data) if form == "html" else "")
     content, encoding = decode(data, uri, charset)
-    if form == "html" and extractor != "built_in":
-        return begin(extractor, f"{encoding}\n{content}".encode(), uri)
     document = _TEXT[form](content, uri)
     if encoding == "utf-8":
         return document
@@ -222,6 +222,14 @@ def loaders_version() -> str:
 def newer_version(uri: str) -> str:
     """Return what has changed for a document since `LOADERS_VERSION`; empty for most."""
     return _NEWER.get(name_of(uri).suffix.lower(), "")
+
+
+def trafilatura_version() -> str:
+    """Return the version of the installed library; empty if it is not installed."""
+    try:
+        return importlib.metadata.version("trafilatura")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def is_html(data: bytes, uri: str, media_type: str) -> bool:
@@ -260,7 +268,8 @@ def _by_content(data: bytes) -> str:
 
 def _is_rendered(form: str, data: bytes) -> bool:
     """Return whether a text cannot be a file of the format that its name suggests."""
-    return form in worker.FORMATS or (form == "notebook" and not data.lstrip().startswith(b"{"))
+    read_by_others = form in worker.FORMATS and form != "html"
+    return read_by_others or (form == "notebook" and not data.lstrip().startswith(b"{"))
 
 
 def _charset(parameters: str) -> str:

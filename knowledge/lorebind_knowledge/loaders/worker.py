@@ -42,10 +42,11 @@ _LOADERS = {
     "epub": "lorebind_knowledge.loaders.epub:load_epub",
     "rtf": "lorebind_knowledge.loaders.rtf:load_rtf",
     "eml": "lorebind_knowledge.loaders.mail:load_mail",
+    "html": "lorebind_knowledge.loaders.html:load_page",
     "trafilatura": "lorebind_knowledge.loaders.html_trafilatura:load_with_trafilatura",
 }
 FORMATS = frozenset(_LOADERS)
-"""Formats of libraries that need limits, and the library that reads HTML."""
+"""Formats of libraries that need limits, and the extractors of HTML."""
 
 
 def loader_of(form: str) -> Callable[[bytes, str], LoadedDocument]:
