@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextvars
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakSet
 
@@ -37,11 +38,21 @@ SIZES: dict[Lane, int] = {
 }
 """Maximum number of functions per lane that run at the same time; others wait in a queue."""
 
+_IDLE_SECONDS = 5.0
+"""Seconds after which an idle daemon thread ends."""
+
 
 class Threads:
     """The threads of one database. They start when they are needed, and end with this object."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, daemon: bool = False) -> None:
+        """
+        Args:
+            daemon: whether the process may exit while a function runs, because it may hang.
+        """
+        self._executor: Callable[[int, str], Executor] = (
+            DaemonPool if daemon else ThreadPoolExecutor
+        )
         self.forget()
         _all.add(self)
 
@@ -54,14 +65,57 @@ class Threads:
         # depth. Otherwise all threads could wait for each other.
         with self._lock:
             if (lane, depth) not in self._executors:
-                threads = ThreadPoolExecutor(SIZES[lane], f"lorebind-{lane}-{depth}")
+                threads = self._executor(SIZES[lane], f"lorebind-{lane}-{depth}")
                 self._executors[lane, depth] = threads
             return self._executors[lane, depth].submit(function)
 
     def forget(self) -> None:
         """Forget all threads, as in a forked child, which has none of them."""
         self._lock = threading.Lock()
-        self._executors: dict[tuple[Lane, int], ThreadPoolExecutor] = {}
+        self._executors: dict[tuple[Lane, int], Executor] = {}
+
+
+class DaemonPool(Executor):
+    """A thread pool that never delays the exit of the process, even if a function hangs.
+
+    The exit waits for all threads of a `ThreadPoolExecutor`, which has no option for it.
+    """
+
+    def __init__(self, size: int, name: str) -> None:
+        self._size, self._name = size, name
+        self._queue: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._changed = threading.Condition()
+        self._started = self._free = 0
+        """The number of threads, and of those that run no function."""
+
+    def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        future: Future[R] = Future()
+        with self._changed:
+            self._queue.append((future, partial(fn, *args, **kwargs)))
+            if self._free < len(self._queue) and self._started < self._size:
+                threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+                self._started += 1
+                self._free += 1
+            self._changed.notify()
+        return future
+
+    def _serve(self) -> None:
+        while True:
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._queue, _IDLE_SECONDS):
+                    self._started -= 1
+                    self._free -= 1
+                    return
+                future, function = self._queue.popleft()
+                self._free -= 1
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function())
+                except BaseException as error:
+                    future.set_exception(error)
+            del future, function  # an idle thread must not keep them
+            with self._changed:
+                self._free += 1
 
 
 class _Place(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,26 @@ async def test_a_thread_goes_through_failure_question_answer_and_another_turn(
     ]
     assert list(first.records) == ["a", "b", "c", "approve"]
     assert first.began < second.began
+
+
+async def test_a_run_reuses_the_threads_of_its_database(
+    store: ThreadStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No call of the checkpointer has a thread of its own; threads in memory need none at all."""
+    started: list[str] = []
+    start = threading.Thread.start
+
+    def count(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", count)
+    await Triage(store).turn("first")
+    journal = await store.journal(THREAD)
+    for number in range(30):
+        await journal.put({"key": f"t{number}", "output": number})
+    in_memory = store.saver.inner.name == "threads in memory"  # type: ignore[attr-defined]
+    assert 0 < len(started) <= 4 or (in_memory and not started)
 
 
 async def test_a_thread_that_fails_after_it_was_answered_has_failed(store: ThreadStore) -> None:

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
+from lorebind_config.namespace import current_tenant, tenant
 from lorebind_config.reading.loading import build_project
-from lorebind_knowledge import KnowledgeService, bridge
+from lorebind_knowledge import KnowledgeService, bridge, lanes
 from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.events import Events
-from lorebind_knowledge.lanes import SIZES, Lane, Threads, lane, threads_of
+from lorebind_knowledge.lanes import SIZES, Lane, Threads, lane, submit, threads_of
 
 from .bench import CountingEmbedder, paragraph
 
@@ -135,9 +136,11 @@ def test_databases_that_are_searched_together() -> None:
     assert threads_of([one, other]) not in (one, other)
 
 
-async def test_lanes_are_bounded() -> None:
+@pytest.mark.parametrize("daemon", [False, True])
+async def test_lanes_are_bounded(daemon: bool) -> None:
     """A lane runs as many functions as it has threads, however many are submitted."""
-    async with asyncio.timeout(60), blocked("search", more=200) as work:
+    threads = Threads(daemon=daemon)
+    async with asyncio.timeout(60), blocked("search", threads, more=200) as work:
         await asyncio.sleep(0.05)
         assert work.calls == SIZES["search"]
 
@@ -290,3 +293,40 @@ asyncio.run(main())
 print("ended")
 """)
     assert printed.split() == ["ended", "worked"]
+
+
+def test_the_process_ends_while_a_daemon_thread_hangs() -> None:
+    """The interpreter does not wait for the threads of a database that may hang."""
+    printed = _output("""
+import threading
+from lorebind_knowledge.lanes import Threads, submit
+begun = threading.Event()
+def hang():
+    begun.set()
+    threading.Event().wait()
+with Threads(daemon=True).lane("read"):
+    submit(hang)
+    begun.wait()
+    print(submit(abs, -3).result())
+""")
+    assert printed.split() == ["3"]
+
+
+def test_idle_daemon_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that have nothing to do end after a while, and new ones start when needed."""
+    monkeypatch.setattr(lanes, "_IDLE_SECONDS", 0.01)
+    with Threads(daemon=True).lane("read"):
+        for _ in range(3):
+            thread = submit(threading.current_thread).result()
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def test_functions_in_daemon_threads() -> None:
+    """Each of many functions is called once, in its context, and its error is the caller's."""
+    with Threads(daemon=True).lane("read"), tenant("acme"):
+        futures = [submit(divmod, number, 7) for number in range(1000)]
+        assert [future.result() for future in futures] == [divmod(n, 7) for n in range(1000)]
+        assert submit(current_tenant).result() == "acme"
+        with pytest.raises(ZeroDivisionError):
+            submit(divmod, 1, 0).result()

@@ -1,7 +1,7 @@
 """LangGraph's checkpointers with async methods that work in any event loop.
 
 Each of LangGraph's own async savers is tied to the event loop it was created in. The sync savers
-are not, so their methods are called in threads.
+are not, so their methods are called in the threads of their database.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lorebind_bindings.workflow.threads.claims import MemoryClaims
 from lorebind_bindings.workflow.threads.serializing import CHANNEL, JsonSerializer
 from lorebind_config.errors import LorebindError, StoreError
 from lorebind_config.redaction import redacted_message
-from lorebind_knowledge.bridge import call_daemon
+from lorebind_knowledge.lanes import Lane, Threads, submit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
@@ -30,22 +30,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Await a blocking function that runs in a separate thread.
-
-    The event loop's own threads run workflow tasks, which may occupy all of them. A cancelled call
-    waits until the function has returned, so that nothing is written after the cancellation.
-    """
-    work = asyncio.ensure_future(call_daemon(function, *args, **kwargs))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        if not work.cancelled():
-            work.exception()  # retrieved because the cancelled caller cannot do it
-        raise
 
 
 class ThreadedSaver(BaseCheckpointSaver[Any]):
@@ -60,6 +44,28 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
         super().__init__(serde=inner.serde)
         self.inner = inner
         self._name = name
+        # PostgreSQL may hang. Tasks may occupy all threads of the event loop, so none of those.
+        self._threads = None if isinstance(inner, MemoryThreads) else Threads(daemon=True)
+
+    async def call(
+        self, lane: Lane, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Call a blocking function in the threads of this saver; directly if it is in memory.
+
+        The function is always called. If the caller is cancelled, it waits until the function has
+        returned, so that nothing is written after the cancellation.
+        """
+        if self._threads is None:
+            return function(*args, **kwargs)
+        with self._threads.lane(lane):
+            work = asyncio.wrap_future(submit(function, *args, **kwargs))
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            await asyncio.wait([work])
+            work.exception()  # retrieved because the cancelled caller cannot do it
+            raise
+        return work.result()
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self._naming(config):
@@ -105,7 +111,7 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
         self.inner.delete_thread(thread_id)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await in_thread(self.get_tuple, config)
+        return await self.call("read", self.get_tuple, config)
 
     async def alist(
         self,
@@ -118,7 +124,7 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
         def found() -> Sequence[CheckpointTuple]:
             return [*self.list(config, filter=filter, before=before, limit=limit)]
 
-        for one in await in_thread(found):
+        for one in await self.call("read", found):
             yield one
 
     async def aput(
@@ -128,7 +134,7 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        return await in_thread(self.put, config, checkpoint, metadata, new_versions)
+        return await self.call("read", self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self,
@@ -137,10 +143,10 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        await in_thread(self.put_writes, config, writes, task_id, task_path)
+        await self.call("read", self.put_writes, config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await in_thread(self.delete_thread, thread_id)
+        await self.call("read", self.delete_thread, thread_id)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self.inner.get_next_version(current, channel)

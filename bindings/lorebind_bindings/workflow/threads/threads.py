@@ -130,12 +130,11 @@ class ThreadStore:
         Args:
             kept: a sync saver that also implements `KeptThreads`.
         """
-        from lorebind_bindings.workflow.threads.checkpointers import ThreadedSaver, in_thread
+        from lorebind_bindings.workflow.threads.checkpointers import ThreadedSaver
 
         self.saver = ThreadedSaver(kept, kept.name)
         """The checkpointer to compile graphs with."""
         self._kept: KeptThreads = kept
-        self._in_thread = in_thread
 
     @asynccontextmanager
     async def claimed(self, thread: Thread) -> AsyncIterator[ThreadInfo | None]:
@@ -156,7 +155,7 @@ class ThreadStore:
             taken.append(claims.take(thread.key))
 
         try:
-            await self._in_thread(take)
+            await self.saver.call("wait", take)
             if taken != [True]:
                 raise ThreadRefusedError(
                     f"thread {thread.id!r} of workflow {thread.workflow!r} is running; wait until "
@@ -166,11 +165,11 @@ class ThreadStore:
             yield await self._info(thread, thread.key, running=False)
         finally:
             if taken == [True]:
-                await self._in_thread(claims.free, thread.key)
+                await self.saver.call("wait", claims.free, thread.key)
 
     async def find(self, thread: Thread) -> ThreadInfo | None:
         """Return the status of a thread; None if this tenant's workflow has no such thread."""
-        running = await self._in_thread(self._kept.claims.is_held, thread.key)
+        running = await self.saver.call("read", self._kept.claims.is_held, thread.key)
         return await self._info(thread, thread.key, running=running)
 
     async def list(
@@ -192,10 +191,10 @@ class ThreadStore:
         """
         any_of_them = Thread(tenant, project, workflow, "")
         find = partial(self._kept.newest, any_of_them.prefix, limit, before, after)
-        keys = await self._in_thread(find)
+        keys = await self.saver.call("read", find)
         found = []
         for key in keys:
-            running = await self._in_thread(self._kept.claims.is_held, key)
+            running = await self.saver.call("read", self._kept.claims.is_held, key)
             found.append(await self._info(any_of_them, key, running=running))
         return sorted(filter(None, found), key=lambda info: info.updated, reverse=True)
 
@@ -273,7 +272,7 @@ class ThreadStore:
 
     async def close(self) -> None:
         """Close the files and connections."""
-        await self._in_thread(self._kept.close)
+        await self.saver.call("read", self._kept.close)
 
     async def _newest(self, key: str, checkpoint_ns: str = "") -> CheckpointTuple | None:
         return await self.saver.aget_tuple(_config(key, checkpoint_ns))
