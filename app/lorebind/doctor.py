@@ -281,6 +281,16 @@ def _plugins() -> Iterator[Finding]:
                 yield Finding(part, "failed", str(error))
             else:
                 yield Finding(part, "ok", offered[0].distribution)
+    for word in plugins.offers("commands"):
+        part = f"plugin {word} of lorebind.commands"
+        try:
+            offer = plugins.offered("commands", word)
+            assert offer is not None
+            plugins.load(offer, ("__call__",))
+        except LorebindError as error:
+            yield Finding(part, "failed", str(error))
+        else:
+            yield Finding(part, "ok", offer.distribution)
     if loaders := plugins.offers("loaders"):
         wrong = claims(BUILT_IN)
         part = f"plugins {', '.join(loaders)} of lorebind.loaders"

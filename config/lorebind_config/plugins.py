@@ -26,6 +26,7 @@ Group: TypeAlias = Literal[
     "rerankers",
     "tokenizers",
     "extensions",
+    "commands",
 ]
 """The last part of an entry-point group's name, as in `lorebind.embedders`."""
 

@@ -10,15 +10,19 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from lorebind_config.declarations.chunking import ChunkerBase
-from lorebind_config.declarations.embedders import EmbedderBase
-from lorebind_config.declarations.retrieval import RerankerBase
-from lorebind_config.declarations.secrets import Secret
-from lorebind_config.declarations.sources import SourceBase
-from lorebind_knowledge.chunking.base import Chunker
-from lorebind_knowledge.embedders.base import Embedder, Fingerprint
-from lorebind_knowledge.rerankers.base import Reranker
-from lorebind_knowledge.sources.base import Content, SourceItem
+from lorebind.plugin import (
+    Chunker,
+    ChunkerBase,
+    Content,
+    Embedder,
+    EmbedderBase,
+    Fingerprint,
+    Reranker,
+    RerankerBase,
+    Secret,
+    SourceBase,
+    SourceItem,
+)
 
 
 class AcmeEmbedder(Embedder):

@@ -8,9 +8,7 @@ import duckdb
 import numpy as np
 from pydantic import Field
 
-from lorebind_config.declarations.vector_dbs import VectorDBBase
-from lorebind_config.errors import StoreError
-from lorebind_knowledge.stores.base import SearchHits, VectorStore
+from lorebind.plugin import SearchHits, StoreError, VectorDBBase, VectorStore
 
 AMONG = "where number in (select unnest(?::bigint[]))"
 

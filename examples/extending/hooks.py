@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from lorebind import Extension
-from lorebind_knowledge.middleware.base import Wrapper
+from lorebind.plugin import Wrapper
 
 HERE = Path(__file__).parent
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from lorebind import plugin
+
+ROOT = Path(__file__).parents[2]
 PACKAGES = ["lorebind", "lorebind_bindings", "lorebind_prompts", "lorebind_knowledge"]
 
 HEAVY = (
@@ -83,7 +88,7 @@ def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
         _ = importlib.import_module(name).nothing_like_it
 
 
-@pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize("name", [*PACKAGES, "lorebind_config"])
 def test_importing_does_nothing(name: str) -> None:
     """Importing a package loads no heavy library, writes nothing, and connects to nothing."""
     assert in_a_fresh_interpreter(f"import {name}") == "[] []"
@@ -111,3 +116,19 @@ def test_errors_are_what_users_catch_already() -> None:
     assert issubclass(lorebind.ConfigurationError, ValueError)
     assert issubclass(lorebind.NotFoundError, LookupError)
     assert issubclass(lorebind.MissingDependencyError, ImportError)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "examples/extending").glob("*.py")), ids=lambda path: path.name
+)
+def test_a_plugin_needs_one_door(path: Path) -> None:
+    """The examples of plugins import from three modules of ours only."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    ours = {name for name in names if name and name.startswith("lorebind")}
+    assert ours <= {"lorebind", "lorebind.plugin", "lorebind_knowledge.testing"}
+
+
+def test_the_door_of_plugins_lists_its_names() -> None:
+    names = [name for name in vars(plugin) if not name.startswith("_")]
+    assert sorted(names) == sorted(plugin.__all__)

@@ -26,9 +26,9 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_every_group_has_its_place() -> None:
-    """All groups of plugins except loaders, which no file names, are places in the YAML."""
+    """All groups of plugins are places in the YAML, except those that no file names."""
     assert ProjectDeclaration.model_fields
-    assert {*PLACES, "loaders"} == set(get_args(plugins.Group))
+    assert {*PLACES, "loaders", "commands"} == set(get_args(plugins.Group))
 
 
 @pytest.mark.parametrize(("place", "word"), KINDS, ids=lambda one: getattr(one, "group", one))

@@ -12,22 +12,28 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field
 
-from lorebind_config.declarations.base import Declaration
-from lorebind_config.declarations.chunking import ChunkerBase
-from lorebind_config.declarations.embedders import EmbedderBase
-from lorebind_config.declarations.extensions import ExtensionBase
-from lorebind_config.declarations.retrieval import RerankerBase
-from lorebind_config.declarations.secrets import Secret
-from lorebind_config.declarations.sources import SourceBase
-from lorebind_config.declarations.tokenizers import TokenizerBase
-from lorebind_config.declarations.vector_dbs import VectorDBBase
+from lorebind.plugin import (
+    Chunker,
+    ChunkerBase,
+    Content,
+    Declaration,
+    Embedder,
+    EmbedderBase,
+    Event,
+    Extension,
+    ExtensionBase,
+    Fingerprint,
+    Interval,
+    LoadedDocument,
+    Reranker,
+    RerankerBase,
+    Secret,
+    SourceBase,
+    SourceItem,
+    TokenizerBase,
+    VectorDBBase,
+)
 from lorebind_config.templates.environment import Environment
-from lorebind_knowledge.chunking.base import Chunker, Interval
-from lorebind_knowledge.embedders.base import Embedder, Fingerprint
-from lorebind_knowledge.events import Event, Extension
-from lorebind_knowledge.loaders.base import LoadedDocument
-from lorebind_knowledge.rerankers.base import Reranker
-from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -277,3 +283,12 @@ class extension:  # noqa: N801
     @staticmethod
     def make(declaration: AcmeAudit, environment: Environment) -> Audit:
         return Audit(str(environment.root / declaration.file))
+
+
+def titles(kb: str, project: str = ".") -> None:
+    """Print the documents of a knowledge base."""
+    from lorebind import Project
+
+    with Project.load(project) as loaded:
+        for document in loaded.documents(kb):
+            print(document.uri)

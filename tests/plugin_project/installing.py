@@ -17,6 +17,7 @@ ACME_OFFERS = {
     "rerankers": {"acme": "acme_lore:reranker"},
     "tokenizers": {"acme": "acme_lore:tokenizer"},
     "extensions": {"acme": "acme_lore:extension"},
+    "commands": {"acme-titles": "acme_lore:titles"},
 }
 
 

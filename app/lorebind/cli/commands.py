@@ -23,10 +23,12 @@ from lorebind.cli import (
     validate,
     workflow,
 )
+from lorebind.cli.plugin_commands import Commands
 from lorebind.cli.server_option import only_here, with_server_option
 from lorebind.cli.shared_options import with_shared_options
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
