@@ -20,10 +20,10 @@ from lorebind_config.namespace import PROJECT_SCOPE, IndexKey, Namespace
 from lorebind_knowledge.bridge import call, call_client
 from lorebind_knowledge.documents.listing import list_documents
 from lorebind_knowledge.embedders.base import embed_query
-from lorebind_knowledge.embedders.failures import is_lost_connection
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.rerankers.base import rerank_texts
+from lorebind_knowledge.resilience.failures import is_lost_connection
 from lorebind_knowledge.statistics import count_languages
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from lorebind_bindings import TaskContext, Update, Workflows
@@ -58,7 +59,14 @@ class Flaky:
 
 
 @pytest.mark.parametrize(
-    "error", [ConnectionError("cut off"), Unavailable(503), Unavailable(429), TimeoutError("slow")]
+    "error",
+    [
+        ConnectionError("cut off"),
+        Unavailable(503),
+        Unavailable(429),
+        TimeoutError("slow"),
+        psycopg.OperationalError("the connection is lost"),
+    ],
 )
 async def test_outages_are_tried_again(error: Exception) -> None:
     """A lost connection, an overload or a timeout is retried, and the result has the number of

@@ -436,7 +436,7 @@ async def test_declared_limits(tmp_path: Path, server: EmbeddingServer) -> None:
     embedder = declared(tmp_path, server, model="small", config=config)
     server.replies.extend([refusal(500, "oops")] * 4)
     assert (await embed_query(embedder, "a")).shape == (DIMENSION,)
-    assert embedder._bucket is not None  # type: ignore[attr-defined]
+    assert embedder._limiter is not None  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from lorebind_config.errors import EmbedderError, MissingDependencyError
 from lorebind_knowledge.embedders import concurrency as slots_module
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, embed_documents, embed_query
 from lorebind_knowledge.embedders.concurrency import FairSemaphore
-from lorebind_knowledge.embedders.pacing import TokenBucket, backoff
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 
 
@@ -213,23 +212,6 @@ async def test_waiting_can_be_cancelled() -> None:
     assert (await embed_query(embedder, "ab")).tolist() == [2, 1]
 
 
-@given(
-    st.integers(0, 600_000),
-    st.integers(0, 600_000),
-    st.integers(1, 20),
-    st.none() | st.floats(0, 1e9),
-    st.floats(0, 1, exclude_max=True),
-)
-def test_backoff(base: int, more: int, failures: int, asked: float | None, chance: float) -> None:
-    """The wait is never above the maximum, nor below what the provider asks for within it."""
-    longest = min(base + more, 600_000)
-    retry = RetryConfig(backoff_ms=base, max_backoff_ms=max(base, longest))
-    wait = backoff(retry, failures, asked, chance)
-    assert min(retry.max_backoff_ms / 1000, asked or 0) <= wait <= retry.max_backoff_ms / 1000
-    if asked is None:
-        assert wait <= base / 1000 * 2 ** (failures - 1)
-
-
 # Batches that are too large.
 
 
@@ -380,32 +362,3 @@ async def test_calls_in_a_minute_over_tasks() -> None:
     await asyncio.gather(*(embed_query(embedder, "a") for _ in range(30)))
     assert len(provider.at) == 30
     assert clock.now >= 29 - 1e-3
-
-
-@given(st.integers(1, 600), st.lists(st.floats(0, 30), max_size=120))
-def test_bucket(per_minute: int, pauses: list[float]) -> None:
-    """For any arrival of callers, none waits forever, and no minute has too many calls."""
-    now, at = 1e6, list[float]()
-    bucket = TokenBucket(per_minute, now)
-    for pause in pauses:
-        now += pause
-        for _ in range(4):
-            wait = bucket.take(now)
-            if not wait:
-                break
-            now += wait
-        else:
-            raise AssertionError("still no token after waiting for it")
-        at.append(now)
-    for first in range(len(at)):
-        within = [one for one in at[first:] if one < at[first] + 60 - 1e-3]
-        assert len(within) <= per_minute + max(1, per_minute / 60)
-
-
-def test_bucket_and_a_clock_that_goes_back() -> None:
-    """A clock that goes back neither adds nor removes tokens."""
-    bucket = TokenBucket(60, 100.0)
-    assert bucket.take(100.0) == 0
-    assert bucket.take(50.0) == pytest.approx(1)
-    assert bucket.take(100.0) == pytest.approx(1)
-    assert bucket.take(101.0) == 0

@@ -47,7 +47,8 @@ def server(servers: Callable[..., WebServer]) -> WebServer:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetcher_module, "_FIRST_PAUSE", 0.0)
+    at_once = fetcher_module._RETRY.model_copy(update={"backoff_ms": 0})
+    monkeypatch.setattr(fetcher_module, "_RETRY", at_once)
 
 
 @pytest.fixture

@@ -26,13 +26,13 @@ from lorebind_config.templates.language import fill, mentions, parts
 from lorebind_knowledge.chunking.code import code_chunker
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
-from lorebind_knowledge.embedders.failures import provider_message, retry_after
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.hub_models.snapshot import _shown
 from lorebind_knowledge.loaders.html_removal import without_html
 from lorebind_knowledge.loaders.registry import load_document
 from lorebind_knowledge.loaders.worker import FORMATS, loader_of
 from lorebind_knowledge.records import joined_locator
+from lorebind_knowledge.resilience.failures import provider_message, retry_after
 from lorebind_knowledge.retrieval import dedupe
 from lorebind_knowledge.sources.folder import matcher
 from lorebind_knowledge.sources.gitignore import grouped, parse_rule, verdict

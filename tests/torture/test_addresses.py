@@ -156,7 +156,8 @@ def test_addresses(
     target of a redirect or what a name resolves to. Nothing connects to it."""
     allowed, inside = servers
     inside.otherwise = Answer(b"secret")
-    monkeypatch.setattr(fetcher_module, "_FIRST_PAUSE", 0.0)
+    at_once = fetcher_module._RETRY.model_copy(update={"backoff_ms": 0})
+    monkeypatch.setattr(fetcher_module, "_RETRY", at_once)
     network = Network(monkeypatch)
 
     def check(case: random.Random) -> None:

@@ -6,7 +6,6 @@ The record is stored before any event reports the result.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,8 +22,8 @@ from lorebind_config.checks.template_checks import unset_variables
 from lorebind_config.errors import LorebindError, MissingVariableError, UsageError
 from lorebind_config.templates.language import UnsetVariableError
 from lorebind_knowledge.bridge import only_errors
-from lorebind_knowledge.embedders.failures import classify
-from lorebind_knowledge.embedders.pacing import backoff
+from lorebind_knowledge.resilience.failures import classify
+from lorebind_knowledge.resilience.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -117,25 +116,28 @@ async def _is_left_out(context: Context) -> bool:
 
 async def _tried(context: Context) -> tuple[int, Outcome]:
     """Return the number of attempts and the outcome of the last one."""
-    task = context.task
-    context.emit("task_start", attempt=1)
-    for attempt in range(1, task.retry.attempts + 1):
-        context = replace(context, attempt=attempt)
+    attempts = 0
+
+    async def attempt() -> Outcome:
+        nonlocal attempts
+        attempts += 1
         try:
-            return attempt, await _once(context)
+            return await _once(replace(context, attempt=attempts))
         except TaskFailed as failed:
-            failed.attempts = attempt
-            if attempt == task.retry.attempts or not _is_transient(failed.cause):
-                raise
-            wait = backoff(task.retry, attempt, None, random.random())
-            context.emit("task_retry", attempt=attempt, error=failed.error, wait_seconds=wait)
-            await asyncio.sleep(wait)
-    raise AssertionError("a task is tried at least once")
+            failed.attempts = attempts
+            raise
 
-
-def _is_transient(cause: BaseException) -> bool:
-    """Check whether an error is an outage or a timeout, so that a retry may succeed."""
-    return classify(cause, time.time()).kind == "again"
+    retries = Retries(
+        limits=context.task.retry,
+        on=TaskFailed,
+        classify=lambda failed: classify(failed.cause),
+        before_wait=lambda failed, wait: context.emit(
+            "task_retry", attempt=failed.attempts, error=failed.error, wait_seconds=wait
+        ),
+    )
+    context.emit("task_start", attempt=1)
+    outcome = await retries.call(attempt)
+    return attempts, outcome
 
 
 async def _once(context: Context) -> Outcome:

@@ -17,10 +17,10 @@ from lorebind_config.errors import EmbedderError
 from lorebind_config.project_code import module_of
 from lorebind_knowledge.bridge import call_client
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, address_digest, encodable
-from lorebind_knowledge.embedders.failures import provider_message
 from lorebind_knowledge.embedders.openai import OPENAI_DIMENSIONS
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 from lorebind_knowledge.embedders.tokens import TokenCount, counted, estimated
+from lorebind_knowledge.resilience.failures import provider_message
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -23,9 +23,9 @@ from lorebind_knowledge.embedders.base import (
     embed_documents,
     encodable,
 )
-from lorebind_knowledge.embedders.failures import UnreadableAnswerError, provider_message
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 from lorebind_knowledge.embedders.tokens import OPENAI_ENCODING, TokenCount, counted, estimated
+from lorebind_knowledge.resilience.failures import UnreadableAnswerError, provider_message
 from lorebind_knowledge.tokenizing import encode, token_bytes
 
 if TYPE_CHECKING:

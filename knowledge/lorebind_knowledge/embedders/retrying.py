@@ -6,21 +6,21 @@ import asyncio
 import functools
 import random as random_numbers
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders import base
 from lorebind_knowledge.embedders.concurrency import FairSemaphore
-from lorebind_knowledge.embedders.failures import Failure, classify
-from lorebind_knowledge.embedders.pacing import TokenBucket, backoff
+from lorebind_knowledge.resilience.rate_limiter import RateLimiter
+from lorebind_knowledge.resilience.retries import Retries
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     from lorebind_knowledge.embedders.base import Embedder, Fingerprint
     from lorebind_knowledge.embedders.tokens import TokenCount
     from lorebind_knowledge.records import Matrix, Vector
+    from lorebind_knowledge.resilience.failures import Failure
 
 R = TypeVar("R")
 
@@ -64,13 +64,20 @@ class RetryingEmbedder(base.Embedder):
         """
         self.inner = inner
         self.batch_size = inner.batch_size
-        self._retry = retry or RetryConfig()
+        self._retries = Retries(
+            limits=retry or RetryConfig(),
+            on=EmbedderError,
+            final_error=self._final,
+            sleep=sleep,
+            random=random,
+        )
         self.max_concurrent = max_concurrent
         self._slots = FairSemaphore(max_concurrent)
-        self._sleep, self._clock, self._random = sleep, clock, random
-        self._bucket: TokenBucket | None = None
+        self._limiter: RateLimiter | None = None
         if requests_per_minute is not None:
-            self._bucket = TokenBucket(requests_per_minute, clock())
+            # Spread evenly: a burst holds at most one second's worth of calls.
+            per_second = requests_per_minute / 60
+            self._limiter = RateLimiter(per_second, max(1.0, per_second), clock)
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -107,29 +114,20 @@ class RetryingEmbedder(base.Embedder):
         return await self._tried(functools.partial(base.embed_query, self.inner, text))
 
     async def _tried(self, ask: Callable[[], Awaitable[R]]) -> R:
-        tries = 0
-        async with self._slots:
-            while True:
-                await self._wait_for_turn()
-                try:
-                    return await ask()
-                except EmbedderError as error:
-                    tries += 1
-                    failure = classify(error, time.time())
-                    if failure.kind != "again" or tries >= self._retry.attempts:
-                        raise self._final(error, failure, tries) from error.__cause__ or error
-                await self._sleep(backoff(self._retry, tries, failure.wait, self._random()))
+        async def attempt() -> R:
+            while self._limiter is not None and (wait := self._limiter.take().wait):
+                await self._retries.sleep(wait)
+            return await ask()
 
-    async def _wait_for_turn(self) -> None:
-        while self._bucket is not None and (wait := self._bucket.take(self._clock())):
-            await self._sleep(wait)
+        async with self._slots:
+            return await self._retries.call(attempt)
 
     def _final(self, error: EmbedderError, failure: Failure, tries: int) -> EmbedderError:
         """Return the error with the number of attempts and a suggested fix."""
         said = [str(error)]
         if tries > 1:
             said.append(f"gave up after {tries} attempts")
-        longest = self._retry.max_backoff_ms / 1000
+        longest = self._retries.limits.max_backoff_ms / 1000
         if failure.wait is not None and failure.wait > longest:
             said.append(
                 f"the provider asks to wait {failure.wait:g} s, "

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import RateLimitError
 from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.resilience.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from lorebind_knowledge.middleware.base import Retrieval, Retrieve
     from lorebind_knowledge.records import QueryResult
 
-_TENANTS = 10_000
-"""Maximum number of tenants to remember; those whose last search is oldest are dropped first."""
-
 
 class RateLimit(Wrapper):
-    """The generic cell rate algorithm (ITU-T I.371), which limits searches without a queue.
+    """Limits searches without a queue.
 
     Each search takes the next turn of its tenant, so that searches begin in the order of their
     calls. A tenant's turns are `1 / per_second` apart, except that `burst` searches may begin at
@@ -45,13 +40,8 @@ class RateLimit(Wrapper):
             longest_wait: seconds; a search that would wait longer is refused. 0 never waits.
             clock, sleep: the time, in seconds.
         """
-        self._gap = 1 / per_second
-        self._ahead = (burst - 1) * self._gap
-        self._longest_wait = longest_wait
-        self._clock, self._sleep = clock, sleep
-        self._lock = threading.Lock()
-        self._next: OrderedDict[str, float] = OrderedDict()
-        """By tenant, the time of the next free turn, as if there were no burst."""
+        self._per_second, self._longest_wait, self._sleep = per_second, longest_wait, sleep
+        self._limiter = RateLimiter(per_second, burst, clock)
 
     def retrieval(self, inner: Retrieve) -> Retrieve:
         async def limited(asked: Retrieval) -> QueryResult:
@@ -67,19 +57,12 @@ class RateLimit(Wrapper):
         Raises:
             RateLimitError: the turn comes too late; it is not taken.
         """
-        with self._lock:
-            now = self._clock()
-            due = max(self._next.get(tenant, now), now)
-            wait = max(0.0, due - self._ahead - now)
-            if wait > self._longest_wait:
-                later = wait - self._longest_wait
-                raise RateLimitError(
-                    f"tenant {tenant!r} searches more often than {1 / self._gap:g} times a second; "
-                    f"try again in {later:.3g} s",
-                    later,
-                )
-            self._next[tenant] = due + self._gap
-            self._next.move_to_end(tenant)
-            while len(self._next) > _TENANTS:
-                self._next.popitem(last=False)
-            return wait
+        wait, _ = self._limiter.take(tenant, self._longest_wait)
+        if wait > self._longest_wait:
+            later = wait - self._longest_wait
+            raise RateLimitError(
+                f"tenant {tenant!r} searches more often than {self._per_second:g} times a second; "
+                f"try again in {later:.3g} s",
+                later,
+            )
+        return wait

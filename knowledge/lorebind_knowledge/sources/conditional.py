@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from lorebind_config.identity import digest
+from lorebind_knowledge.resilience.failures import http_date
 
 if TYPE_CHECKING:
     import httpx
@@ -18,7 +18,7 @@ def version_of(url: httpx.URL, headers: httpx.Headers) -> str:
     Empty if the response has neither.
     """
     etag, modified = headers.get("etag", ""), headers.get("last-modified", "")
-    changed, answered = seconds(modified), seconds(headers.get("date", ""))
+    changed, answered = http_date(modified), http_date(headers.get("date", ""))
     # A document can change again within the second of its date and keep that date.
     if changed is None or answered is None or changed >= answered:
         modified = ""
@@ -40,11 +40,3 @@ def conditions(version: str, url: httpx.URL) -> dict[str, str]:
         return {}
     asked = {"If-None-Match": etag, "If-Modified-Since": modified}
     return {header: value for header, value in asked.items() if value}
-
-
-def seconds(date: str) -> float | None:
-    """Return an HTTP date as seconds since 1970, or None if it is not a valid date."""
-    try:
-        return parsedate_to_datetime(date).timestamp()
-    except (ValueError, OverflowError):
-        return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import random
 import re
 import socket
 from contextlib import nullcontext
@@ -15,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_config.errors import SourceError
+from lorebind_knowledge.resilience.failures import Failure, retry_after
+from lorebind_knowledge.resilience.retries import Retries
 from lorebind_knowledge.sources.addresses import AddressPolicy
 from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.sources.bodies import (
@@ -25,7 +27,7 @@ from lorebind_knowledge.sources.bodies import (
     TooLargeError,
     read_body,
 )
-from lorebind_knowledge.sources.conditional import conditions, seconds, version_of
+from lorebind_knowledge.sources.conditional import conditions, version_of
 from lorebind_knowledge.sources.limits import too_large
 from lorebind_knowledge.sources.silence import silence
 from lorebind_knowledge.sources.web_address import basic_auth, origin, parsed, shown
@@ -34,9 +36,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterable, Mapping
 
-_TRIES = 3
-_FIRST_PAUSE = 0.5
-"""In seconds, varied randomly by up to 50 %; the second pause is twice as long."""
+_RETRY = RetryConfig(attempts=3, backoff_ms=1000, max_backoff_ms=600_000)
 _CONNECT_SECONDS = 10
 """For each address of a host."""
 _MOST_ADDRESSES = 4
@@ -47,11 +47,11 @@ _OWN_HEADERS = ("host", "accept-encoding", "connection", "content-length", "tran
 
 
 class _TransientError(SourceError):
-    """A failure that a retry may fix; `pause` is the server's Retry-After in seconds, if any."""
+    """A failure that a retry may fix."""
 
-    def __init__(self, message: str, pause: float | None = None) -> None:
+    def __init__(self, message: str, wait: float | None = None) -> None:
         super().__init__(message)
-        self.pause = pause
+        self.failure = Failure("again", wait=wait)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +124,19 @@ class Fetcher:
             return await self._fetch(url, name, version)
 
     async def _fetch(self, url: httpx.URL, name: str, version: str) -> Content | None:
+        def check_time(error: _TransientError, wait: float) -> None:
+            if asyncio.get_running_loop().time() + wait >= (limit.when() or 0):
+                raise error  # says more than that the time is over
+
+        retries = Retries(
+            limits=_RETRY,
+            on=_TransientError,
+            classify=lambda error: error.failure,
+            before_wait=check_time,
+        )
         try:
             async with asyncio.timeout(self._timeout_seconds) as limit:
-                for attempt in range(1, _TRIES):
-                    try:
-                        return await self._follow(url, name, version)
-                    except _TransientError as error:
-                        pause = _pause(attempt) if error.pause is None else error.pause
-                        if asyncio.get_running_loop().time() + pause >= (limit.when() or 0):
-                            raise
-                    await asyncio.sleep(pause)
-                return await self._follow(url, name, version)
+                return await retries.call(lambda: self._follow(url, name, version))
         except TimeoutError as error:
             raise SourceError(f"{name}: took longer than {self._timeout_seconds:g} s") from error
 
@@ -207,7 +209,7 @@ class Fetcher:
         if status not in (HTTPStatus.OK, HTTPStatus.NON_AUTHORITATIVE_INFORMATION):
             message = f"{hop.name}: returned {_phrase(status)}"
             if status in _TRANSIENT:
-                raise _TransientError(message, _retry_after(headers))
+                raise _TransientError(message, retry_after(headers))
             raise SourceError(message)
         encoding = headers.get("content-encoding", "")
         try:
@@ -283,18 +285,6 @@ async def _send(client: httpx.AsyncClient, addresses: list[str], hop: _Hop) -> h
             failure = httpx.ConnectError(str(error) or "the connection timed out")
             failure.__cause__ = error
     raise failure
-
-
-def _retry_after(headers: httpx.Headers) -> float | None:
-    value = headers.get("retry-after", "").strip()
-    if re.fullmatch("[0-9]{1,9}", value):
-        return float(value)
-    when, now = seconds(value), seconds(headers.get("date", ""))
-    return max(0.0, when - now) if when is not None and now is not None else None
-
-
-def _pause(attempt: int) -> float:
-    return float(_FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
 
 
 def _phrase(status: int) -> str:

@@ -502,7 +502,7 @@ def test_any_rate_can_be_declared() -> None:
     assert rates.take("a")["RateLimit-Policy"] == '"default";q=1000000;w=1000000000'
     for number in range(20_000):
         rates.take(str(number))
-    assert len(rates._buckets) == 10_000
+    assert len(rates._limiter._buckets) == 10_000
 
 
 # Floods and outages

@@ -1,19 +1,16 @@
-"""The rate limit of each caller: a token bucket."""
+"""The rate limit of each caller, and the headers that tell it."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from lorebind.server.problems import ProblemError
+from lorebind_knowledge.resilience.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.server import RateLimitDeclaration
 
-_CALLERS = 10_000
-"""Maximum number of callers in memory; the least recently seen ones are forgotten."""
 _LONGEST = 10**9
 """Maximum seconds in headers: numbers may have 15 digits, and a rate may be arbitrarily low."""
 
@@ -23,7 +20,7 @@ class Rates:
 
     def __init__(self, declared: RateLimitDeclaration) -> None:
         self._per_second, self._burst = declared.per_second, declared.burst
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._limiter = RateLimiter(declared.per_second, declared.burst)
 
     def take(self, caller: str) -> dict[str, str]:
         """Count a request, and return headers with the number of remaining requests.
@@ -31,22 +28,15 @@ class Rates:
         Raises:
             ProblemError: the caller has no requests left.
         """
-        now = time.monotonic()
-        left, then = self._buckets.pop(caller, (float(self._burst), now))
-        left = min(self._burst, left + (now - then) * self._per_second)
-        allowed = left >= 1
-        self._buckets[caller] = (left - 1 if allowed else left, now)
-        if len(self._buckets) > _CALLERS:
-            self._buckets.popitem(last=False)
-        remaining = int(left - 1) if allowed else 0
+        refused, left = self._limiter.take(caller)
         # Seconds until a full burst is available, or after a refusal, the next request.
-        wait = self._seconds(self._burst - left + 1 if allowed else 1 - left)
+        wait = self._seconds(1 - left if refused else self._burst - left)
         headers = {
             # draft-ietf-httpapi-ratelimit-headers-10
             "RateLimit-Policy": f'"default";q={self._burst};w={self._seconds(self._burst)}',
-            "RateLimit": f'"default";r={remaining};t={wait}',
+            "RateLimit": f'"default";r={int(left)};t={wait}',
         }
-        if not allowed:
+        if refused:
             detail = f"too many requests; try again in {wait} s"
             headers["Retry-After"] = str(wait)
             raise ProblemError("rate_limited", detail, headers=headers)

@@ -1,4 +1,4 @@
-"""Classify a provider's exception (retry, send a smaller batch, or give up) and suggest a fix.
+"""Classify an exception (retry, send a smaller batch, or give up) and suggest a fix.
 
 No provider's library is imported. Exceptions are recognized by what they carry (a status, a
 response with headers), by the names of their classes and by their messages.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC
@@ -16,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
 from typing import Any, Literal
 
-from lorebind_config.errors import EmbedderError
+from lorebind_config.errors import EmbedderError, text_of
 from lorebind_config.redaction import redacted_message
 
 _CHAIN = 10
@@ -71,15 +72,15 @@ class Failure:
     """Seconds that the provider asks to wait before the next call."""
 
 
-def classify(error: BaseException, now: float) -> Failure:
-    """Classify a provider's exception, taking the exceptions that caused it into account.
+def classify(error: BaseException, now: float | None = None) -> Failure:
+    """Classify an exception of a provider or a database by its chain of causes.
 
     Args:
         error: as it was raised, or wrapped in Lorebind's errors.
-        now: seconds since 1970, for a Retry-After header that holds a date.
+        now: see `retry_after`.
     """
     chain = list(_chain(error))
-    words = " ".join(str(link) for link in chain)
+    words = " ".join(map(text_of, chain))
     for link in chain:
         if (status := _status(link)) is not None:
             return _by_status(status, _headers(link), words, now)
@@ -92,7 +93,7 @@ def classify(error: BaseException, now: float) -> Failure:
     return Failure("final", SHORTER_TEXTS if _TEXT_TOO_LONG.search(words) else "")
 
 
-def _by_status(status: int, headers: Any, words: str, now: float) -> Failure:
+def _by_status(status: int, headers: Any, words: str, now: float | None) -> Failure:
     advice = _ADVICE.get(status, "")
     if status == 413 or (status in (400, 422, 429, 500) and _BATCH_TOO_LARGE.search(words)):
         return Failure("smaller", SHORTER_TEXTS)
@@ -118,11 +119,16 @@ def provider_message(error: Exception, holder: object, **settings: Any) -> str:
     return textwrap.shorten(said, _LONGEST_MESSAGE, placeholder=" …")
 
 
-def retry_after(headers: Any, now: float) -> float | None:
+def retry_after(headers: Any, now: float | None = None) -> float | None:
     """Return the wait in seconds that the headers ask for; None if absent or unreadable.
 
     `Retry-After` holds seconds or a date (RFC 9110, 10.2.3). OpenAI and Azure also send
     `retry-after-ms`, which is more precise.
+
+    Args:
+        headers: a mapping.
+        now: seconds since 1970, which a date is compared with; by default the headers' own date,
+            because clocks differ, or else this machine's.
     """
     if (value := _header(headers, "retry-after-ms")) is not None:
         return _seconds(value, 1000)
@@ -130,13 +136,20 @@ def retry_after(headers: Any, now: float) -> float | None:
         return None
     if (seconds := _seconds(value, 1)) is not None:
         return seconds
-    try:
-        date = parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+    if (date := http_date(value)) is None:
         return None
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=UTC)
-    return max(0.0, date.timestamp() - now)
+    if now is None:
+        now = http_date(_header(headers, "date") or "")
+    return max(0.0, date - (time.time() if now is None else now))
+
+
+def http_date(text: str) -> float | None:
+    """Return an HTTP date as seconds since 1970, or None if it is not a valid date."""
+    try:
+        date = parsedate_to_datetime(text)
+        return (date.replace(tzinfo=UTC) if date.tzinfo is None else date).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _seconds(value: str, parts: int) -> float | None:
@@ -191,4 +204,9 @@ def _header(headers: Any, name: str) -> str | None:
 def _is_lost_connection(error: BaseException) -> bool:
     if isinstance(error, ConnectionError):
         return True
-    return any(_NOT_CONNECTED.search(kind.__name__) for kind in type(error).__mro__)
+    return any(
+        # psycopg's OperationalError: also deadlocks, and a server that shuts down
+        _NOT_CONNECTED.search(kind.__name__)
+        or (kind.__name__ == "OperationalError" and kind.__module__.startswith("psycopg"))
+        for kind in type(error).__mro__
+    )

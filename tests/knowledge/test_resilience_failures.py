@@ -8,12 +8,13 @@ from http import HTTPStatus
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_config.errors import EmbedderError
-from lorebind_knowledge.embedders.failures import (
+from lorebind_config.errors import EmbedderError, StoreError
+from lorebind_knowledge.resilience.failures import (
     SHORTER_TEXTS,
     UnreadableAnswerError,
     classify,
@@ -133,6 +134,8 @@ def test_words(status: int, message: str, kind: str, advice: str | None) -> None
         httpx.ConnectError("refused"),
         httpx.ReadTimeout("slow"),
         httpx.RemoteProtocolError("cut off"),
+        psycopg.OperationalError("the server closed the connection"),
+        _raised(StoreError("x"), psycopg.errors.DeadlockDetected()),
         _raised(EmbedderError("x"), APIConnectionError()),
         _raised(EmbedderError("x"), json.JSONDecodeError("Expecting value", "", 0)),
         UnreadableAnswerError("x"),
@@ -190,6 +193,8 @@ def test_errors_that_go_round_in_circles() -> None:
         ({"Retry-After": formatdate(NOW + 90, usegmt=True)}, 90),
         ({"Retry-After": formatdate(NOW - 90, usegmt=True)}, 0),
         ({"Retry-After": "Tue, 14 Nov 2023 22:14:20"}, 60),
+        ({"Retry-After": "Tue, 14 Nov 2023 22:14:20 -0000"}, 60),
+        ({"Retry-After": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}, None),
         ({"Retry-After": "9", "retry-after-ms": "1500"}, 1.5),
         ({"Retry-After": "-1"}, None),
         ({"Retry-After": "inf"}, None),
@@ -204,6 +209,13 @@ def test_retry_after(headers: dict[str, str] | None, seconds: float | None) -> N
     """Seconds and dates are understood in any mapping; nonsense is ignored."""
     assert retry_after(headers, NOW) == seconds
     assert retry_after(httpx.Headers(headers), NOW) == seconds
+
+
+def test_the_date_of_the_answer_counts() -> None:
+    """A date is compared with the answer's own date, because clocks differ."""
+    headers = {"Retry-After": formatdate(NOW + 90), "Date": formatdate(NOW)}
+    assert retry_after(headers) == 90
+    assert retry_after({"Retry-After": formatdate(NOW)}) == 0
 
 
 def test_the_wait_is_found_on_either_object() -> None:

@@ -1,0 +1,1 @@
+"""Retries of transient failures, and rate limits."""

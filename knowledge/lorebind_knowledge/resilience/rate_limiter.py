@@ -1,0 +1,65 @@
+"""The rate limiter: a token bucket for each caller."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+_KEYS = 10_000
+"""Maximum number of keys in memory; the least recently used ones are forgotten."""
+_NEARLY = 1e-6
+"""Tolerance for rounding: a caller that waits for exactly one token must get it."""
+
+
+class Turn(NamedTuple):
+    """The answer to a call that a rate limits."""
+
+    wait: float
+    """Seconds until the call may begin; 0 if it may begin now."""
+    tokens: float
+    """The tokens that are left. Below 0 if earlier calls still wait for theirs."""
+
+
+class RateLimiter:
+    """Allows `per_second` calls on average for each key, and bursts of `burst` calls after a pause.
+
+    Safe to share among threads and event loops.
+    """
+
+    def __init__(
+        self, per_second: float, burst: float = 1, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """
+        Args:
+            per_second: the average number of calls per second and key.
+            burst: the number of calls that may begin at the same time; at least 1.
+            clock: the time in seconds.
+        """
+        self._per_second, self._burst, self._clock = per_second, float(burst), clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """By key, the tokens and the time of the last call."""
+        # Calls come from all event loops and threads of the process.
+        self._lock = threading.Lock()
+
+    def take(self, key: str = "", longest_wait: float = 0.0) -> Turn:
+        """Take a token, unless it becomes available only after the longest wait.
+
+        A token that is not available yet is reserved: the caller waits, and later callers wait
+        longer. With `longest_wait` 0 nothing is reserved, and the caller may call again after the
+        wait.
+        """
+        with self._lock:
+            now = self._clock()
+            tokens, then = self._buckets.pop(key, (self._burst, now))
+            gained = max(0.0, now - then) * self._per_second
+            tokens = min(self._burst, tokens + gained)
+            wait = 0.0 if tokens >= 1 - _NEARLY else (1 - tokens) / self._per_second
+            if wait <= longest_wait:
+                tokens -= 1
+            self._buckets[key] = tokens, max(now, then)
+            if len(self._buckets) > _KEYS:
+                self._buckets.popitem(last=False)
+            return Turn(wait, tokens)
