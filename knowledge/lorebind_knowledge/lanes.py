@@ -159,7 +159,7 @@ def submit(function: Callable[..., R], *args: Any, **kwargs: Any) -> Future[R]:
     threads, name, depth = place = _place.get()
     context = contextvars.copy_context()
     context.run(_place.set, place._replace(depth=depth + 1))
-    return threads.submit(name, depth, lambda: context.run(function, *args, **kwargs))
+    return threads.submit(name, depth, partial(context.run, function, *args, **kwargs))
 
 
 class _At:

@@ -32,7 +32,7 @@ SIZE = 4
 def state(view: View) -> str:
     """Return the generation of the only document, after checking it in every kind of query."""
     near = sorted(view.nearest(vector([1.0, 0.0, 0.0, 0.0]), 9).ids)
-    worded = sorted(view.worded("passage", 9).ids)
+    worded = sorted(view.bm25_search("passage", 9).ids)
     whole = [one.id for one in view.document("a.md")]
     assert near == worded == whole
     chunks = view.named(whole)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +10,6 @@ import pytest
 from langchain_core.documents import BaseDocumentCompressor
 
 from lorebind_config.errors import UsageError
-from lorebind_config.namespace import Namespace
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.index.view import View
 from lorebind_knowledge.records import DocumentMatch, QueryResult
@@ -67,12 +66,7 @@ async def ask(bench: Bench, question: str, strategy: str, **settings: Any) -> Qu
 
 async def viewed(bench: Bench, ask: Callable[[View], T]) -> T:
     """Return the result of `ask`, called with a view of the index."""
-    owner = bench.kb.namespace
-
-    def asked(views: Mapping[Namespace, View]) -> T:
-        return ask(views[owner])
-
-    return await call(bench.index.read_several, [owner], asked)
+    return await call(bench.index.read, bench.kb.namespace, ask)
 
 
 def names(matches: Sequence[DocumentMatch]) -> list[tuple[str, float]]:
@@ -123,7 +117,7 @@ async def test_what_only_one_list_holds_has_both_figures(bench: Bench, strategy:
     await filled(bench, 120)  # the lists hold 50
     vector = bench.embedder.embed_query(QUESTION)
     near, named = await viewed(
-        bench, lambda view: (view.nearest(vector, 200), view.worded(QUESTION, 200))
+        bench, lambda view: (view.nearest(vector, 200), view.bm25_search(QUESTION, 200))
     )
     cosines = dict(zip(near.ids, near.figures, strict=True))
     words = dict(zip(named.ids, named.figures, strict=True))
@@ -149,7 +143,7 @@ async def test_a_passage_far_down_one_list_is_found(bench: Bench) -> None:
 
     def found(view: View) -> tuple[Any, Any, Any]:
         query = Query(question, vector, settings, {"docs": view})
-        (far,) = view.chunks([one.number for one in query.worded(1)]).values()
+        (far,) = view.chunks([one.number for one in query.bm25_search(1)]).values()
         ranked = {one.id: one for one in STRATEGIES["hybrid"](query, 5)}
         return far, ranked, (query.nearest(50), query.nearest(61))
 

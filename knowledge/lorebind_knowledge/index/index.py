@@ -17,6 +17,8 @@ import json
 import random
 import time
 from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_config.errors import LeaseLostError, StoreError
@@ -29,8 +31,6 @@ from lorebind_knowledge.index.view import SPANS, LostVectorsError, View
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.leases import Lease
@@ -67,6 +67,10 @@ class NoIndexError(LookupError):
     """A namespace has no index that can be searched."""
 
 
+class SweptError(Exception):
+    """The results of a read may be incomplete, because an index was swept in the meantime."""
+
+
 class Version(NamedTuple):
     """The index that searches use, and its state."""
 
@@ -94,51 +98,42 @@ class Index:
     # Reading
 
     def read(self, namespace: Namespace, ask: Callable[[View], T]) -> T:
-        """Return the result of `ask` for a view of the active index; see `read_several`.
+        """Return the result of `ask` for a view of the active index; see `read_indexes`.
 
         Raises:
             NoIndexError: nothing has been ingested.
         """
 
-        def ask_one(views: Mapping[Namespace, View]) -> T:
+        def ask_view(views: Mapping[Namespace, View]) -> T:
             if namespace not in views:
                 raise NoIndexError(namespace.kb)
             return ask(views[namespace])
 
-        return self.read_several([namespace], ask_one)
+        return read_indexes({self: [namespace]}, ask_view)
 
-    def read_several(
-        self,
-        namespaces: Sequence[Namespace],
-        ask: Callable[[Mapping[Namespace, View]], T],
-    ) -> T:
-        """Return the result of `ask` for views of the active indexes, all at the same moment.
+    @contextmanager
+    def views(self, namespaces: Sequence[Namespace]) -> Iterator[dict[Namespace, View]]:
+        """Open views of the active indexes, all at the same moment.
 
-        Namespaces without an index have no view. `ask` is called again if an index was swept in
-        the meantime, so it must not change anything.
+        Namespaces without an index have no view.
 
         Raises:
+            SweptError: at the end of the block, if its results may be incomplete: the store may
+                have deleted vectors that one of the views could see.
             LostVectorsError: the store has lost vectors.
-            StoreError: an outage, or the index kept changing.
         """
-        for attempt in range(_ATTEMPTS):
-            lost: LostVectorsError | None = None
-            with self.catalog.reading() as sql:
-                views = self._views(sql, namespaces)
-                try:
-                    answer = ask(views)
-                except LostVectorsError as error:
-                    lost = error
-            if not self._swept_since(views.values()):
-                if lost is not None:
-                    raise lost
-                return answer
-            time.sleep(random.uniform(0, min(0.001 * 2**attempt, _LONGEST_PAUSE)))
-        owner = " and ".join(repr(namespace.kb) for namespace in namespaces)
-        raise StoreError(
-            f"{owner} kept changing while it was being searched; search again when there are fewer "
-            "writes"
-        )
+        lost: LostVectorsError | None = None
+        with self.catalog.reading() as sql:
+            views = self._views(sql, namespaces)
+            try:
+                yield views
+            except LostVectorsError as error:
+                lost = error
+        # Vectors that a sweep deleted in the meantime look like lost ones, so this comes first.
+        if self._swept_since(views.values()):
+            raise SweptError
+        if lost is not None:
+            raise lost
 
     def version(self, namespace: Namespace) -> Version | None:
         """Return a value that changes with every change to results; None without an index."""
@@ -402,6 +397,38 @@ class Index:
         if not self.store.filters:
             return {}
         return {key: value for key, value in json.loads(metadata).items() if key not in SPANS}
+
+
+def read_indexes(
+    searched: Mapping[Index, Sequence[Namespace]], ask: Callable[[dict[Namespace, View]], T]
+) -> T:
+    """Return the result of `ask` for views of active indexes, each catalog's at the same moment.
+
+    Namespaces without an index have no view. `ask` is called again if an index was swept in the
+    meantime, so it must not change anything.
+
+    Args:
+        searched: the namespaces to read in each vector database.
+        ask: reads the views.
+
+    Raises:
+        LostVectorsError: a store has lost vectors.
+        StoreError: an outage, or the indexes kept changing.
+    """
+    # A catalog in memory admits one reader at a time: all callers enter in the same order.
+    ordered = sorted(searched, key=id)
+    for attempt in range(_ATTEMPTS):
+        with suppress(SweptError), ExitStack() as opened:
+            views: dict[Namespace, View] = {}
+            for index in ordered:
+                views |= opened.enter_context(index.views(searched[index]))
+            return ask(views)
+        time.sleep(random.uniform(0, min(0.001 * 2**attempt, _LONGEST_PAUSE)))
+    owners = " and ".join(repr(namespace.kb) for index in ordered for namespace in searched[index])
+    raise StoreError(
+        f"{owners} kept changing while it was being searched; search again when there are fewer "
+        "writes"
+    )
 
 
 def _check_there(sql: Sql, index: IndexEntry) -> None:

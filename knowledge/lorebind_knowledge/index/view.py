@@ -153,7 +153,7 @@ class View:
                 return self._filled(found, vector, k)
             ask *= _GROWTH
 
-    def worded(self, question: str, k: int, where: Mapping[str, Any] | None = None) -> Found:
+    def bm25_search(self, question: str, k: int, where: Mapping[str, Any] | None = None) -> Found:
         """Return the `k` chunks that best match a question by BM25, best first, ties by id.
 
         A chunk matches if it has any of the words. The rarity of a word is counted over the live

@@ -16,7 +16,7 @@ from lorebind_knowledge.retrieval.search import search, search_several
 from lorebind_knowledge.stores.base import ApproximateStore, VectorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
     from lorebind_config.declarations.wrappers import WrapperDeclaration
     from lorebind_config.templates.environment import Environment
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import QueryResult
 
 
-async def _search(asked: Retrieval) -> QueryResult:
+def _search(asked: Retrieval) -> Awaitable[QueryResult]:
+    """Start the search that fits the knowledge bases."""
     ours = [kb for kb in asked.kbs if isinstance(kb, KnowledgeBase)]
     theirs = [kb for kb in asked.kbs if isinstance(kb, ExistingKnowledgeBase)]
     if len(asked.kbs) == 1:
         if theirs:
-            return await search_existing(theirs[0], asked.question, asked.settings)
-        return await search(ours[0], asked.question, asked.settings)
+            return search_existing(theirs[0], asked.question, asked.settings)
+        return search(ours[0], asked.question, asked.settings)
     if theirs:
         raise UsageError(
             f"knowledge base {theirs[0].id!r} is filled by others, and its scores cannot be "
             "compared with those of other knowledge bases; search them one by one"
         )
-    return await search_several(ours, asked.question, asked.settings)
+    return search_several(ours, asked.question, asked.settings)
 
 
 class Middleware:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lorebind_config.errors import LorebindError, NotIngestedError, UsageError
 from lorebind_knowledge.events import kind_of
@@ -14,8 +16,6 @@ from lorebind_knowledge.retrieval.judging import judge
 from lorebind_knowledge.retrieval.stages import check_stages, stages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from lorebind_config.declarations import RetrievalDeclaration
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
     from lorebind_knowledge.records import DocumentMatch
@@ -66,32 +66,66 @@ async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryRes
     """
     check_question(search.question)
     started = time.perf_counter()
-    strategy = settings.strategy
     for kb in search.kbs:
         kb.emit(
             "retrieval_started",
-            strategy=strategy,
+            strategy=settings.strategy,
             top_k=settings.top_k,
             texts=lambda: {"question": search.question},
         )
-    try:
-        matches, judgement, name, stage = await _staged(search, settings)
-    except LorebindError as error:
-        kind = kind_of(error)
-        for kb in search.kbs:
-            _emit_failed(kb, strategy, str(error), kind)
-        raise
-    seconds = time.perf_counter() - started
-    searched = [kb for kb in search.kbs if kb.id not in search.missing]
-    ids = [kb.id for kb in searched]
-    missing, notices = list(search.missing), list(search.notices.values())
-    result = QueryResult(matches, name, ids, missing, seconds, stage, *judgement, notices)
+    with _announced_failure(search, settings.strategy):
+        stages = stages_of(settings)
+        check_stages(search.name, stages)
+        # Judged by the same passages for every top_k: a smaller one returns a prefix of a larger.
+        limit = _MOST if settings.stages else max(settings.top_k, settings.min_results)
+        best: _StageResult | None = None
+        # The first stage that is a hit counts, or else the one with the most matches; see `stages`.
+        for number, stage in enumerate(stages):
+            if stage.top_k != limit:
+                stage = stage.model_copy(update={"top_k": limit})
+            matches, relevance = await search.ranked(stage)
+            level = search.weak_below(stage)
+            judgement = judge(search.name, len(matches), relevance, stage, level)
+            if best is None or judgement.verdict == "hit" or len(matches) > len(best.matches):
+                best = _StageResult(number, stage.strategy, matches, judgement)
+            if judgement.verdict == "hit":
+                break
+        assert best is not None  # the settings themselves are a stage
+    result = QueryResult(
+        best.matches[: settings.top_k],
+        best.strategy,
+        [kb.id for kb in search.kbs if kb.id not in search.missing],
+        list(search.missing),
+        time.perf_counter() - started,
+        best.number,
+        *best.judgement,
+        list(search.notices.values()),
+    )
     for kb in search.kbs:
         if kb.id in search.missing:
-            _emit_failed(kb, strategy, search.missing[kb.id], NotIngestedError.__name__)
+            _emit_failed(kb, settings.strategy, search.missing[kb.id], NotIngestedError.__name__)
         else:
             emit_completed(kb, search.question, result)
     return result
+
+
+class _StageResult(NamedTuple):
+    number: int
+    """0 for the settings themselves."""
+    strategy: str
+    matches: list[DocumentMatch]
+    judgement: Judgement
+
+
+@contextmanager
+def _announced_failure(search: Search, strategy: str) -> Iterator[None]:
+    """Notify the extensions if the block raises."""
+    try:
+        yield
+    except LorebindError as error:
+        for kb in search.kbs:
+            _emit_failed(kb, strategy, str(error), kind_of(error))
+        raise
 
 
 def check_question(question: str) -> None:
@@ -119,29 +153,3 @@ def emit_completed(
         cached=cached,
         texts=lambda: {"question": question, "texts": [match.text for match in matches]},
     )
-
-
-async def _staged(
-    search: Search, settings: RetrievalDeclaration
-) -> tuple[list[DocumentMatch], Judgement, str, int]:
-    """Return the matches of the first stage that is a hit, their verdict, its strategy and number.
-
-    If no stage is, the stage with the most matches counts, the first of equals. See `stages`.
-    """
-    stages = stages_of(settings)
-    check_stages(search.name, stages)
-    # Judged by the same passages for every top_k: a smaller one returns a prefix of a larger one.
-    limit = _MOST if settings.stages else max(settings.top_k, settings.min_results)
-    best: tuple[list[DocumentMatch], Judgement, str, int] | None = None
-    for number, one in enumerate(stages):
-        if one.top_k != limit:
-            one = one.model_copy(update={"top_k": limit})
-        matches, relevance = await search.ranked(one)
-        level = search.weak_below(one)
-        judgement = judge(search.name, len(matches), relevance, one, level)
-        if best is None or judgement.verdict == "hit" or len(matches) > len(best[0]):
-            best = matches, judgement, one.strategy, number
-        if judgement.verdict == "hit":
-            break
-    assert best is not None  # the settings themselves are a stage
-    return best[0][: settings.top_k], *best[1:]

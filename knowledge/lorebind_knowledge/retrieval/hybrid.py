@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def hybrid(query: Query, limit: int) -> Candidates:
     """Return all fused candidates; `limit` does not change them."""
     fusion = query.settings.fusion
-    found = query.both(fusion.depth)
+    found = query.hybrid_candidates(fusion.depth)
     # Only small indexes have fewer candidates than that. Scaling by the whole question helps there
     # (MRR@10 +.013 among 10 documents), and costs quality for long questions in larger ones.
     full = query.full_word_figures() if len(found) < fusion.depth else (0.0, 0.0)

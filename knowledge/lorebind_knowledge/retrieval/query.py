@@ -113,34 +113,65 @@ class Query:
     """The views by the id of their knowledge base."""
 
     def nearest(self, k: int) -> Candidates:
-        """Return the nearest passages by cosine, best first, ties by id."""
-        found = _joined([self._nearest(kb_id, k) for kb_id in self.views])
-        scores = scores_of(found.figures["dense"])
-        return replace(found, scores=scores).at(found.order(scores)[:k])
+        """Rank passages by cosine: the strategy `similarity`. `score` is the cosine, from 0 to 1.
 
-    def worded(self, k: int) -> Candidates:
-        """Return the passages with the best BM25, each with its cosine too.
-
-        `score` is relative to the best passage's BM25, see `weighed`.
+        Returns the best `k`, ties by id.
         """
-        depth = self.settings.fusion.depth
-        found = _joined([self._worded(kb_id, max(k, depth)) for kb_id in self.views])
-        figures = found.figures["lexical"]
-        # Scaled by the same passages for every k, so that scores do not depend on k.
-        return weighed(found, scores_of(figures / figures.max(initial=0.0)), depth=depth)[:k]
+        parts = []
+        for kb_id, view in self.views.items():
+            found = view.nearest(self.vector, k, self.settings.filters)
+            parts.append(_candidates(kb_id, found.numbers, found.ids, dense=found.figures))
+        candidates = _joined(parts)
+        scores = scores_of(candidates.figures["dense"])
+        return replace(candidates, scores=scores).at(candidates.order(scores)[:k])
 
-    def both(self, depth: int) -> Candidates:
+    def bm25_search(self, k: int) -> Candidates:
+        """Rank passages by how well they match the question's words: the strategy `lexical`.
+
+        Returns the `k` with the best BM25, each with its cosine too. `score` is relative to the
+        best passage's BM25, see `weighed`.
+        """
+        depth, parts = self.settings.fusion.depth, []
+        for kb_id, view in self.views.items():
+            found = view.bm25_search(self.question, max(k, depth), self.settings.filters)
+            dense = view.cosines(self.vector, found.numbers)
+            parts.append(
+                _candidates(kb_id, found.numbers, found.ids, lexical=found.figures, dense=dense)
+            )
+        candidates = _joined(parts)
+        figures = candidates.figures["lexical"]
+        # Scaled by the same passages for every k, so that scores do not depend on k.
+        return weighed(candidates, scores_of(figures / figures.max(initial=0.0)), depth=depth)[:k]
+
+    def hybrid_candidates(self, depth: int) -> Candidates:
         """Return the `depth` best passages by vectors and by words each, with both raw scores.
 
         The final scores are not set yet. A passage from only one of the lists gets its real raw
         score for the other as well, since a missing one would count as the worst.
         """
-        found = _joined([self._both(kb_id, depth) for kb_id in self.views])
-        if len(self.views) > 1:
-            near, words = scores_of(found.figures["dense"]), found.figures["lexical"]
-            worded = [at for at in found.order(words)[:depth] if words[at]]
-            found = found.at(sorted({*found.order(near)[:depth], *worded}))
-        return found
+        where, parts = self.settings.filters, []
+        for kb_id, view in self.views.items():
+            nearest = view.nearest(self.vector, depth, where)
+            by_words = view.bm25_search(self.question, depth, where)
+            near = set(nearest.numbers.tolist())
+            more = [at for at, number in enumerate(by_words.numbers.tolist()) if number not in near]
+            others = by_words.at(more)
+            numbers = np.concatenate([nearest.numbers, others.numbers])
+            dense = [nearest.figures, view.cosines(self.vector, others.numbers)]
+            figures = {
+                "dense": np.concatenate(dense),
+                "lexical": view.word_figures(self.question, numbers),
+            }
+            if self.settings.fusion.counts_documents:
+                figures["document"] = view.document_figures(self.question, numbers)
+            parts.append(_candidates(kb_id, numbers, nearest.ids + others.ids, **figures))
+        candidates = _joined(parts)
+        if len(parts) > 1:
+            near_order = candidates.order(scores_of(candidates.figures["dense"]))
+            words = candidates.figures["lexical"]
+            by_words_order = [at for at in candidates.order(words)[:depth] if words[at]]
+            candidates = candidates.at(sorted({*near_order[:depth], *by_words_order}))
+        return candidates
 
     def full_word_figures(self) -> tuple[float, float]:
         """Return the figures `lexical` and `document` of texts with just the question's words.
@@ -191,32 +222,6 @@ class Query:
             if numbers := [number for owner, number, _ in passages if owner == kb_id]:
                 given[kb_id] = iter(read(view, numbers))
         return [next(given[kb_id]) for kb_id, _, _ in passages]
-
-    def _nearest(self, kb_id: str, k: int) -> Candidates:
-        found = self.views[kb_id].nearest(self.vector, k, self.settings.filters)
-        return _candidates(kb_id, found.numbers, found.ids, dense=found.figures)
-
-    def _worded(self, kb_id: str, k: int) -> Candidates:
-        view = self.views[kb_id]
-        numbers, ids, figures = view.worded(self.question, k, self.settings.filters)
-        dense = view.cosines(self.vector, numbers)
-        return _candidates(kb_id, numbers, ids, lexical=figures, dense=dense)
-
-    def _both(self, kb_id: str, depth: int) -> Candidates:
-        view, where = self.views[kb_id], self.settings.filters
-        nearest = view.nearest(self.vector, depth, where)
-        worded = view.worded(self.question, depth, where)
-        near = set(nearest.numbers.tolist())
-        more = [at for at, number in enumerate(worded.numbers.tolist()) if number not in near]
-        others = worded.at(more)
-        numbers = np.concatenate([nearest.numbers, others.numbers])
-        figures = {
-            "dense": np.concatenate([nearest.figures, view.cosines(self.vector, others.numbers)]),
-            "lexical": view.word_figures(self.question, numbers),
-        }
-        if self.settings.fusion.counts_documents:
-            figures["document"] = view.document_figures(self.question, numbers)
-        return _candidates(kb_id, numbers, nearest.ids + others.ids, **figures)
 
     def _passage(self, one: Candidate, chunk: StoredChunk) -> DocumentMatch:
         about = chunk.metadata

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING
 
 from lorebind_config.errors import (
     IndexMismatchError,
@@ -12,37 +15,34 @@ from lorebind_config.errors import (
     did_you_mean,
     nearest,
 )
-from lorebind_config.filters import required_fields
+from lorebind_config.filters import compile_filter, required_fields
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.base import embed_query
+from lorebind_knowledge.index.index import read_indexes
 from lorebind_knowledge.lanes import threads_of
 from lorebind_knowledge.retrieval.base import Search, check_question, run_search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
 from lorebind_knowledge.retrieval.hybrid import hybrid
 from lorebind_knowledge.retrieval.judging import passing
-from lorebind_knowledge.retrieval.lexical import lexical
 from lorebind_knowledge.retrieval.mmr import mmr
 from lorebind_knowledge.retrieval.neighbours import with_neighbours
 from lorebind_knowledge.retrieval.query import Query
 from lorebind_knowledge.retrieval.rerank import before_reranking, declared_reranker, rerank
-from lorebind_knowledge.retrieval.similarity import similarity
 from lorebind_knowledge.retrieval.spread import LOOKED_THROUGH, spread, spread_matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     from lorebind_config.declarations import RetrievalDeclaration
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.records import DocumentMatch, QueryResult, Vector
     from lorebind_knowledge.retrieval.query import Ranking, Strategy
 
-T = TypeVar("T")
-
 STRATEGIES: dict[str, Strategy] = {
-    "similarity": similarity,
-    "lexical": lexical,
+    "similarity": Query.nearest,
+    "lexical": Query.bm25_search,
     "hybrid": hybrid,
     "mmr": hybrid,
     "rerank": hybrid,
@@ -114,52 +114,129 @@ class _IndexSearch(Search):
     notices: dict[str, str] = field(default_factory=dict)
 
     async def ranked(self, settings: RetrievalDeclaration) -> tuple[list[DocumentMatch], float]:
-        dedupe = any(kb.dedupe for kb in self.kbs)
-        if settings.strategy != "rerank":
-            return await self.read(settings, lambda query: _found(query, dedupe=dedupe))
-        reranker, most = declared_reranker(self, settings)
-        candidates = await self.read(before_reranking(settings), _candidates)
-        judged = await rerank(reranker, self.question, candidates[:most], settings)
+        await self.embed()
+        with self.lane():
+            if settings.strategy == "rerank":
+                return await self._reranked(settings)
+            return await call(read_indexes, self.indexes, partial(self._find, settings))
+
+    async def _reranked(self, settings: RetrievalDeclaration) -> tuple[list[DocumentMatch], float]:
+        judged = await self.rerank(settings)
         best = max((match.relevance for match in judged), default=0.0)
-        passed = list(passing(judged, settings))
-        passed = spread_matches(passed, settings.max_per_document)
-        kept = without_repeats(passed) if dedupe else passed
-        if not settings.neighbours:
-            return kept[: settings.top_k], best
-        grown = await self.read(
-            settings, lambda query: with_neighbours(query, kept, settings.top_k)
-        )
-        return grown, best
+        matches = spread_matches(list(passing(judged, settings)), settings.max_per_document)
+        if self._dedupe:
+            matches = without_repeats(matches)
+        if settings.neighbours:
+            extend = partial(self._extend, settings, matches)
+            return await call(read_indexes, self.indexes, extend), best
+        return matches[: settings.top_k], best
 
-    async def read(self, settings: RetrievalDeclaration, ask: Callable[[Query], T]) -> T:
-        """Return the result of `ask`, called with views of all indexes at one moment.
+    async def rerank(self, settings: RetrievalDeclaration) -> list[DocumentMatch]:
+        """Return the passages that the reranker receives, in its order."""
+        reranker, most = declared_reranker(self, settings)
+        find = partial(self._candidates, before_reranking(settings))
+        candidates = await call(read_indexes, self.indexes, find)
+        return await rerank(reranker, self.question, candidates[:most], settings)
 
-        `ask` may be called more than once.
+    async def embed(self) -> None:
+        """Embed the question. Call it before the indexes are read."""
+        if self.vector is None:
+            self.vector = await embed_query(self.kbs[0].embedder, self.question)
+
+    def lane(self) -> AbstractContextManager[None]:
+        """Return a block in which `call` uses the threads of the searched databases."""
+        remote = any(kb.catalog.is_remote for kb in self.kbs)
+        threads = threads_of(kb.threads for kb in self.kbs)
+        return threads.lane("wait" if remote else "search")
+
+    @property
+    def indexes(self) -> dict[Index, list[Namespace]]:
+        """The vector databases to read, with the knowledge bases that each stores."""
+        indexes: dict[Index, list[Namespace]] = {}
+        for kb in self.kbs:
+            indexes.setdefault(kb.index, []).append(kb.namespace)
+        return indexes
+
+    @property
+    def _dedupe(self) -> bool:
+        return any(kb.dedupe for kb in self.kbs)
+
+    # Each of these is called with the views of all indexes, perhaps more than once.
+
+    def _find(
+        self, settings: RetrievalDeclaration, views: Mapping[Namespace, View]
+    ) -> tuple[list[DocumentMatch], float]:
+        """Return at most `top_k` passages, and the highest relevance of a candidate."""
+        query = self._query(settings, views)
+        limit = top_k = settings.top_k
+        if settings.max_per_document is not None:
+            limit = max(limit, LOOKED_THROUGH)
+        if settings.strategy == "lexical":  # judged by the same candidates for every top_k
+            limit = max(limit, settings.fusion.depth)
+        while True:
+            ranked, best = _ranked(query, limit)
+            complete = len(ranked) != limit  # a strategy that returns more returns all it has
+            passed = _passed(query, ranked)
+            if self._dedupe:
+                # A hit that lies within the neighbors of another makes room for one more.
+                most = None if settings.neighbours else top_k
+                matches = without_repeats(query.read(passed, top_k + 1), most)
+            else:
+                matches = query.passages(passed if settings.neighbours else passed[:top_k])
+            if settings.neighbours:
+                matches = with_neighbours(query, matches, top_k)
+            if len(matches) >= top_k or complete or limit > _MOST:
+                break
+            limit *= 4
+        # With min_score, the first passage can come after the candidates that a lexical search
+        # judges.
+        best = max(best, matches[0].relevance) if matches else best
+        return matches[:top_k], best
+
+    def _candidates(
+        self, settings: RetrievalDeclaration, views: Mapping[Namespace, View]
+    ) -> list[DocumentMatch]:
+        """Return the passages that the reranker receives."""
+        assert settings.rerank is not None  # checked before
+        query = self._query(settings, views)
+        return query.passages(hybrid(query, settings.top_k)[: settings.rerank.candidates])
+
+    def _extend(
+        self,
+        settings: RetrievalDeclaration,
+        matches: Sequence[DocumentMatch],
+        views: Mapping[Namespace, View],
+    ) -> list[DocumentMatch]:
+        return with_neighbours(self._query(settings, views), matches, settings.top_k)
+
+    def rank(
+        self, settings: RetrievalDeclaration, limit: int, views: Mapping[Namespace, View]
+    ) -> list[DocumentMatch]:
+        """Return the ranking of the strategy itself."""
+        query = self._query(settings, views)
+        return query.passages(_ranked(query, limit)[0])
+
+    def _query(self, settings: RetrievalDeclaration, views: Mapping[Namespace, View]) -> Query:
+        """Return a query of the indexes that exist, and note what the caller should know of them.
 
         Raises:
             NotIngestedError: none of the knowledge bases has an index.
             IndexMismatchError: one of the indexes was built by another embedder.
+            UsageError: the filter is malformed.
         """
-        if self.vector is None:
-            self.vector = await embed_query(self.kbs[0].embedder, self.question)
-        remote = any(kb.catalog.is_remote for kb in self.kbs)
-        threads = threads_of(kb.threads for kb in self.kbs)
-        with threads.lane("wait" if remote else "search"):
-            return await call(self._read, self.vector, settings, ask)
-
-    def _read(self, vector: Vector, settings: RetrievalDeclaration, ask: Callable[[Query], T]) -> T:
-        def asked(views: Mapping[str, View]) -> T:
-            self.missing = {kb.id: not_ingested(kb) for kb in self.kbs if kb.id not in views}
-            if not views:
-                raise NotIngestedError(self.missing[self.kbs[0].id])
-            self._compare_addresses(views)
-            answer = ask(Query(self.question, vector, settings, views))
-            # The filter is valid here: an invalid one would have raised.
-            self._look_for_keys(required_fields(settings.filters), views.values())
-            return answer
-
-        # A catalog in memory admits one reader at a time: all searches enter in the same order.
-        return _with_views(sorted(self.kbs, key=lambda kb: id(kb.index)), {}, asked)
+        assert self.vector is not None  # embedded before
+        by_id = {kb.id: views[kb.namespace] for kb in self.kbs if kb.namespace in views}
+        self.missing = {kb.id: not_ingested(kb) for kb in self.kbs if kb.id not in by_id}
+        if not by_id:
+            raise NotIngestedError(self.missing[self.kbs[0].id])
+        for kb in self.kbs:
+            if kb.id in by_id:
+                check_embedder(kb, by_id[kb.id].index)
+        self._compare_addresses(by_id)
+        if settings.filters:
+            compile_filter(settings.filters)
+            self._look_for_keys(required_fields(settings.filters), by_id.values())
+        return Query(self.question, self.vector, settings, by_id)
 
     def _compare_addresses(self, views: Mapping[str, View]) -> None:
         """Add a notice if the embedder's address has changed since the index was built."""
@@ -185,27 +262,6 @@ class _IndexSearch(Search):
                         f"filter names{'' if required else ' to exclude documents'}; "
                         f"{did_you_mean(name, known)}"
                     )
-
-
-def _with_views(
-    kbs: Sequence[KnowledgeBase], views: Mapping[str, View], ask: Callable[[Mapping[str, View]], T]
-) -> T:
-    """Return the result of `ask`, called with views of the indexed knowledge bases, by id."""
-    if not kbs:
-        return ask(views)
-    # Indexes of one catalog share a transaction: a search needs one connection per catalog.
-    index = kbs[0].index
-    here = [kb for kb in kbs if kb.index is index]
-    others = [kb for kb in kbs if kb.index is not index]
-
-    def ask_others(found: Mapping[Any, View]) -> T:
-        ours = {kb.id: found[kb.namespace] for kb in here if kb.namespace in found}
-        for kb in here:
-            if kb.id in ours:
-                check_embedder(kb, ours[kb.id].index)
-        return _with_views(others, {**views, **ours}, ask)
-
-    return index.read_several([kb.namespace for kb in here], ask_others)
 
 
 def index_in_use(kb: KnowledgeBase) -> IndexEntry:
@@ -245,11 +301,11 @@ async def rank(
     """
     search = _IndexSearch((kb,), question)
     settings = settings.model_copy(update={"min_score_on": None})
-    if settings.strategy == "rerank":
-        reranker, most = declared_reranker(search, settings)
-        candidates = await search.read(before_reranking(settings), _candidates)
-        return await rerank(reranker, question, candidates[:most], settings)
-    return await search.read(settings, lambda query: query.passages(_ranked(query, limit)[0]))
+    await search.embed()
+    with search.lane():
+        if settings.strategy == "rerank":
+            return await search.rerank(settings)
+        return await call(read_indexes, search.indexes, partial(search.rank, settings, limit))
 
 
 def _ranked(query: Query, limit: int) -> tuple[Ranking, float]:
@@ -260,33 +316,6 @@ def _ranked(query: Query, limit: int) -> tuple[Ranking, float]:
         return candidates, query.best_relevance(candidates, settings.fusion.depth)
     best = query.best_relevance(candidates)
     return (mmr(query, candidates, limit) if settings.strategy == "mmr" else candidates), best
-
-
-def _found(query: Query, *, dedupe: bool) -> tuple[list[DocumentMatch], float]:
-    settings = query.settings
-    limit = top_k = settings.top_k
-    if settings.max_per_document is not None:
-        limit = max(limit, LOOKED_THROUGH)
-    if settings.strategy == "lexical":  # judged by the same candidates for every top_k
-        limit = max(limit, settings.fusion.depth)
-    while True:
-        ranked, best = _ranked(query, limit)
-        complete = len(ranked) != limit  # a strategy that returns more returns all it has
-        passed = _passed(query, ranked)
-        if dedupe:
-            # A hit that lies within the neighbors of another makes room for one more.
-            most = None if settings.neighbours else top_k
-            kept = without_repeats(query.read(passed, top_k + 1), most)
-        else:
-            kept = list(query.passages(passed if settings.neighbours else passed[:top_k]))
-        if settings.neighbours:
-            kept = with_neighbours(query, kept, top_k)
-        if len(kept) >= top_k or complete or limit > _MOST:
-            break
-        limit *= 4
-    # With min_score, the first passage can come after the candidates that a lexical search judges.
-    best = max(best, kept[0].relevance) if kept else best
-    return kept[:top_k], best
 
 
 def _passed(query: Query, ranked: Ranking) -> Ranking:
@@ -301,10 +330,3 @@ def _passed(query: Query, ranked: Ranking) -> Ranking:
         documents = query.documents([one[:3] for one in first])
         first = spread(first, documents, settings.max_per_document)
     return [*first, *others]
-
-
-def _candidates(query: Query) -> list[DocumentMatch]:
-    """Return the passages that the reranker receives."""
-    assert query.settings.rerank is not None  # checked before
-    ranked = hybrid(query, query.settings.top_k)
-    return query.passages(ranked[: query.settings.rerank.candidates])

@@ -156,7 +156,7 @@ class Driver:
         """Return the chunks that match the words of a question; the best has the score 1."""
 
         def ask(view: View) -> list[Match]:
-            found = view.worded(question, k, where)
+            found = view.bm25_search(question, k, where)
             return _matches(view, found, found.figures.max(initial=0.0) or 1.0)
 
         return self.index.read(namespace, ask)
