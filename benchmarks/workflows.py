@@ -2,9 +2,10 @@
 
     python benchmarks/workflows.py [--rounds 5]
 
-Both use a checkpointer of the same kind, a new SQLite file each, with `durability="sync"`. It
-prints seconds and ratios (below 1: Lorebind is faster), the sizes of the files, and the duration of
-parallel branches compared with the longest of them.
+Both use a checkpointer of the same kind, first in memory, then in a new SQLite file each, with
+`durability="sync"`. It prints ratios of processor time (below 1: Lorebind is faster), the last
+seconds, the sizes of the files, and the duration of parallel branches compared with the longest of
+them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
@@ -42,7 +44,7 @@ async def sleep(seconds):
 """
 
 
-def declarations() -> dict[str, Any]:
+def declarations(checkpointer: str) -> dict[str, Any]:
     chain = [{"id": f"t{i}", "type": "python", "call": "steps:write"} for i in range(TASKS)]
     each = {"id": "work", "type": "python", "call": "steps:work", "with": {"item": "{{ .item }}"}}
     nap = {"type": "python", "call": "steps:sleep"}
@@ -52,6 +54,7 @@ def declarations() -> dict[str, Any]:
     ]
     return {
         "name": "bench",
+        "checkpointer": {"type": checkpointer},
         "workflows": [
             {"id": "chain", "tasks": chain},
             {
@@ -117,18 +120,21 @@ def items_by_hand(saver: Any) -> Any:
     return graph.compile(checkpointer=saver)
 
 
-async def by_hand(file: Path, graph: Callable[[Any], Any], given: Any) -> float:
+async def by_hand(
+    checkpointer: str, file: Path, graph: Callable[[Any], Any], state: Any
+) -> tuple[float, float]:
     async with AsyncSqliteSaver.from_conn_string(str(file)) as saver:
-        compiled = graph(saver)
         await saver.setup()
+        compiled = graph(saver if checkpointer == "sqlite" else InMemorySaver())
         config = {"configurable": {"thread_id": "one"}, "recursion_limit": TASKS + 10}
-        return await timed(compiled.ainvoke(given, config, durability="sync"))
+        return await timed(compiled.ainvoke(state, config, durability="sync"))
 
 
-async def timed(work: Awaitable[object]) -> float:
-    begun = time.perf_counter()
+async def timed(work: Awaitable[object]) -> tuple[float, float]:
+    """Return the seconds that the work took, and the processor time of all threads."""
+    begun, used = time.perf_counter(), time.process_time()
     await work
-    return time.perf_counter() - begun
+    return time.perf_counter() - begun, time.process_time() - used
 
 
 def folder_of(path: Path) -> Path:
@@ -137,40 +143,53 @@ def folder_of(path: Path) -> Path:
     return path
 
 
-async def ours(folder: Path, workflow: str, given: dict[str, Any]) -> tuple[float, int]:
-    """Return the seconds, and the size of the threads' file afterwards."""
-    async with Project.build(declarations(), root=folder) as project:
+async def ours(
+    checkpointer: str, folder: Path, workflow: str, inputs: dict[str, Any]
+) -> tuple[float, float]:
+    async with Project.build(declarations(checkpointer), root=folder) as project:
         await project.arun("branches", interrupt_before=["both"])  # opens the file, imports
-        seconds = await timed(project.arun(workflow, given))
-    return seconds, _size(folder / ".lorebind" / "threads.db")
+        return await timed(project.arun(workflow, inputs))
 
 
 def _size(file: Path) -> int:
     return sum(one.stat().st_size for one in file.parent.glob(f"{file.name}*"))
 
 
-async def main(rounds: int) -> None:
+async def compare(
+    checkpointer: str, workflow: str, graph: Callable[[Any], Any], root: Path, rounds: int
+) -> str:
+    """Run a workflow and the same graph by hand in turns, and return a line about both."""
     numbers = list(range(ITEMS))
+    inputs = {"list": numbers} if workflow == "items" else {}
+    state = {"numbers": numbers, "out": []} if workflow == "items" else {"out": {}}
+    ratios, seconds, seconds_by_hand = [], 0.0, 0.0
+    for number in range(rounds):
+        folder = root / f"{checkpointer}-{workflow}-{number}"
+        file = folder.with_suffix(".db")
+        seconds, used = await ours(checkpointer, folder_of(folder), workflow, inputs)
+        seconds_by_hand, used_by_hand = await by_hand(checkpointer, file, graph, state)
+        ratios.append(used / used_by_hand)
+    line = (
+        f"{statistics.median(ratios):.2f} of LangGraph by hand ({min(ratios):.2f} to "
+        f"{max(ratios):.2f}); last {seconds:.2f} s, {seconds_by_hand:.2f} s"
+    )
+    if checkpointer == "sqlite":
+        sizes = _size(folder / ".lorebind" / "threads.db"), _size(file)
+        line += f"; file {sizes[0] / 1e6:.2f} MB, {sizes[1] / 1e6:.2f} MB"
+    return line
+
+
+async def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as made:
-        root = Path(made)
-        for name, given, graph, input_ in (
-            (f"{TASKS} tasks in a row, {len(TEXT)} B each", {}, chain_by_hand, {"out": {}}),
-            (f"{ITEMS} items", {"list": numbers}, items_by_hand, {"numbers": numbers, "out": []}),
-        ):
-            workflow = "items" if given else "chain"
-            ratios, seconds, hand, size, hand_size = [], 0.0, 0.0, 0, 0
-            for round_ in range(rounds):
-                seconds, size = await ours(folder_of(root / f"{workflow}{round_}"), workflow, given)
-                file = root / f"{workflow}{round_}.db"
-                hand = await by_hand(file, graph, input_)
-                hand_size = _size(file)
-                ratios.append(seconds / hand)
-            print(
-                f"{name}: {statistics.median(ratios):.2f} of LangGraph by hand "
-                f"({min(ratios):.2f} to {max(ratios):.2f}); last {seconds:.2f} s, {hand:.2f} s; "
-                f"file {size / 1e6:.2f} MB, {hand_size / 1e6:.2f} MB"
-            )
-        seconds, _ = await ours(folder_of(root / "branches"), "branches", {})
+        for checkpointer in ("memory", "sqlite"):
+            for name, workflow, graph in (
+                (f"{TASKS} tasks in a row, {len(TEXT)} B each", "chain", chain_by_hand),
+                (f"{ITEMS} items", "items", items_by_hand),
+            ):
+                line = await compare(checkpointer, workflow, graph, Path(made), rounds)
+                print(f"{name}, {checkpointer}: {line}")
+        folder = folder_of(Path(made) / "branches")
+        seconds, _ = await ours("sqlite", folder, "branches", {})
         print(f"five tasks of 0.2 s beside one of 1.0 s: {seconds:.2f} s")
 
 

@@ -28,7 +28,8 @@ class Tokens(Generic[T]):
         self._coming_back: set[str] = set()
         """Tasks whose tokens all came back through a cycle and wait for its next round."""
         self._busy: set[str] = set()
-        self._skipped: set[str] = set()
+        self._left = (1 << len(flow.names)) - 1
+        """The tasks that were neither started nor skipped, as bits at their numbers."""
 
     def enter(self, token: T) -> None:
         """Put the first token on the entry task of the flow."""
@@ -56,6 +57,7 @@ class Tokens(Generic[T]):
         """Start a task and return its tokens."""
         self._busy.add(name)
         self._coming_back.discard(name)
+        self._left &= ~(1 << self.flow.number[name])
         self.rounds[name] += 1
         return self._here.pop(name)
 
@@ -65,17 +67,11 @@ class Tokens(Generic[T]):
 
     def skipped(self) -> list[str]:
         """Return the tasks that can no longer run, each only once."""
-        live = [*self._here, *self._busy]
-        found = [
-            name
-            for name in self.flow.names
-            if not self.rounds[name]
-            and name not in self._here
-            and name not in self._skipped
-            and not any(self.flow.can_reach(other, name) for other in live)
-        ]
-        self._skipped.update(found)
-        return found
+        skipped = self._left & ~self.flow.reached_from((*self._here, *self._busy))
+        if not skipped:
+            return []
+        self._left ^= skipped
+        return [name for name, number in self.flow.number.items() if skipped >> number & 1]
 
     def _may_start(self, name: str) -> bool:
         return name not in self._busy and not any(

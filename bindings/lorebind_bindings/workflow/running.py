@@ -77,7 +77,7 @@ class Parts:
         self.loaded, self.service, self.models = loaded, service, models
         self.cache = TaskCache()
         self._flows: dict[tuple[int, ...], Flow] = {}
-        self._functions: dict[int, Callable[..., Any]] = {}
+        self._functions: dict[str, Callable[..., Any]] = {}
         self._bound: dict[tuple[str, str], list[ResolvedBinding]] = {}
 
     def over(self, loaded: LoadedProject, service: KnowledgeService) -> Parts:
@@ -109,13 +109,13 @@ class Parts:
             UsageError: the function cannot be imported, or belongs to the standard library or to
                 Lorebind.
         """
-        if id(task) not in self._functions:
+        if task.call not in self._functions:
             try:
                 named = named_part(task, self.loaded.environment, ("call",))
             except UsageError as error:  # the messages of failed tasks name the task already
                 raise UsageError(str(error).replace(f"task {task.id!r}: ", "", 1)) from error
-            self._functions[id(task)] = named
-        return self._functions[id(task)]
+            self._functions[task.call] = named
+        return self._functions[task.call]
 
     def agent(self, task: TaskBase, workflow: str) -> AgentDeclaration | None:
         name = task.answers_as

@@ -57,6 +57,13 @@ class Flow:
         """Check whether edges lead from one task to another, or in a cycle back to itself."""
         return bool(self._reach[source] >> self.number[target] & 1)
 
+    def reached_from(self, names: Iterable[str]) -> int:
+        """Return these tasks and all that they can reach, as bits at their numbers."""
+        reached = 0
+        for name in names:
+            reached |= self._reach[name] | 1 << self.number[name]
+        return reached
+
     def precedes(self, source: str, target: str) -> bool:
         """Check whether a task runs before another in the same round, without back edges."""
         return bool(self._before[source] >> self.number[target] & 1)
