@@ -463,16 +463,6 @@ async def test_a_name_of_several_addresses(
     assert private.connections == 0
 
 
-async def test_connections_are_judged_once_more(
-    server: WebServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the client tries to connect to another address than the checked one, it is stopped."""
-    real = fetcher_module._client
-    monkeypatch.setattr(fetcher_module, "_client", lambda addresses: real(["127.0.0.9"]))
-    assert "access denied" in await refusal(Fetcher(allow=HERE), server.url())
-    assert server.connections == 0
-
-
 @pytest.fixture
 def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     """The TLS files of a server named docs.test, which the fetcher then trusts."""
