@@ -273,7 +273,7 @@ def ingest(declared: Project, expected: int) -> None:
 
 def warm(declared: Project) -> None:
     """Load the model before the clock starts, as for the bare loop."""
-    run(embed_query(declared.knowledge.knowledge_base("docs").embedder, "warm"))
+    run(embed_query(declared.knowledge.open("docs").kb.embedder, "warm"))
 
 
 def project(

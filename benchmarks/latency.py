@@ -168,7 +168,7 @@ def ways(held: Held, asked: Asked) -> dict[str, Ask]:
 
 def searching(declared: Project) -> Callable[[Vector], list[str]]:
     """Return a function that searches the vectors of a project's one index, without texts."""
-    kb = declared.knowledge.knowledge_base("docs")
+    kb = declared.knowledge.open("docs").kb
     index = kb.catalog.ledger.index(kb.namespace, "active")
     assert index is not None
     with kb.catalog.reading() as sql:

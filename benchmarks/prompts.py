@@ -122,7 +122,7 @@ def overhead(rounds: int) -> None:
 
 def measure(project: Project, rounds: int) -> None:
     model = FakeListChatModel(responses=["Use the middleware [1]."])
-    kb = project.knowledge.knowledge_base("docs")
+    kb = project.knowledge.open("docs").kb
     bare: Any = create_agent(model, [])
     bound: Any = create_agent(model, [], middleware=[project.middleware("docs")])
     chain = project.prompt("docs") | model

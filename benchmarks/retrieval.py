@@ -139,7 +139,7 @@ def knowledge_base(stack: ExitStack, root: Path, path: str) -> KnowledgeBase:
     declared = {"name": "benchmark", "knowledge_bases": bases}
     project = stack.enter_context(Project.build(declared, root=root))
     project.ingest("docs")
-    kb: KnowledgeBase = project.knowledge.knowledge_base("docs")
+    kb: KnowledgeBase = project.knowledge.open("docs").kb
     return kb
 
 

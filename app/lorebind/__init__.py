@@ -4,8 +4,9 @@
 from lorebind import Project
 
 project = Project.load("lorebind.yaml")
-project.ingest("docs")
-for match in project.query("docs", "How do I rotate keys?"):
+docs = project.knowledge_base("docs")
+docs.ingest()
+for match in docs.query("How do I rotate keys?"):
     print(match.score, match.metadata["uri"])
 ```
 """
@@ -18,6 +19,7 @@ import lorebind_knowledge  # noqa: F401 - registers its kinds
 import lorebind_prompts  # noqa: F401 - registers its kinds
 
 if TYPE_CHECKING:
+    from lorebind.knowledge_base import KnowledgeBase
     from lorebind.objects import existing
     from lorebind.project import Project
     from lorebind_bindings import (
@@ -73,6 +75,7 @@ __all__ = [
     "IngestRefusedError",
     "IngestRunningError",
     "JsonLinesSink",
+    "KnowledgeBase",
     "LorebindError",
     "MemorySink",
     "MissingDependencyError",
@@ -111,6 +114,7 @@ _HOMES = {
     "Extension": "lorebind_knowledge.events",
     "GenerateSettings": "lorebind_bindings",
     "JsonLinesSink": "lorebind_bindings",
+    "KnowledgeBase": "lorebind.knowledge_base",
     "MemorySink": "lorebind_bindings",
     "Project": "lorebind.project",
     "RetrievalSettings": "lorebind_bindings",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from lorebind_config.namespace import PROJECT_SCOPE
 from lorebind_knowledge.bridge import sync
 
 if TYPE_CHECKING:
@@ -44,21 +43,6 @@ class DeclarationMethods:
         """Return all knowledge bases: those of the project, then those of its workflows."""
         every = self.config.every_knowledge_base()
         return [described(self.config, kb, workflow) for kb, workflow in every]
-
-    async def aknowledge_base(
-        self, kb_id: str, *, workflow: str | None = None
-    ) -> KnowledgeBaseInfo:
-        """Return one declared knowledge base.
-
-        Args:
-            kb_id: the id of the knowledge base.
-            workflow: the workflow that can use it, if a workflow declares it.
-
-        Raises:
-            NotFoundError: no such knowledge base or workflow.
-        """
-        declared, scope = self.config.knowledge_base(kb_id, workflow)
-        return described(self.config, declared, None if scope == PROJECT_SCOPE else workflow)
 
     async def aworkflows(self) -> list[dict[str, Any]]:
         """List the workflows: the `id`, `description`, `inputs` by name, and `tasks` of each."""
@@ -136,7 +120,6 @@ class DeclarationMethods:
         return unbound_by(self.config, workflow=workflow, task=task, agent=agent)
 
     knowledge_bases = sync(aknowledge_bases)
-    knowledge_base = sync(aknowledge_base)
     workflows = sync(aworkflows)
     workflow_outline = sync(aworkflow_outline)
     workflow_inputs = sync(aworkflow_inputs)

@@ -7,7 +7,7 @@ import importlib.metadata
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lorebind.made_over_api import made_over_api
 from lorebind.unshared import unshared_storage
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from lorebind_bindings import ModelPool
-    from lorebind_config.declarations import KnowledgeBaseDeclaration, ModelDeclaration
+    from lorebind_config.declarations import ModelDeclaration
     from lorebind_config.declarations.base import Declaration
     from lorebind_config.declarations.embedders import EmbedderDeclaration
     from lorebind_config.declarations.retrieval import AnyReranker
     from lorebind_config.reading.loaded import LoadedProject
+    from lorebind_knowledge.handle import KnowledgeHandle
     from lorebind_knowledge.service import KnowledgeService
 
 SECONDS = 30
@@ -86,9 +87,9 @@ async def examine(
     for kb, workflow in loaded.every_knowledge_base():
         owner = f" of workflow {workflow}" if workflow else ""
         check = (
-            _existing(service, kb.id, workflow)
+            _existing(service.open(kb.id, workflow))
             if loaded.is_existing(kb)
-            else _index(service, loaded, kb, workflow, deep=deep)
+            else _index(service.open(kb.id, workflow), loaded, workflow, deep=deep)
         )
         yield await _tried(f"knowledge base {kb.id}{owner}", check)
         if (declared := kb.retrieval.rerank) is not None:
@@ -159,14 +160,9 @@ async def _store(service: KnowledgeService, db_id: str) -> str:
 
 
 async def _index(
-    service: KnowledgeService,
-    loaded: LoadedProject,
-    declared: KnowledgeBaseDeclaration,
-    workflow: str | None,
-    *,
-    deep: bool,
+    handle: KnowledgeHandle, loaded: LoadedProject, workflow: str | None, *, deep: bool
 ) -> Finding | str:
-    corpus = await call(service.corpus, declared.id, workflow)  # fails without a valid chunker
+    corpus = await call(handle.corpus)  # fails without a valid chunker
     kb = corpus.kb
     part = f"knowledge base {kb.id}" + (f" of workflow {workflow}" if workflow else "")
     index = await call(kb.catalog.ledger.index, kb.namespace, "active")
@@ -200,7 +196,7 @@ async def _index(
         return Finding(part, "warning", detail)
     languages = await call(count_languages, kb.catalog, index)
     foreign = {name: count for name, count in languages.items() if name != "en"}
-    embedder = defaults.meant(defaults.embedders(loaded.project), declared.embedder)
+    embedder = defaults.meant(defaults.embedders(loaded.project), handle.declaration.embedder)
     if foreign and embedder.languages:
         counts = ", ".join(f"{name} {count}" for name, count in foreign.items())
         detail += f", not all in English ({counts}); its embedder is {embedder.id}: "
@@ -208,8 +204,8 @@ async def _index(
     return detail
 
 
-async def _existing(service: KnowledgeService, kb_id: str, workflow: str | None) -> str:
-    kb = await call(service.existing, kb_id, workflow)
+async def _existing(handle: KnowledgeHandle) -> str:
+    kb: Any = await call(lambda: handle.searchable)
     return f"filled by others, can be searched; its scores are {await kb.store.scale()}"
 
 

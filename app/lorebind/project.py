@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack
 from weakref import WeakKeyDictionary
 
 from lorebind.declaration_methods import DeclarationMethods
-from lorebind.document_methods import DocumentMethods
-from lorebind.evaluation_methods import EvaluationMethods
-from lorebind.langchain_methods import LangChainMethods
 from lorebind.objects import with_objects
+from lorebind.short_forms import ShortForms
 from lorebind.view_methods import ViewMethods
 from lorebind.workflow_methods import WorkflowMethods
 from lorebind_bindings import (
@@ -19,7 +20,6 @@ from lorebind_bindings import (
     Workflows,
     answer,
     bind,
-    ingest_scope,
     override,
     override_settings,
     resolve,
@@ -31,10 +31,6 @@ from lorebind_knowledge.events import Events
 from lorebind_knowledge.service import KnowledgeService
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from types import TracebackType
-    from typing import Unpack
-
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
@@ -42,24 +38,15 @@ if TYPE_CHECKING:
     from langchain_core.vectorstores import VectorStore
 
     from lorebind.doctor import Finding
-    from lorebind_bindings import Answer, ResolvedBinding, RetrievalSettings
-    from lorebind_config.declarations import RetrievalDeclaration
+    from lorebind_bindings import Answer, AskedInRuns, RetrievalSettings
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.events import Extension
-    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+    from lorebind_knowledge.index.purging import OrphanedIndex
     from lorebind_knowledge.records import QueryResult
-    from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 
 
-class Project(
-    DeclarationMethods,
-    DocumentMethods,
-    EvaluationMethods,
-    LangChainMethods,
-    ViewMethods,
-    WorkflowMethods,
-):
+class Project(DeclarationMethods, ShortForms, ViewMethods, WorkflowMethods):
     """The knowledge, bindings and workflows that a `lorebind.yaml` declares.
 
     Every operation has a sync version, such as `query`, and an async version, such as `aquery`.
@@ -73,7 +60,7 @@ class Project(
         self.knowledge = KnowledgeService(loaded, Events(extensions))
         self._models = ModelPool(loaded)
         self._workflows = Workflows(loaded, self.knowledge, self._models)
-        self._asked_in_runs = WeakKeyDictionary()
+        self._asked_in_runs: AskedInRuns = WeakKeyDictionary()
 
     @classmethod
     def load(
@@ -152,169 +139,18 @@ class Project(
         """Events of the knowledge bases; extensions can subscribe while the project is in use."""
         return self.knowledge.events
 
-    async def aingest(
-        self,
-        kb_id: str,
-        *,
-        workflow: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        strategy: str = "upsert",
-        only_failed: bool = False,
-        allow_mass_delete: bool = False,
-        wait: bool = False,
-        plan: IngestPlan | None = None,
-        run_id: str | None = None,
-    ) -> IngestReport:
-        """Update the index of a knowledge base to the current content of its sources.
-
-        Only changed content is embedded. If a run is interrupted, the next run completes it.
+    def model(self, model_id: str | None = None) -> BaseChatModel:
+        """Return a chat model, such as for `create_agent(project.model("default"))`.
 
         Args:
-            kb_id: the id of the knowledge base.
-            workflow: the workflow that declares the knowledge base, if a workflow does.
-            inputs: the inputs of that workflow, for sources that use them.
-            strategy: `upsert` changes the index document by document; `replace` builds a new index
-                in the background and swaps it in at the end.
-            only_failed: read only documents that failed or were interrupted; remove nothing.
-            allow_mass_delete: allow the run to remove more than half of the documents.
-            wait: wait for a running ingest of the knowledge base instead of raising an error.
-            plan: a recent result of `plan` for this knowledge base. Documents that it has fetched
-                are not fetched again, and unchanged ones are not split into chunks again.
-            run_id: the id of the run in events and in the report; None creates one.
+            model_id: a declared id, or a provider's model such as `openai:gpt-4o-mini`; None means
+                the project's default model.
 
         Raises:
-            NotFoundError: no such knowledge base.
-            UsageError: the plan is for another knowledge base.
-            IngestRunningError: another ingest of the knowledge base is running.
-            IngestRefusedError: the run would remove too many documents.
-            EmbedderError, StoreError: an outage; finished documents are stored.
+            NotFoundError: no such model.
+            ModelError, MissingDependencyError: the model cannot be created.
         """
-        return await self.knowledge.ingest(
-            kb_id,
-            workflow=workflow,
-            given=self._given(workflow, inputs),
-            strategy=strategy,
-            only_failed=only_failed,
-            allow_mass_delete=allow_mass_delete,
-            wait=wait,
-            plan=plan,
-            run_id=run_id,
-        )
-
-    async def aplan(
-        self,
-        kb_id: str,
-        *,
-        workflow: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        strategy: str = "upsert",
-    ) -> IngestPlan:
-        """Return what an ingest with the same arguments would do now, without changing anything.
-
-        With the strategy `replace`, the plan also applies to a reindex. It has a `cost` if the
-        embedder declares its `price_per_million_tokens`.
-        """
-        given = self._given(workflow, inputs)
-        return await self.knowledge.plan(kb_id, workflow=workflow, given=given, strategy=strategy)
-
-    async def areindex(
-        self,
-        kb_id: str,
-        *,
-        workflow: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        wait: bool = False,
-        plan: IngestPlan | None = None,
-        run_id: str | None = None,
-    ) -> IngestReport:
-        """Rebuild the index of a knowledge base in the background, then swap it in.
-
-        Use it to change the embedder or to repair a damaged index. Texts in the embedding cache are
-        not embedded again. A search sees either the whole old index or the whole new one. If a run
-        is interrupted, the next run completes it.
-
-        Args:
-            kb_id: the id of the knowledge base.
-            workflow: the workflow that declares the knowledge base, if a workflow does.
-            inputs: the inputs of that workflow, for sources that use them.
-            wait: as for `aingest`.
-            plan: as for `aingest`.
-            run_id: as for `aingest`.
-
-        Raises:
-            LorebindError: as for `aingest`; the old index stays in use.
-        """
-        given = self._given(workflow, inputs)
-        return await self.knowledge.reindex(
-            kb_id, workflow=workflow, given=given, wait=wait, plan=plan, run_id=run_id
-        )
-
-    def _given(
-        self, workflow: str | None, inputs: Mapping[str, Any] | None
-    ) -> dict[str, Any] | None:
-        """Return the values of `{{ .workflow.… }}` in the sources of a workflow."""
-        if workflow is not None:
-            return ingest_scope(self.config, workflow, inputs)
-        if inputs:
-            message = "inputs belong to a workflow; name the workflow too"
-            raise UsageError(message, at=("inputs",))
-        return None
-
-    async def aquery(
-        self,
-        kb_id: str,
-        question: str,
-        *,
-        workflow: str | None = None,
-        **settings: Unpack[RetrievalSettings],
-    ) -> QueryResult:
-        """Return the best passages of a knowledge base for a question, best first.
-
-        Args:
-            kb_id: the id of the knowledge base.
-            question: any text that is not blank.
-            workflow: the workflow that declares the knowledge base, if a workflow does.
-            settings: fields of `retrieval` to override, such as `top_k`. Those that are about
-                prompts, such as `max_tokens`, do not change the result.
-
-        Raises:
-            NotFoundError: no such knowledge base.
-            NotIngestedError: nothing has been ingested yet.
-            UsageError: the question is blank, or a setting is unknown or invalid.
-            IndexMismatchError: the index was built by another embedder.
-            EmbedderError, StoreError: an outage, which never results in an empty answer.
-        """
-        chosen = self._retrieval(kb_id, workflow, settings)
-        return await self.knowledge.query(kb_id, question, chosen, workflow=workflow)
-
-    def _retrieval(
-        self, kb_id: str, workflow: str | None, settings: RetrievalSettings
-    ) -> RetrievalDeclaration:
-        declared, _ = self.config.knowledge_base(kb_id, workflow)
-        return override_settings(self.config.retrieval(declared), **settings)
-
-    async def aquery_explained(
-        self,
-        kb_id: str,
-        question: str,
-        *,
-        workflow: str | None = None,
-        **settings: Unpack[RetrievalSettings],
-    ) -> tuple[QueryResult, ResolvedBinding]:
-        """Query as `aquery` does, and also return every setting with the location that set it.
-
-        Args:
-            kb_id: the id of the knowledge base.
-            question: any text that is not blank.
-            workflow: the workflow that declares the knowledge base, if a workflow does.
-            settings: fields of `retrieval` to override, such as `top_k`.
-
-        Raises:
-            LorebindError: as for `aquery`.
-        """
-        binding = override(bind(self.config, kb_id, workflow), **settings)
-        found = await self.knowledge.query(kb_id, question, binding.settings, workflow=workflow)
-        return found, binding
+        return self._models.get(model_id)[0]
 
     async def aquery_many(
         self,
@@ -340,8 +176,9 @@ class Project(
         """
         if not kb_ids:
             raise UsageError("name at least one knowledge base to search")
-        chosen = self._retrieval(kb_ids[0], workflow, settings)
-        return await self.knowledge.query_several(kb_ids, question, chosen, workflow=workflow)
+        handles = [self.knowledge.open(kb_id, workflow) for kb_id in kb_ids]
+        chosen = override_settings(handles[0].retrieval, **settings)
+        return await self.knowledge.query_several(handles, question, chosen)
 
     async def aask(
         self,
@@ -387,18 +224,6 @@ class Project(
         examined = examine(self.config, self.knowledge, self._models, deep=deep)
         return [found async for found in examined]
 
-    def vector_store(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeBaseVectorStore:
-        """Return a knowledge base as a read-only LangChain `VectorStore`.
-
-        Args:
-            kb_id: the id of the knowledge base.
-            workflow: the workflow that declares the knowledge base, if a workflow does.
-
-        Raises:
-            NotFoundError: no such knowledge base.
-        """
-        return self.knowledge.vector_store(kb_id, workflow=workflow)
-
     def collection(
         self, name: str, *, embedder: str | None = None, vector_db: str | None = None
     ) -> LorebindVectorStore:
@@ -417,19 +242,37 @@ class Project(
         """
         return self.knowledge.collection(name, embedder=embedder, vector_db=vector_db)
 
+    async def apurge(self, *, dry_run: bool = True) -> list[OrphanedIndex]:
+        """Remove the data of knowledge bases that the project no longer declares.
+
+        This removes the vectors, texts, full-text entries and runs of all tenants. It keeps
+        knowledge bases that tenants created over the API of a server, collections, other projects
+        in the same database, and the embedding cache.
+
+        Args:
+            dry_run: only list the data that would be removed.
+
+        Returns:
+            The removed data, or with `dry_run` the data that would be removed.
+
+        Raises:
+            IngestRunningError: one of these knowledge bases is being ingested.
+            StoreError: an outage; call the method again to remove the rest.
+        """
+        from lorebind.made_over_api import made_over_api
+
+        made = partial(made_over_api, self.config)
+        return await (self.knowledge.undeclared(made) if dry_run else self.knowledge.purge(made))
+
     async def aclose(self) -> None:
         """Close every store and file that the project opened."""
         await self._workflows.close()
         await self.knowledge.close()
 
-    ingest = sync(aingest)
-    plan = sync(aplan)
-    reindex = sync(areindex)
-    query = sync(aquery)
-    query_explained = sync(aquery_explained)
     query_many = sync(aquery_many)
     ask = sync(aask)
     doctor = sync(adoctor)
+    purge = sync(apurge)
     close = sync(aclose)
 
     def __enter__(self) -> Self:

@@ -30,7 +30,7 @@ def unshared_storage(loaded: LoadedProject) -> Iterator[tuple[str, str]]:
     if state is None or state.dsn is None:
         how = "server: { state: { dsn: … } }"
         yield "server state", why.format(what="tokens, runs and knowledge bases", how=how)
-    kept = {one.id: one.checkpointer or project.checkpointer for one in loaded.workflows.values()}
+    kept = {one.id: loaded.checkpointer(one) for one in loaded.workflows.values()}
     local = [repr(name) for name, checkpointer in kept.items() if checkpointer.type != "postgres"]
     if local:
         how = "checkpointer: { type: postgres, dsn: … }"

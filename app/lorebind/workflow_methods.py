@@ -211,29 +211,6 @@ class WorkflowMethods:
         """
         return await self._workflows.replay(workflow, thread_id, step, new_id=new_id)
 
-    def keeps_threads(self, workflow: str) -> bool:
-        """Check whether the threads of a workflow are still there after the project is closed.
-
-        Raises:
-            NotFoundError: no such workflow.
-        """
-        own = self.config.workflow(workflow).checkpointer
-        return (own or self.config.project.checkpointer).type != "memory"
-
-    def how_to_resume(
-        self, workflow: str, thread_id: str, waiting: Sequence[Mapping[str, Any]] = ()
-    ) -> str:
-        """Return the command that resumes a thread, for messages.
-
-        Args:
-            workflow: the id of the workflow.
-            thread_id: the id of the thread.
-            waiting: the questions that it waits for, see `RunResult`.
-        """
-        from lorebind_bindings.workflow.how_to_resume import how_to_resume
-
-        return how_to_resume(self.config, workflow, thread_id, waiting)
-
     def graph(
         self, workflow: str, *, checkpointer: BaseCheckpointSaver[Any] | None = None
     ) -> CompiledStateGraph[Any, Any, Any, Any]:

@@ -137,9 +137,8 @@ async def retrieve(
         try:
             if isinstance(text, LorebindError):
                 raise text
-            result = await service.query(
-                binding.id, text, binding.settings, workflow=binding.workflow
-            )
+            handle = service.open(binding.id, binding.workflow)
+            result = await handle.query(text, binding.settings)
         except LorebindError as error:
             if binding.settings.on_error == "fail" or _is_a_mistake(error):
                 raise

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_core.documents import Document
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import MessageLikeRepresentation
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
@@ -58,6 +59,22 @@ class RetrieverSettings(RetrievalSettings, total=False):
     name: str | None
     tags: list[str] | None
     metadata: dict[str, Any] | None
+
+
+class PromptSettings(RetrievalSettings, total=False):
+    """The fields of `retrieval` and those of a `KnowledgePrompt`."""
+
+    model: str | BaseChatModel | None
+    template: str | None
+    instructions: str | None
+
+
+class ToolSettings(RetrievalSettings, total=False):
+    """The fields of `retrieval` and those of a tool that searches."""
+
+    model: str | BaseChatModel | None
+    name: str | None
+    description: str | None
 
 
 class GenerateSettings(RetrievalSettings, total=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from lorebind_config.errors import ReadOnlyError
 from lorebind_config.reading.make_part import PartEnvironment
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.make import make_embedder
@@ -68,8 +69,14 @@ class Parts:
         """Return a vector database with its catalog.
 
         Raises:
+            ReadOnlyError: another program fills the database.
             StoreError, MissingDependencyError: it cannot be created.
         """
+        if declaration.is_existing:
+            raise ReadOnlyError(
+                f"vector database {declaration.id!r} is filled by another program (existing: "
+                "true), so it can only be searched"
+            )
 
         def make() -> Index:
             store, catalog = make_store(declaration, self._environment)
@@ -129,7 +136,7 @@ class _Made(Generic[T]):
 
     def get(self, declared: object, make: Callable[[], T]) -> T:
         for other, made in self._made:
-            if other == declared:
+            if other is declared or other == declared:
                 return made
         made = make()
         self._made.append((declared, made))

@@ -29,13 +29,13 @@ QUESTION = "everything there is"
 
 
 def active_index(project: Project, kb_id: str) -> IndexEntry | None:
-    kb = project.knowledge.knowledge_base(kb_id)
+    kb = project.knowledge.open(kb_id).kb
     return kb.catalog.ledger.index(kb.namespace, "active")
 
 
 def all_passages(project: Project, kb_id: str, revision: str) -> Passages:
     """Return every passage that a search with this embedder can find, scored by `QUESTION`."""
-    kb = project.knowledge.knowledge_base(kb_id)
+    kb = project.knowledge.open(kb_id).kb
     vector = np.array(Noting(revision).embed_query(QUESTION), np.float32)
 
     def read(view: View) -> list[DocumentMatch]:

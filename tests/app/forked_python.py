@@ -27,7 +27,7 @@ from importlib import import_module
 from pathlib import Path
 
 OURS = (
-    *("lorebind.cli.commands", "lorebind.langchain_methods", "lorebind.project"),
+    *("lorebind.cli.commands", "lorebind.at_place", "lorebind.project"),
     *("lorebind.workflow_methods", "wcmatch.glob"),
 )
 """The modules to import for any command, including a library that Lorebind imports late."""

@@ -567,10 +567,11 @@ def test_what_cannot_be_planned_is_noted(
 ) -> None:
     """Notices of a plan are printed below its counts."""
     with Project.load(ready_cli.root) as project:
-        plan = project.plan("docs")
+        docs = project.knowledge_base("docs")
+        plan = docs.plan()
         plan.notices.append("look at the address")
-        monkeypatch.setattr(project, "plan", lambda *_, **__: plan)
-        show_plan(project, "docs", Output.table)
+        monkeypatch.setattr(docs, "plan", lambda **_: plan)
+        show_plan(docs, Output.table)
     assert capsys.readouterr().out.splitlines()[-1] == "note: look at the address"
 
 

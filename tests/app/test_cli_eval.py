@@ -195,9 +195,10 @@ def test_not_ingested(cli: Cli) -> None:
 
 
 def test_from_python(judged: Cli) -> None:
-    """`Project.evaluate` and `Project.tune` return the figures that are printed."""
+    """`KnowledgeBase.evaluate` and `tune` return the figures that are printed."""
     with Project.load(judged.root) as project:
         files = (judged.root / "queries.jsonl", judged.root / "qrels.tsv")
-        scores = project.evaluate("docs", *files, strategies=["lexical"])
+        docs = project.knowledge_base("docs")
+        scores = docs.evaluate(*files, strategies=["lexical"])
         assert [score.strategy for score in scores] == ["hybrid", "lexical"]
-        assert project.tune("docs", *files).dense_weight == 0.5
+        assert docs.tune(*files).dense_weight == 0.5

@@ -124,7 +124,7 @@ def lose(cli: Cli, kb_id: str, lost: Sequence[int], *, others: bool = False) -> 
         others: replace them with as many vectors that the catalog does not know.
     """
     with Project.load(cli.root) as project:
-        kb = project.knowledge.knowledge_base(kb_id)
+        kb = project.knowledge.open(kb_id).kb
         entry = kb.catalog.ledger.index(kb.namespace, "active")
         assert entry is not None
         run(call(kb.index.store.delete, entry.space, lost))

@@ -85,10 +85,11 @@ def test_documents_and_their_chunks(project: Project) -> None:
     assert "PDF" in broken.reason
     assert uris(project, "failed") == ["docs/broken.pdf"]
     (match,) = project.query("docs", "keys")
+    docs = project.knowledge_base("docs")
     for name in (keys.uri, keys.id):
-        (chunk,) = project.chunks("docs", name)
+        (chunk,) = docs.chunks(name)
         assert (chunk.id, chunk.text, chunk.metadata) == (match.id, match.text, match.metadata)
-    assert project.chunks("docs", broken.id) == []
+    assert docs.chunks(broken.id) == []
 
 
 def test_failures_are_listed_even_where_all_fail_at_first(
@@ -118,7 +119,7 @@ def test_what_is_added_stays(project: Project, tmp_path: Path) -> None:
     everything.remove("docs/broken.pdf")
     for renew in (
         lambda: project.ingest("docs", strategy="replace"),
-        lambda: project.reindex("docs"),
+        lambda: project.knowledge_base("docs").reindex(),
     ):
         renew()
         assert uris(project) == everything
@@ -139,7 +140,7 @@ def test_an_added_document_is_replaced_by_its_id(project: Project) -> None:
     assert len(project.documents("docs")) == 2
     data = {"id": "table.csv", "data": b"dish,price\nsoup,4\n"}
     project.add_documents("docs", [data])
-    assert "soup" in project.chunks("docs", "added:table.csv")[0].text
+    assert "soup" in project.knowledge_base("docs").chunks("added:table.csv")[0].text
 
 
 def test_parts_of_one_source(project: Project) -> None:
@@ -148,7 +149,7 @@ def test_parts_of_one_source(project: Project) -> None:
     report = project.add_documents("docs", pages)
     assert (report.status, report.documents["added"]) == ("completed", 3)
     assert uris(project) == ["added:book.pdf", "added:book.pdf#2", "added:book.pdf#3"]
-    assert project.chunks("docs", "added:book.pdf#2")[0].text == "Page 2 is here."
+    assert project.knowledge_base("docs").chunks("added:book.pdf#2")[0].text == "Page 2 is here."
     pages[1].page_content = "Page two is here."
     report = project.add_documents("docs", pages)
     assert (report.documents["updated"], report.documents["unchanged"]) == (1, 2)
@@ -172,7 +173,7 @@ def test_one_id_for_two_documents(project: Project) -> None:
 def test_the_longest_id(project: Project) -> None:
     """Every database stores an id of 500 characters; a longer one is refused."""
     project.add_documents("docs", [{"text": "x", "id": "\N{SNOWBOARDER}" * 500}])
-    assert project.count_documents("docs")["ready"] == 1
+    assert project.knowledge_base("docs").count_documents()["ready"] == 1
     with pytest.raises(UsageError, match=r"documents\[0\]: id: has 501 characters, more than 500"):
         project.add_documents("docs", [{"text": "x", "id": "x" * 501}])
 
@@ -218,7 +219,7 @@ def test_an_added_document_is_deleted(project: Project) -> None:
 async def test_added_again_while_its_deletion_waits(project: Project) -> None:
     """A deletion that waits for an ingest does not delete what was added in the meantime."""
     await project.aadd_documents("docs", [LUNCH])
-    kb = project.knowledge.knowledge_base("docs")
+    kb = project.knowledge.open("docs").kb
     async with turn(kb.catalog, kb.namespace, wait=False):
         deleting = asyncio.create_task(project.adelete_document("docs", "added:lunch.md"))
         while kb.catalog.added.uris(kb.namespace):
@@ -242,7 +243,7 @@ def test_an_index_is_deleted(project: Project) -> None:
     project.knowledge.events.subscribe(Watching())
     project.ingest("docs")
     project.add_documents("docs", [LUNCH])
-    project.delete("docs")
+    project.knowledge_base("docs").delete()
     assert (seen, uris(project)) == (["docs"], [])
     assert project.stats("docs").last_run is None
     with pytest.raises(NotIngestedError):
@@ -281,7 +282,7 @@ def test_an_unknown_document(project: Project) -> None:
     project.add_documents("docs", [{"id": f"{n}.txt", "text": f"Number {n}."} for n in range(9)])
     few = ", ".join(f"added:{n}.txt" for n in range(5))
     with pytest.raises(NotFoundError, match=f"did you mean 'added:8.txt'; known: {few} and more$"):
-        project.chunks("docs", "added:8.text")
+        project.knowledge_base("docs").chunks("added:8.text")
 
 
 def test_another_embedder_loses_nothing(tmp_path: Path, vector_db: dict[str, Any]) -> None:
@@ -294,7 +295,7 @@ def test_another_embedder_loses_nothing(tmp_path: Path, vector_db: dict[str, Any
         with pytest.raises(IngestRefusedError, match=refused):
             project.add_documents("docs", [LUNCH])
         assert {one.state for one in project.documents("docs", state="pending")} == {"pending"}
-        project.reindex("docs")
+        project.knowledge_base("docs").reindex()
         assert project.query("docs", "When is lunch?").matches[0].metadata["uri"] == (
             "added:lunch.md"
         )
@@ -308,7 +309,7 @@ def test_tenants_see_their_own(project: Project) -> None:
     assert uris(project) == []
     with pytest.raises(NotFoundError):
         project.delete_document("docs", "added:lunch.md")
-    project.delete("docs")
+    project.knowledge_base("docs").delete()
     with tenant("acme"):
         assert project.query("docs", "lunch").matches[0].metadata["uri"] == "added:lunch.md"
 

@@ -162,7 +162,7 @@ def test_a_store_that_does_not_tell_its_embedder(tmp_path: Path) -> None:
 
 def test_the_service_searches_it_by_similarity(project: Project) -> None:
     """Similarity is used even if no binding is resolved."""
-    found = asyncio.run(project.knowledge.query("documents", QUESTION))
+    found = asyncio.run(project.knowledge.open("documents").query(QUESTION))
     assert found.strategy == "similarity"
 
 

@@ -119,10 +119,10 @@ def test_searches_that_need_an_index(settings: dict[str, Any], said: str, tmp_pa
 DOES: dict[str, Callable[[Project], object]] = {
     "ingest": lambda project: project.ingest("documents"),
     "plan": lambda project: project.plan("documents"),
-    "reindex": lambda project: project.reindex("documents"),
+    "reindex": lambda project: project.knowledge_base("documents").reindex(),
     "stats": lambda project: project.stats("documents"),
     "collection": lambda project: project.collection("notes"),
-    "vector_store": lambda project: project.vector_store("documents"),
+    "vector_store": lambda project: project.knowledge_base("documents").vector_store(),
 }
 
 
@@ -146,10 +146,11 @@ def test_evaluation(tmp_path: Path) -> None:
     )
     files = (tmp_path / "queries.jsonl", tmp_path / "qrels.tsv")
     with Project.build(vector_store=existing(filled()), root=tmp_path) as project:
+        documents = project.knowledge_base("documents")
         with pytest.raises(ReadOnlyError):
-            project.evaluate("documents", *files)
+            documents.evaluate(*files)
         with pytest.raises(ReadOnlyError):
-            project.tune("documents", *files)
+            documents.tune(*files)
 
 
 def test_a_tenant(tmp_path: Path) -> None:

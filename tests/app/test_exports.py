@@ -107,6 +107,20 @@ except SystemExit as done:
     assert in_a_fresh_interpreter(code) == "['typer'] []"
 
 
+def test_what_concerns_one_knowledge_base_is_not_on_the_project() -> None:
+    """`Project` has few names: it repeats only the most frequent operations of `KnowledgeBase`."""
+    lorebind = importlib.import_module("lorebind")
+    of_project, of_one = (
+        {name for name in dir(kind) if not name.startswith("_")}
+        for kind in (lorebind.Project, lorebind.KnowledgeBase)
+    )
+    assert len(of_project) <= 75
+    short_forms = "add_documents delete_document documents generate ingest plan query stats stream"
+    short_forms += " citations middleware prompt retriever tool"
+    also = {f"a{name}" for name in short_forms.split()[:9]} | {"run", "arun"}  # runs a workflow
+    assert of_project & of_one == {*short_forms.split(), *also}
+
+
 def test_errors_are_what_users_catch_already() -> None:
     """Each error derives from the root, and from the builtin error that users expect."""
     lorebind = importlib.import_module("lorebind")

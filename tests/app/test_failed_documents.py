@@ -45,13 +45,14 @@ def agree(project: Project, *failed: int, pending: int = 0) -> None:
     states = [one.state for one in listed]
     found = {state: states.count(state) for state in ("ready", "pending", "failed")}
     assert found["pending"] == pending
-    assert project.count_documents("docs") == found == project.stats("docs").documents
+    docs = project.knowledge_base("docs")
+    assert docs.count_documents() == found == project.stats("docs").documents
     assert [one.uri for one in listed if one.state == "failed"] == [
         f"docs/{n}.json" for n in failed
     ]
     for one in listed:
-        assert project.document("docs", one.uri) == one == project.document("docs", one.id)
-        assert len(project.chunks("docs", one.uri)) == one.chunks
+        assert docs.document(one.uri) == one == docs.document(one.id)
+        assert len(docs.chunks(one.uri)) == one.chunks
         assert (one.reason != "") == (one.state == "failed")
     for state in (None, *found):
         whole = [one for one in listed if state in (None, one.state)]
@@ -79,7 +80,7 @@ def test_failures_of_a_rebuild(project: Project, rebuild: str) -> None:
     if rebuild == "replace":
         report = project.ingest("docs", strategy="replace")
     else:
-        report = project.reindex("docs")
+        report = project.knowledge_base("docs").reindex()
     assert (report.documents["failed"], len(report.notices)) == (3, 1)
     agree(project, 1, 3, 9)
     first, _, new = project.documents("docs", state="failed")
@@ -115,7 +116,7 @@ def test_only_the_failures_of_a_rebuild(project: Project) -> None:
 def test_added_documents_that_fail_in_a_rebuild(project: Project) -> None:
     """They are listed once, can be replaced, and can be deleted."""
     project.add_documents("docs", [{"id": f"{n}.json", "text": "{}"} for n in "ab"])
-    kb = project.knowledge.knowledge_base("docs")
+    kb = project.knowledge.open("docs").kb
     put = kb.catalog.added.put
     bad = [
         one._replace(data=b"{")
@@ -129,7 +130,7 @@ def test_added_documents_that_fail_in_a_rebuild(project: Project) -> None:
     assert uris(project, "failed") == failed
     assert len(uris(project)) == 8
     assert project.stats("docs").documents == {"ready": 4, "pending": 0, "failed": 4}
-    assert project.document("docs", "added:c.json").state == "failed"
+    assert project.knowledge_base("docs").document("added:c.json").state == "failed"
     project.add_documents("docs", [{"id": "a.json", "text": "{}"}])
     for name in ("added:b.json", "added:c.json"):
         project.delete_document("docs", name)
@@ -144,7 +145,7 @@ def test_statistics_count_what_is_listed(tmp_path: Path, vector_db: dict[str, An
         agree(project)
         project.ingest("docs")
         agree(project, *range(5))
-        kb = project.knowledge.knowledge_base("docs")
+        kb = project.knowledge.open("docs").kb
         kb.catalog.added.put(kb.namespace, read_documents([{"id": "x", "text": "x"}]))
         agree(project, *range(5), pending=1)
         mend(project, *range(5))

@@ -85,7 +85,7 @@ def test_what_needs_no_variable_works(root: Path, project: Project) -> None:
     assert project.plan("docs").documents["added"] == 2
     assert project.ingest("docs").status == "completed"
     assert project.query("docs", "Who is the contact?")[0].text == "The contact is Ann."
-    assert project.evaluate("docs", root / "q.jsonl", root / "r.tsv")
+    assert project.knowledge_base("docs").evaluate(root / "q.jsonl", root / "r.tsv")
     assert "Ann" in project.ask("Who is the contact?").text
     assert project.run("tell", {"kind": "fine"}).status == "completed"
 

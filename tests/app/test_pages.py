@@ -48,7 +48,7 @@ def keep_waiting(project: Project, *names: str) -> None:
     """Add documents as a process does that ends before it ingests them."""
     from lorebind_knowledge.catalog.added import AddedDocument
 
-    kb = project.knowledge.knowledge_base("docs")
+    kb = project.knowledge.open("docs").kb
     added = [AddedDocument(name, b"Some text.", "text/plain", {}) for name in names]
     kb.catalog.added.put(kb.namespace, added)
 
@@ -83,8 +83,9 @@ def test_a_page_of_one_state(project: Project) -> None:
     assert uris(project.documents("docs", state="pending", limit=2, after="docs/b")) == ["zzz"]
     assert uris(project.documents("docs", state="ready", limit=2)) == ["docs/Z.txt", "docs/a.txt"]
     assert project.documents("docs", state="failed", after="docs/broken.pdf") == []
-    assert project.count_documents("docs") == {"ready": 6, "pending": 2, "failed": 1}
-    assert project.stats("docs").documents == project.count_documents("docs")
+    docs = project.knowledge_base("docs")
+    assert docs.count_documents() == {"ready": 6, "pending": 2, "failed": 1}
+    assert project.stats("docs").documents == docs.count_documents()
     assert project.stats("docs").chunks == 6
 
 
@@ -103,17 +104,18 @@ def test_pages_while_documents_go(project: Project, tmp_path: Path) -> None:
 def test_one_document(project: Project) -> None:
     """A document is found by uri and by id, even if it waits; for an unknown one, the known ones
     are listed."""
+    docs = project.knowledge_base("docs")
     with pytest.raises(NotFoundError, match=r"has no document 'docs/a\.txt'; known: none"):
-        project.document("docs", "docs/a.txt")
+        docs.document("docs/a.txt")
     keep_waiting(project, "added:1")
-    waiting = project.document("docs", "added:1")
+    waiting = docs.document("added:1")
     assert (waiting.state, waiting.origin) == ("pending", "added")
-    assert project.document("docs", waiting.id) == waiting
+    assert docs.document(waiting.id) == waiting
     project.ingest("docs")
     for one in project.documents("docs"):
-        assert project.document("docs", one.uri) == project.document("docs", one.id) == one
+        assert docs.document(one.uri) == docs.document(one.id) == one
     with pytest.raises(NotFoundError, match=r"did you mean 'docs/a\.txt'"):
-        project.document("docs", "docs/a.tx")
+        docs.document("docs/a.tx")
 
 
 def test_pages_of_chunks(project: Project, tmp_path: Path) -> None:
@@ -123,15 +125,13 @@ def test_pages_of_chunks(project: Project, tmp_path: Path) -> None:
     )
     (tmp_path / "docs/long.txt").write_text(text)
     project.ingest("docs")
-    whole = project.chunks("docs", "docs/long.txt")
+    docs = project.knowledge_base("docs")
+    whole = docs.chunks("docs/long.txt")
     assert len(whole) > 4
-    pages = [
-        project.chunks("docs", "docs/long.txt", limit=2, after=at)
-        for at in range(0, len(whole) + 2, 2)
-    ]
+    pages = [docs.chunks("docs/long.txt", limit=2, after=at) for at in range(0, len(whole) + 2, 2)]
     assert [chunk for page in pages for chunk in page] == whole
     assert max(map(len, pages)) == 2
-    assert project.chunks("docs", "docs/long.txt", after=len(whole) - 1) == whole[-1:]
+    assert docs.chunks("docs/long.txt", after=len(whole) - 1) == whole[-1:]
 
 
 def test_parts_that_cannot_be(project: Project) -> None:
@@ -140,47 +140,50 @@ def test_parts_that_cannot_be(project: Project) -> None:
         project.documents("docs", after="a", before="b")
     with pytest.raises(UsageError, match="limit must be at least 1, not 0"):
         project.documents("docs", limit=0)
+    docs = project.knowledge_base("docs")
     with pytest.raises(UsageError, match="limit must be at least 1, not -1"):
-        project.runs("docs", limit=-1)
+        docs.runs(limit=-1)
     with pytest.raises(UsageError, match="after must be at least 0, not -1"):
-        project.chunks("docs", "docs/a.txt", after=-1)
+        docs.chunks("docs/a.txt", after=-1)
 
 
 def test_runs(project: Project, tmp_path: Path) -> None:
     """The newest run comes first, each with its report; a failed one has a reason."""
-    assert project.runs("docs") == []
-    assert project.count_documents("docs") == {"ready": 0, "pending": 0, "failed": 0}
+    docs = project.knowledge_base("docs")
+    assert docs.runs() == []
+    assert docs.count_documents() == {"ready": 0, "pending": 0, "failed": 0}
     reports = [project.ingest("docs") for _ in range(5)]
-    runs = project.runs("docs")
+    runs = docs.runs()
     assert [one.run_id for one in runs] == [one.run_id for one in reversed(reports)]
     assert all(one.ended_at is not None and one.started_at <= one.ended_at for one in runs)
-    first = project.run_of("docs", reports[0].run_id)
+    first = docs.run(reports[0].run_id)
     assert (first.status, first.strategy) == ("completed_with_failures", "upsert")
     assert first.error == ""
     assert first.report is not None
     assert first.report["documents"]["added"] == 6
     assert first.report["failures"][0]["uri"] == "docs/broken.pdf"
-    assert project.runs("docs", limit=2) == runs[:2]
-    assert project.runs("docs", limit=2, before=runs[1].run_id) == runs[2:4]
-    assert project.runs("docs", before=first.run_id) == []
+    assert docs.runs(limit=2) == runs[:2]
+    assert docs.runs(limit=2, before=runs[1].run_id) == runs[2:4]
+    assert docs.runs(before=first.run_id) == []
     for name in ("a", "Z", "m", "c d"):
         (tmp_path / f"docs/{name}.txt").unlink()
     with pytest.raises(IngestRefusedError) as refused:
         project.ingest("docs", strategy="replace")
-    (last,) = project.runs("docs", limit=1)
+    (last,) = docs.runs(limit=1)
     assert (last.status, last.strategy, last.error) == ("failed", "replace", str(refused.value))
     with pytest.raises(NotFoundError, match="has no run 'other'"):
-        project.run_of("docs", "other")
+        docs.run("other")
     with pytest.raises(NotFoundError, match="has no run 'other'"):
-        project.runs("docs", before="other")
+        docs.runs(before="other")
 
 
 async def test_asynchronously(project: Project) -> None:
     """Each method has an async version."""
     await project.aingest("docs")
     page = await project.adocuments("docs", limit=1)
-    assert await project.adocument("docs", page[0].id) == page[0]
-    counts, runs = await asyncio.gather(project.acount_documents("docs"), project.aruns("docs"))
+    docs = project.knowledge_base("docs")
+    assert await docs.adocument(page[0].id) == page[0]
+    counts, runs = await asyncio.gather(docs.acount_documents(), docs.aruns())
     assert counts["ready"] == 6
-    assert await project.arun_of("docs", runs[0].run_id) == runs[0]
-    assert len(await project.achunks("docs", page[0].uri, limit=1)) == 1
+    assert await docs.arun(runs[0].run_id) == runs[0]
+    assert len(await docs.achunks(page[0].uri, limit=1)) == 1

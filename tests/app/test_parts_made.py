@@ -101,7 +101,7 @@ def project(tmp_path: Path, counts: Counts) -> Iterator[Project]:
         lambda project: project.query_many(["guide", "rules"], QUESTION).matches,
         lambda project: project.retriever().invoke(QUESTION),
         lambda project: project.generate(QUESTION, model=ExtractiveChatModel()).text,
-        lambda project: project.vector_store("guide").similarity_search(QUESTION),
+        lambda project: project.knowledge_base("guide").vector_store().similarity_search(QUESTION),
     ],
     ids=["query", "query_many", "retriever", "generate", "vector_store"],
 )
@@ -118,10 +118,11 @@ def test_a_question_makes_no_source_and_no_chunker(
 
 def test_an_ingest_makes_each_once(project: Project, counts: Counts) -> None:
     """A plan, the ingest after it, and a reindex create each part once, and share the embedder."""
-    project.plan("guide")
+    guide = project.knowledge_base("guide")
+    guide.plan()
     assert counts.look() == {"sources": 1, "chunkers": 1, "embedders": 1}
-    for operation in (project.ingest, project.reindex):
-        operation("guide")
+    for operation in (guide.ingest, guide.reindex):
+        operation()
         assert counts.look() == {"sources": 1, "chunkers": 1, "embedders": 0}
 
 

@@ -438,7 +438,7 @@ def test_in_postgresql_while_it_is_ingested(tmp_path: Path, dsn: str) -> None:
         postgres_project(tmp_path, dsn, ("docs", "one")) as project,
     ):
         before.ingest("rules")
-        kb = before.knowledge.knowledge_base("rules")
+        kb = before.knowledge.open("rules").kb
         with kb.catalog.lease(kb.namespace), pytest.raises(IngestRunningError, match="'rules'"):
             project.purge(dry_run=False)
         assert before.query("rules", "access").matches

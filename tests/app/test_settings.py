@@ -63,7 +63,9 @@ def test_any_mapping_is_a_setting(tmp_path: Path) -> None:
 
 FACES: dict[str, Callable[..., Any]] = {
     "query": lambda project, **given: project.query("guide", QUESTION, **given),
-    "query_explained": lambda project, **given: project.query_explained("guide", QUESTION, **given),
+    "query_explained": lambda project, **given: project.knowledge_base("guide").query_explained(
+        QUESTION, **given
+    ),
     "query_many": lambda project, **given: project.query_many(["guide"], QUESTION, **given),
     "retriever": lambda project, **given: project.retriever("guide", **given),
     "prompt": lambda project, **given: project.prompt("guide", **given),

@@ -14,6 +14,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage
 
 from lorebind import Event, Extension, MemorySink, NotFoundError, Project, UsageError, tenant
+from lorebind.cli.run_result import how_to_resume
 from lorebind_config.errors import TenantRequiredError
 from lorebind_config.namespace import current_tenant
 from lorebind_prompts import ExtractiveChatModel
@@ -120,7 +121,10 @@ def test_documents_added_in_a_pool_belong_to_the_view(tmp_path: Path) -> None:
         lambda view: view.ask(QUESTION).text,
         lambda view: view.generate(QUESTION, "docs").text,
         lambda view: "".join(view.stream(QUESTION, "docs")),
-        lambda view: view.documents("docs")[0].title + view.chunks("docs", "added:contact")[0].text,
+        lambda view: (
+            view.documents("docs")[0].title
+            + view.knowledge_base("docs").chunks("added:contact")[0].text
+        ),
         lambda view: view.run("tell").tasks["say"].output,
         lambda view: view.with_knowledge_bases([]).query("docs", QUESTION)[0].text,
         lambda view: view.for_tenant("acme").query("docs", QUESTION)[0].text,
@@ -144,13 +148,16 @@ MADE: list[Any] = [
         lambda one: one.invoke(QUESTION).text,
     ),
     (
-        lambda of: of.vector_store("docs"),
+        lambda of: of.knowledge_base("docs").vector_store(),
         lambda one: one.similarity_search(QUESTION)[0].page_content,
     ),
     (
-        lambda of: of.vector_store("docs").as_retriever(),
+        lambda of: of.knowledge_base("docs").vector_store().as_retriever(),
         lambda one: one.invoke(QUESTION)[0].page_content,
     ),
+    (lambda of: of.knowledge_base("docs"), lambda one: one.query(QUESTION)[0].text),
+    (lambda of: of.knowledge_base("docs"), lambda one: one.chunks("added:contact")[0].text),
+    (lambda of: of.knowledge_base("docs"), lambda one: one.generate(QUESTION).text),
     (lambda of: of.middleware("docs"), lambda one: read_by_agent(one)),
     (lambda of: of.graph("tell"), lambda one: one.invoke({})["output"]),
 ]
@@ -250,15 +257,15 @@ class Hears(Extension):
 @pytest.mark.parametrize(
     "work",
     [
-        lambda view: view.reindex("docs"),
+        lambda view: view.knowledge_base("docs").reindex(),
         lambda view: view.delete_document("docs", "added:contact"),
-        lambda view: view.delete("docs"),
+        lambda view: view.knowledge_base("docs").delete(),
         lambda view: list(view.stream(QUESTION)),
         lambda view: asyncio.run(read_all(view.astream(QUESTION))),
         lambda view: view.collection("notes").add_texts(["a"]),
         lambda view: view.collection("notes").similarity_search("a"),
         lambda view: view.collection("notes").max_marginal_relevance_search("a"),
-        lambda view: view.vector_store("docs").similarity_search(QUESTION),
+        lambda view: view.knowledge_base("docs").vector_store().similarity_search(QUESTION),
     ],
 )
 def test_extensions_embedders_and_models_see_the_tenant(
@@ -340,7 +347,7 @@ def strict(tmp_path: Path) -> Iterator[Project]:
         lambda project: project.ingest("docs"),
         lambda project: project.plan("docs"),
         lambda project: project.stats("docs"),
-        lambda project: project.delete("docs"),
+        lambda project: project.knowledge_base("docs").delete(),
         lambda project: project.add_documents("docs", [{"id": "a", "text": "a"}]),
         lambda project: project.generate(QUESTION),
         lambda project: project.generate(QUESTION, retrieved_contexts=[]),
@@ -353,7 +360,7 @@ def strict(tmp_path: Path) -> Iterator[Project]:
         lambda project: project.tool("docs").invoke({"query": QUESTION}),
         lambda project: project.prompt("docs").invoke(QUESTION),
         lambda project: read_by_agent(project.middleware("docs")),
-        lambda project: project.vector_store("docs").similarity_search(QUESTION),
+        lambda project: project.knowledge_base("docs").vector_store().similarity_search(QUESTION),
         lambda project: project.collection("notes").add_texts(["a"]),
     ],
 )
@@ -376,7 +383,8 @@ def test_calls_that_concern_no_tenant_are_not_refused(strict: Project) -> None:
     assert [one["id"] for one in strict.workflows()] == ["tell"]
     assert strict.purge(dry_run=True) == []
     assert strict.retriever("docs")
-    assert strict.vector_store("docs")
+    assert strict.knowledge_base("docs").info.id == "docs"
+    assert strict.knowledge_base("docs").vector_store()
     assert strict.collection("notes")
     found = {one.part: one for one in strict.doctor()}
     assert found["vector database file"].status == "ok"
@@ -386,12 +394,12 @@ def test_calls_that_concern_no_tenant_are_not_refused(strict: Project) -> None:
 def test_suggested_commands_name_the_tenant_default(strict: Project) -> None:
     """With `tenancy: required`, a suggested command works as it is, for `default` too."""
     view = strict.for_tenant("default")
-    view.delete("docs")
+    view.knowledge_base("docs").delete()
     with pytest.raises(NotFoundError, match=r"ingest docs --tenant default$"):
         view.query("docs", QUESTION)
     with pytest.raises(NotFoundError, match=r"workflow threads tell --tenant default` lists"):
         view.history("tell", "unknown")
-    assert view.how_to_resume("tell", "t").endswith(" --tenant default")
+    assert how_to_resume(view, "tell", "t").endswith(" --tenant default")
 
 
 def test_commands_of_a_project_that_requires_a_tenant(empty_cli: Cli) -> None:

@@ -13,6 +13,7 @@ from lorebind_config.declarations.retrieval import NOTHING_FOUND
 from lorebind_config.errors import EmbedderError, ModelError, NotIngestedError, StoreError
 from lorebind_config.reading.loading import load_project
 from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.ingest.engine import ingest
 from lorebind_prompts import parse
 from lorebind_prompts.rendering.base import WEAK
 
@@ -65,8 +66,8 @@ def ask(tmp_path: Path, model: Scripted) -> Ask:
         loaded = load_project(write(tmp_path, DOCUMENTS | {"lorebind.yaml": project}), environ={})
         service = KnowledgeService(loaded)
         try:
-            await service.ingest("guide")
-            await service.ingest("rules")
+            await ingest(service.open("guide").corpus())
+            await ingest(service.open("rules").corpus())
             request = Request(question, **more)
             return await answer(service, resolve(loaded), model, counter, request)
         finally:
@@ -304,7 +305,7 @@ async def test_an_embedder_outage_is_no_answer(tmp_path: Path, model: Scripted) 
     )
     loaded = load_project(write(tmp_path, DOCUMENTS | {"lorebind.yaml": project}), environ={})
     service = KnowledgeService(loaded)
-    await service.ingest("guide")
+    await ingest(service.open("guide").corpus())
     with pytest.raises(EmbedderError, match="service is down"):
         await answer(service, resolve(loaded), model, WordCounter(), Request(QUESTION))
     assert model.heard == []
@@ -316,7 +317,7 @@ async def test_a_store_outage_is_no_answer(tmp_path: Path, model: Scripted) -> N
     project = f"{KNOWLEDGE}{PARTS}knowledge: [{{ id: guide, fallback: Never shown. }}]\n"
     loaded = load_project(write(tmp_path, DOCUMENTS | {"lorebind.yaml": project}), environ={})
     service = KnowledgeService(loaded)
-    await service.ingest("guide")
+    await ingest(service.open("guide").corpus())
     await service.close()
     for file in (tmp_path / ".lorebind").glob("lorebind.db*"):
         file.write_bytes(b"this is no database " * 400)

@@ -11,6 +11,7 @@ from lorebind_config.errors import ModelError, UsageError
 from lorebind_config.reading.loading import build_project
 from lorebind_config.templates.language import TemplateError
 from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.ingest.engine import ingest
 from tests.app.helpers import Cli
 
 from .helpers import OneModel, Scripted, write
@@ -45,7 +46,7 @@ async def run(
     loaded = build_project(data, root=root, environ={"PASSWORD": "hunter2"})
     service = KnowledgeService(loaded)
     for kb in loaded.project.knowledge_bases:
-        await service.ingest(kb.id)
+        await ingest(service.open(kb.id).corpus())
     try:
         flows = Workflows(loaded, service, OneModel(model))
         return await flows.run(workflows[-1]["id"], given or {})

@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage
 from lorebind_bindings import Workflows
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.ingest.engine import ingest
 from lorebind_prompts import parse
 
 from .helpers import OneModel, Scripted, write
@@ -40,7 +41,7 @@ async def prompts_of(root: Path, *tasks: dict[str, Any], **keys: Any) -> list[li
     loaded = build_project(declared, root=write(root, {"keys.md": f"{KEYS}\n"}))
     model = Scripted(says=[FORGED, "ok"])
     service = KnowledgeService(loaded)
-    await service.ingest("guide")
+    await ingest(service.open("guide").corpus())
     await Workflows(loaded, service, OneModel(model)).run("w", {})
     await service.close()
     return model.heard

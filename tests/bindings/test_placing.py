@@ -18,6 +18,7 @@ from lorebind_config.reading.loading import load_project
 from lorebind_config.templates.language import TemplateError, injected_variable
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
+from lorebind_knowledge.ingest.engine import ingest
 
 from .helpers import PARTS, OneModel, Scripted, WordCounter, write
 from .workflow_helpers import task_fails
@@ -82,7 +83,7 @@ async def said(
     Noting.questions.clear()
     service = KnowledgeService(loaded)
     for kb in ("guide", "rules"):
-        await service.ingest(kb)
+        await ingest(service.open(kb).corpus())
     model = Scripted()
     await Workflows(loaded, service, OneModel(model)).run("w", {"question": question})
     await service.close()
@@ -178,7 +179,7 @@ async def test_passages_are_no_templates(tmp_path: Path) -> None:
     write(tmp_path, {"guide/more.md": document})
     loaded = load(tmp_path, f"{{{{ .docs }}}} {ASK}", "[{ id: guide, inject_as: docs }]")
     service = KnowledgeService(loaded)
-    await service.ingest("guide")
+    await ingest(service.open("guide").corpus())
     model = Scripted()
     await Workflows(loaded, service, OneModel(model)).run("w", {"question": "Rotate keys"})
     await service.close()
@@ -203,7 +204,7 @@ async def test_a_plain_question_has_no_places(tmp_path: Path, inject_as: str) ->
     files = DOCUMENTS | {"lorebind.yaml": BASES + PARTS + knowledge}
     loaded = load_project(write(tmp_path, files), environ={})
     service = KnowledgeService(loaded)
-    await service.ingest("guide")
+    await ingest(service.open("guide").corpus())
     model = Scripted()
     question = f"{QUESTION} {{{{ .{inject_as} }}}}"
     await answer(service, resolve(loaded), model, WordCounter(), Request(question))
@@ -264,7 +265,7 @@ async def test_a_place_that_only_another_task_fills(tmp_path: Path) -> None:
     files = DOCUMENTS | {"lorebind.yaml": project, "w.yaml": workflow}
     loaded = load_project(write(tmp_path, files), environ={})
     service = KnowledgeService(loaded)
-    await service.ingest("guide")
+    await ingest(service.open("guide").corpus())
     with task_fails(TemplateError, r"\{\{ \.docs \}\} is not defined"):
         await Workflows(loaded, service, OneModel(Scripted())).run("w", {})
     await service.close()

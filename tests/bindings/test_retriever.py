@@ -17,6 +17,7 @@ from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.loading import load_project
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.bridge import run
+from lorebind_knowledge.ingest.engine import ingest
 
 from .helpers import PARTS, write
 
@@ -57,7 +58,7 @@ def opened(
     loaded = load_project(root, environ={})
     service = KnowledgeService(loaded)
     for kb_id in ("guide", "rules"):
-        run(service.ingest(kb_id))
+        run(ingest(service.open(kb_id).corpus()))
     yield loaded, service
     run(service.close())
 

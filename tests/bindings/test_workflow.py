@@ -20,6 +20,7 @@ from lorebind_config.errors import (
 from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.ingest.engine import ingest
 
 from .helpers import Echo, OneModel, Scripted, write
 from .workflow_helpers import task_fails
@@ -139,7 +140,7 @@ async def test_a_result_tells_what_each_task_found(tmp_path: Path) -> None:
     ]
     loaded = build(tmp_path, {"id": "w", "tasks": tasks}, knowledge_bases=[kb])
     service = KnowledgeService(loaded)
-    await service.ingest("docs")
+    await ingest(service.open("docs").corpus())
     model = Scripted(says=["So [1].", "Again [1], not [2].", "No.", "None."])
     result = await Workflows(loaded, service, OneModel(model)).run("w", {})
     verdicts = {name: task.verdict for name, task in result.tasks.items()}

@@ -20,8 +20,10 @@ from lorebind_config.reading.loading import build_project
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.tables import CATALOG
 from lorebind_knowledge.database.postgres import PostgresDatabase
+from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.service import KnowledgeService
+from lorebind_knowledge.statistics import knowledge_stats
 
 from .test_catalog import ELSEWHERE, HERE, create_index, read_everything
 
@@ -82,21 +84,21 @@ async def test_qdrant_with_its_catalog_in_postgresql(
     """The ledger in PostgreSQL outlives the process, and no file is created for it."""
     database = {**QDRANT, "id": name, "catalog": {"dsn": DSN}}
     made = make_service(database)
-    report = await made.ingest("docs")
+    report = await ingest(made.open("docs").corpus())
     assert (report.status, report.documents["added"]) == ("completed", 2)
     assert "catalog_documents" in tables(dsn, f"lorebind_{name}")
     assert f"{name}.catalog.db" not in files(tmp_path)
     await made.close()
 
     made = make_service(database)
-    found = await made.query("docs", "snow")
+    found = await made.open("docs").query("snow")
     assert found.matches[0].metadata["uri"] == "docs/snow.md"
-    report = await made.ingest("docs")
+    report = await ingest(made.open("docs").corpus())
     assert (report.documents["unchanged"], report.texts_embedded) == (2, 0)
     (tmp_path / "docs" / "snow.md").unlink()
-    report = await made.ingest("docs", strategy="replace")
+    report = await ingest(made.open("docs").corpus(), strategy="replace")
     assert report.cache_hits == 1
-    assert (await made.stats("docs")).documents["ready"] == 1
+    assert (await made.open("docs").read(knowledge_stats)).documents["ready"] == 1
     await made.close()
 
 
@@ -105,7 +107,7 @@ async def test_a_sqlite_file_elsewhere(
 ) -> None:
     """A path is relative to the project's folder; the default file is not created."""
     made = make_service({**QDRANT, "id": "q", "catalog": {"path": "kept/ledger.db"}})
-    await made.ingest("docs")
+    await ingest(made.open("docs").corpus())
     await made.close()
     assert (tmp_path / "kept" / "ledger.db").is_file()
     assert "q.catalog.db" not in files(tmp_path)
@@ -116,13 +118,13 @@ async def test_langchain_with_its_catalog_in_postgresql(
 ) -> None:
     """A LangChain class may have its catalog in PostgreSQL, unless its vectors are in memory."""
     made = make_service({**LANGCHAIN, "id": name, "persistent": True, "catalog": {"dsn": DSN}})
-    await made.ingest("docs")
-    assert (await made.query("docs", "keys")).matches[0].metadata["uri"] == "docs/keys.md"
+    await ingest(made.open("docs").corpus())
+    assert (await made.open("docs").query("keys")).matches[0].metadata["uri"] == "docs/keys.md"
     assert "catalog_runs" in tables(dsn, f"lorebind_{name}")
     await made.close()
     made = make_service({**LANGCHAIN, "id": name, "catalog": {"dsn": DSN}})
     with pytest.raises(UsageError, match="kept in memory"):
-        await made.ingest("docs")
+        await ingest(made.open("docs").corpus())
 
 
 async def test_two_databases_in_one_catalog_server(
@@ -131,13 +133,13 @@ async def test_two_databases_in_one_catalog_server(
     """A knowledge base that moves to another vector database is ingested again, without mixing."""
     first: dict[str, Any] = {**QDRANT, "id": name, "catalog": {"dsn": DSN}}
     made = make_service(first)
-    await made.ingest("docs")
+    await ingest(made.open("docs").corpus())
     await made.close()
     other = {**first, "id": f"{name}.b", "config": {"path": "elsewhere"}}
     made = make_service(other)
-    report = await made.ingest("docs")
+    report = await ingest(made.open("docs").corpus())
     assert report.documents["added"] == 2
-    assert len(await made.query("docs", "keys")) == 2
+    assert len(await made.open("docs").query("keys")) == 2
     await made.close()
 
 

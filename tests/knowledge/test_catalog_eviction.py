@@ -28,10 +28,11 @@ from lorebind_knowledge.database.base import Database
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.database.sql import Sql
+from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.stores.memory import MemoryStore
 
-from .bench import Bench, CountingEmbedder, fill, paragraph
+from .bench import Bench, CountingEmbedder, fill, ingest, paragraph
 
 VECTOR = 64 * 4
 """Size of one vector of the embedder in these tests, in bytes."""
@@ -390,6 +391,7 @@ async def test_the_bound_is_declared(
     for word in ("alpha", "beta"):
         (tmp_path / f"{word}.md").write_text(paragraph(word))
     service = KnowledgeService(build_project(data, root=tmp_path))
-    await service.ingest("docs")
-    assert (await service.reindex("docs")).texts_embedded == again
+    docs = service.open("docs")
+    await ingest(docs.corpus())
+    assert (await reindex(docs.corpus())).texts_embedded == again
     await service.close()

@@ -11,6 +11,7 @@ from lorebind_config.errors import ConfigurationError, UsageError
 from lorebind_config.project_code import import_of_project
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.ingest.engine import ingest
 
 HOOKS = """\
 from lorebind import Extension
@@ -55,7 +56,7 @@ def _audit(**config: str) -> dict[str, Any]:
 async def test_hooks_of_the_project_are_called_in_order(tmp_path: Path) -> None:
     """Two extensions of one class in the project folder each have their own configuration."""
     service = _service(tmp_path, _audit(name="one"), _audit(name="two"))
-    await service.ingest("docs")
+    await ingest(service.open("docs").corpus())
     assert import_of_project("hooks:SEEN", tmp_path) == [("one", "docs"), ("two", "docs")]
     await service.close()
 

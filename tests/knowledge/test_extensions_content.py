@@ -13,9 +13,11 @@ from lorebind_config.errors import EmbedderError, NotIngestedError
 from lorebind_config.namespace import Namespace, tenant
 from lorebind_config.project_code import import_of_project
 from lorebind_knowledge import Event
+from lorebind_knowledge.documents.changing import add_documents, delete_all, delete_document
 from lorebind_knowledge.events import Events
+from lorebind_knowledge.ingest.reindexing import reindex
 
-from .bench import CountingEmbedder, Diary
+from .bench import CountingEmbedder, Diary, ingest
 from .small_project import QUESTION, TEXTS, small_project
 
 if TYPE_CHECKING:
@@ -50,9 +52,10 @@ async def test_texts_for_those_who_ask(tmp_path: Path) -> None:
     cache = [{"type": "cache"}]
     extensions = [before, asking, after]
     service = small_project(tmp_path, extensions=extensions, wrappers=cache)
-    await service.ingest("docs")
+    docs = service.open("docs")
+    await ingest(docs.corpus())
     for _ in range(2):  # the second time is served from the cache
-        (first, *_) = await service.query("docs", QUESTION)
+        (first, *_) = await docs.query(QUESTION)
     await service.close()
 
     chunked = [text for data in asking.data("ingest_chunked") for text in data["texts"]]
@@ -91,8 +94,9 @@ async def test_the_yaml_decides(tmp_path: Path) -> None:
         for content in ({}, {"content": True}, {"content": False})
     ]
     service = small_project(tmp_path, *declared)
-    await service.ingest("docs")
-    await service.query("docs", QUESTION)
+    docs = service.open("docs")
+    await ingest(docs.corpus())
+    await docs.query(QUESTION)
     await service.close()
     seen = import_of_project("hooks:SEEN", tmp_path)
     assert [question is not None for _, question in seen] == [False, True, False, True, True, False]
@@ -108,17 +112,18 @@ async def test_events_say_whose(tmp_path: Path) -> None:
         extensions=[listener],
         workflows=[{"id": "triage", "knowledge_bases": own, "tasks": [task]}],
     )
+    docs = service.open("docs")
     for name in ("acme", "bolt"):
         with tenant(name):
-            await service.ingest("docs")
-            await service.query("docs", QUESTION)
-    await service.ingest("docs", workflow="triage")
+            await ingest(docs.corpus())
+            await docs.query(QUESTION)
+    await ingest(service.open("docs", "triage").corpus())
     with pytest.raises(NotIngestedError):
-        await service.query("docs", QUESTION)
-    await service.reindex("docs")
-    await service.add_documents("docs", [{"id": "c", "text": "d"}])
-    await service.delete_document("docs", "added:c")
-    await service.delete("docs")
+        await docs.query(QUESTION)
+    await reindex(docs.corpus())
+    await add_documents(docs.corpus(), [{"id": "c", "text": "d"}])
+    await delete_document(docs.kb, "added:c")
+    await delete_all(docs.kb)
     await service.close()
 
     assert [name for name, event in listener.entries if event.namespace is None] == ["shutdown"]

@@ -18,6 +18,7 @@ from lorebind_config.namespace import tenant
 from lorebind_knowledge import Extension
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.extensions.logging import _RECORDS, EventLog
+from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.sources.files import FileSource
 
 from .small_project import QUESTION, TEXTS, small_project
@@ -46,9 +47,10 @@ async def test_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     """Each line is an object with the time, the event, its namespace and its counts."""
     root = list(logging.getLogger().handlers), logging.getLogger().level
     service = small_project(tmp_path, _logging(format="json"))
+    docs = service.open("docs")
     with tenant("acme"):
-        report = await service.ingest("docs")
-        await service.query("docs", QUESTION)
+        report = await ingest(docs.corpus())
+        await docs.query(QUESTION)
         await service.close()
     whose = {"kb_id": "docs", "tenant": "acme", "project": "p", "scope": "project"}
     started, created, completed, searched = _lines(capsys)
@@ -103,13 +105,13 @@ async def test_levels(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
 async def test_text_and_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`text` writes a line for people; `level` lets more or fewer records through."""
     service = small_project(tmp_path, _logging(format="text", level="debug"))
-    await service.ingest("docs")
+    await ingest(service.open("docs").corpus())
     lines = capsys.readouterr().err.splitlines()
     (embedder,) = [line for line in lines if "lorebind.embedder" in line and "documents" in line]
     assert 'DEBUG lorebind.embedder: embedder_called kb_id="docs" tenant="default"' in embedder
     await service.close()
     service = small_project(tmp_path, _logging(format="text", level="error"))
-    await service.ingest("docs")
+    await ingest(service.open("docs").corpus())
     await service.close()
     assert "ingest" not in capsys.readouterr().err
 
@@ -121,7 +123,7 @@ async def test_two_projects_have_one_handler(
     before = len(LOGGER.handlers)
     services = [small_project(tmp_path, _logging(format=form)) for form in ("text", "json")]
     assert len(LOGGER.handlers) == before + 1
-    await services[0].ingest("docs")
+    await ingest(services[0].open("docs").corpus())
     assert [line["event"] for line in _lines(capsys)].count("ingest_completed") == 1
     for service in services:
         await service.close()
@@ -167,7 +169,7 @@ async def test_a_program_that_logs_itself(
     before = list(LOGGER.handlers), LOGGER.level
     caplog.set_level(logging.INFO)
     service = small_project(tmp_path, _logging())
-    await service.ingest("docs")
+    await ingest(service.open("docs").corpus())
     await service.close()
     assert (LOGGER.handlers, LOGGER.level) == before
     (record,) = [one for one in caplog.records if "ingest_completed" in one.getMessage()]
@@ -185,9 +187,9 @@ async def test_texts_only_if_asked(
         asked = {"content": True} if content else {}
         service = small_project(tmp_path, _logging(format=form, level="debug", **asked))
         with pytest.raises(NotIngestedError):
-            await service.query("docs", QUESTION)
-        await service.ingest("docs")
-        await service.query("docs", QUESTION)
+            await service.open("docs").query(QUESTION)
+        await ingest(service.open("docs").corpus())
+        await service.open("docs").query(QUESTION)
         await service.close()
         written = capsys.readouterr().err
         assert "retrieval_failed" in written
@@ -203,7 +205,7 @@ async def test_other_records(tmp_path: Path, capsys: pytest.CaptureFixture[str])
             raise ValueError("a mistake")
 
     service = small_project(tmp_path, _logging(format="json"), extensions=[Broken()])
-    await service.ingest("docs")
+    await ingest(service.open("docs").corpus())
     await service.close()
     (line,) = [line for line in _lines(capsys) if "event" not in line]
     assert (line["level"], line["logger"]) == ("error", "lorebind.extensions")

@@ -21,6 +21,8 @@ from lorebind_config.errors import (
 from lorebind_config.namespace import tenant
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.extensions.prometheus import Prometheus
+from lorebind_knowledge.ingest.engine import ingest
+from lorebind_knowledge.ingest.reindexing import reindex
 
 from .small_project import QUESTION, TEXTS, small_project
 
@@ -58,11 +60,12 @@ async def test_what_is_counted(tmp_path: Path, registry: CollectorRegistry) -> N
     extensions = [Prometheus(registry)]
     cache = [{"type": "cache"}]
     service = small_project(tmp_path, extensions=extensions, wrappers=cache)
-    await service.ingest("docs")
-    await service.query("docs", QUESTION)
-    await service.query("docs", QUESTION)
-    await service.ingest("docs")
-    await service.reindex("docs")
+    docs = service.open("docs")
+    await ingest(docs.corpus())
+    await docs.query(QUESTION)
+    await docs.query(QUESTION)
+    await ingest(docs.corpus())
+    await reindex(docs.corpus())
     await service.close()
 
     assert value(registry, "ingests_total", outcome="completed") == 3
@@ -131,7 +134,7 @@ async def test_calls_of_the_embedder_that_fail(tmp_path: Path, registry: Collect
     gone = [{"id": "gone", "provider": "langchain", "class": "own:Gone", "retry": {"attempts": 1}}]
     service = small_project(tmp_path, extensions=[Prometheus(registry)], embedders=gone)
     with pytest.raises(EmbedderError):
-        await service.ingest("docs")
+        await ingest(service.open("docs").corpus())
     await service.close()
     calls = value(registry, "embedder_calls_total", operation="embed_query")
     assert calls == 1  # the call that measures the dimension
@@ -151,7 +154,7 @@ async def test_sources_that_fail(tmp_path: Path, registry: CollectorRegistry) ->
     """An ingest that can read none of its sources counts as failed."""
     bases = [{"id": "docs", "sources": [{"type": "markdown_glob", "path": "none/*.md"}]}]
     service = small_project(tmp_path, extensions=[Prometheus(registry)], knowledge_bases=bases)
-    report = await service.ingest("docs")
+    report = await ingest(service.open("docs").corpus())
     await service.close()
     assert report.status == "failed"
     assert value(registry, "ingests_total", outcome="failed") == 1
@@ -163,10 +166,11 @@ async def test_tenants_and_texts_are_no_labels(tmp_path: Path, registry: Collect
     extension = Prometheus(registry)
     extension.content = True
     service = small_project(tmp_path, extensions=[extension])
+    docs = service.open("docs")
     for name in ("acme", "bolt"):
         with tenant(name):
-            await service.ingest("docs")
-            await service.query("docs", QUESTION)
+            await ingest(docs.corpus())
+            await docs.query(QUESTION)
     await service.close()
     assert value(registry, "ingests_total", outcome="completed") == 2
     exposed = generate_latest(registry).decode()
@@ -181,7 +185,7 @@ async def test_projects_of_one_process(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(exist_ok=True)
         bases = [{"id": f"kb-{name}", "sources": [{"type": "inline", "documents": documents}]}]
         service = small_project(tmp_path / name, {"provider": "prometheus"}, knowledge_bases=bases)
-        await service.ingest(f"kb-{name}")
+        await ingest(service.open(f"kb-{name}").corpus())
         await service.close()
     assert value(REGISTRY, "chunks_total", "kb-one") == 2
     assert value(REGISTRY, "chunks_total", "kb-two") == 1
@@ -201,7 +205,7 @@ async def test_the_textfile(tmp_path: Path) -> None:
     file = tmp_path / "metrics" / "lore.prom"
     on_disk = [{"id": "main", "type": "sqlite"}]
     service = small_project(tmp_path, declared, vector_dbs=on_disk)
-    await service.ingest("docs")
+    await ingest(service.open("docs").corpus())
     assert not file.exists()
     await service.close()
     written = file.read_text(encoding="utf-8")
@@ -211,7 +215,7 @@ async def test_the_textfile(tmp_path: Path) -> None:
     assert list(file.parent.iterdir()) == [file]
 
     service = small_project(tmp_path, declared, vector_dbs=on_disk)
-    await service.query("docs", QUESTION)
+    await service.open("docs").query(QUESTION)
     await service.close()
     assert file.read_text(encoding="utf-8") == written
 
@@ -242,7 +246,7 @@ async def test_a_textfile_that_cannot_be_written(
     (tmp_path / "metrics").write_text("a file, not a folder")
     declared = {"provider": "prometheus", "textfile": "metrics/lore.prom"}
     service = small_project(tmp_path, declared)
-    await service.ingest("docs")
+    await ingest(service.open("docs").corpus())
     await service.close()
     (record,) = caplog.records
     assert record.getMessage().startswith("metrics are not written to ")
@@ -282,7 +286,7 @@ async def test_the_port(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
     service = small_project(tmp_path, declared)
     other = small_project(tmp_path, declared)
     assert f"not served at 127.0.0.1 port {port}" in caplog.text
-    await service.ingest("docs")
+    await ingest(service.open("docs").corpus())
     assert 'knowledge_chunks_total{kb_id="docs"}' in _served(port)
     await other.close()
     await service.close()

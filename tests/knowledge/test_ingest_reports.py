@@ -93,14 +93,15 @@ async def test_the_tokens_of_a_plan(bench: Bench) -> None:
     bench.write("0.md", paragraph("new"), paragraph("word0b"))
     bench.write("copy.md", "# Copy", paragraph("same"))
     bench.write("copy2.md", "# Copy", paragraph("same"))
-    planned = await bench.plan(price=2_000_000)
     assert (await bench.plan()).cost is None
+    bench.change(token_price=2_000_000)
+    planned = await bench.plan()
     await bench.ingest()
     expected = bench.embedder.count_tokens(bench.embedder.texts)
     assert planned.tokens_to_embed == expected.tokens > 0
     assert (planned.tokenizer, planned.exact) == (expected.tokenizer, expected.exact)
     assert planned.cost == 2 * expected.tokens
-    nothing = await bench.plan(price=2_000_000)
+    nothing = await bench.plan()
     assert (nothing.tokens_to_embed, nothing.cost, nothing.tokenizer) == (0, 0, "len/4")
 
 

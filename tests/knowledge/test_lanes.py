@@ -20,10 +20,14 @@ from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService, bridge, lanes
 from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.documents.changing import add_documents, delete_document
+from lorebind_knowledge.documents.listing import list_documents
 from lorebind_knowledge.events import Events
+from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.lanes import SIZES, Lane, Threads, lane, submit, threads_of
+from lorebind_knowledge.statistics import knowledge_stats
 
-from .bench import CountingEmbedder, paragraph
+from .bench import CountingEmbedder, ingest, paragraph, plan
 
 LANES = tuple(SIZES)
 
@@ -82,7 +86,7 @@ async def service(tmp_path: Path) -> AsyncIterator[KnowledgeService]:
         ],
     }
     made = KnowledgeService(build_project(data, root=tmp_path), Events([]))
-    await made.ingest("docs")
+    await ingest(made.open("docs").corpus())
     yield made
     await made.close()
 
@@ -93,12 +97,13 @@ def threads_in(service: KnowledgeService) -> Threads:
 
 async def test_reads_and_ingests_do_not_wait_for_searches(service: KnowledgeService) -> None:
     """While all search threads are busy, searches wait, but reads and ingests do not."""
+    docs = service.open("docs")
     async with asyncio.timeout(60), blocked("search", threads_in(service)) as work:
-        search = asyncio.create_task(service.query("docs", "alpha"))
-        assert (await service.stats("docs")).chunks == 1
-        assert len(await service.documents("docs")) == 1
-        assert (await service.ingest("docs")).documents["unchanged"] == 1
-        assert (await service.plan("docs")).documents["unchanged"] == 1
+        search = asyncio.create_task(docs.query("alpha"))
+        assert (await docs.read(knowledge_stats)).chunks == 1
+        assert len(await docs.read(list_documents)) == 1
+        assert (await ingest(docs.corpus())).documents["unchanged"] == 1
+        assert (await plan(docs.corpus(embeds=False))).documents["unchanged"] == 1
         assert not search.done()
         work.release()
         assert len(await search) == 1
@@ -110,22 +115,23 @@ async def test_searches_do_not_wait_for_reads_or_ingests(service: KnowledgeServi
     async with asyncio.timeout(60), AsyncExitStack() as stack:
         for name in ("read", "ingest", "embed"):
             await stack.enter_async_context(blocked(name, ours))
-        assert len(await service.query("docs", "alpha")) == 1
+        assert len(await service.open("docs").query("alpha")) == 1
 
 
 async def test_each_database_has_its_own_threads(service: KnowledgeService) -> None:
     """While all threads of other databases are busy, reads, searches and ingests run."""
     together = threads_of([Threads(), threads_in(service)])
+    docs = service.open("docs")
     async with asyncio.timeout(60), AsyncExitStack() as stack:
         for name in LANES:
             for busy in (None, Threads(), together):
                 await stack.enter_async_context(blocked(name, busy))
-        assert len(await service.query("docs", "alpha")) == 1
-        assert len(await service.documents("docs")) == 1
-        assert (await service.ingest("docs")).documents["unchanged"] == 1
-        assert (await service.reindex("docs")).status == "completed"
-        await service.add_documents("docs", [{"id": "b.md", "text": "beta"}])
-        await service.delete_document("docs", "added:b.md")
+        assert len(await docs.query("alpha")) == 1
+        assert len(await docs.read(list_documents)) == 1
+        assert (await ingest(docs.corpus())).documents["unchanged"] == 1
+        assert (await reindex(docs.corpus())).status == "completed"
+        await add_documents(docs.corpus(), [{"id": "b.md", "text": "beta"}])
+        await delete_document(docs.kb, "added:b.md")
 
 
 def test_databases_that_are_searched_together() -> None:

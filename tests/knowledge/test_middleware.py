@@ -16,6 +16,7 @@ from lorebind_config.project_code import import_of_project
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.chain import Middleware
@@ -120,12 +121,13 @@ async def test_a_projects_own_wrappers_stand_around_everything(tmp_path: Path) -
     """Custom wrappers apply to embedders, stores and searches; the first declared is outermost."""
     one = {"type": "python", "class": "hooks:Noting", "config": {"name": "one"}}
     service = _service(tmp_path, one, "hooks:Noting", "hooks:OnlyRetrieval")
-    await service.ingest("docs")
+    docs = service.open("docs")
+    await ingest(docs.corpus())
     seen = import_of_project("notes:SEEN", tmp_path)
     assert ("one", "embed_documents") in seen
     assert ("noting", "add") in seen
     seen.clear()
-    found = await service.query("docs", "keys rotated")
+    found = await docs.query("keys rotated")
     assert found.matches[0].text == "Keys are rotated each month."
     assert found.strategy == "hybrid"
     assert seen[:3] == [("one", "retrieval"), ("noting", "retrieval"), ("only", "retrieval")]
@@ -133,7 +135,7 @@ async def test_a_projects_own_wrappers_stand_around_everything(tmp_path: Path) -
         at = [who for who, what in seen if what == name]
         assert at == ["one", "noting"] * (len(at) // 2) != []
     seen.clear()
-    result = await service.query_several(["docs"], "keys", RetrievalDeclaration())
+    result = await service.query_several([docs], "keys", RetrievalDeclaration())
     assert len(result) == 2
     assert seen[0] == ("one", "retrieval")
     await service.close()
@@ -142,9 +144,10 @@ async def test_a_projects_own_wrappers_stand_around_everything(tmp_path: Path) -
 async def test_a_wrapper_that_raises_a_signal(tmp_path: Path) -> None:
     """A wrapper can raise only errors, which callers handle."""
     service = _service(tmp_path, "hooks:Leaves")
-    await service.ingest("docs")
+    docs = service.open("docs")
+    await ingest(docs.corpus())
     with pytest.raises(RuntimeError, match="it raised GeneratorExit"):
-        await service.query("docs", "keys")
+        await docs.query("keys")
     await service.close()
 
 
@@ -297,9 +300,10 @@ async def test_what_does_not_pass_is_raised_at_once() -> None:
 async def test_what_belongs_to_another_is_never_handed_on(tmp_path: Path) -> None:
     """Results of another tenant, knowledge base, document or text are refused."""
     service = _service(tmp_path, {"type": "isolation"})
-    await service.ingest("docs")
-    assert len(await service.query("docs", "keys")) == 2
-    kb = service.knowledge_base("docs")
+    docs = service.open("docs")
+    await ingest(docs.corpus())
+    assert len(await docs.query("keys")) == 2
+    kb = docs.kb
     answer = await search(kb, "keys", kb.retrieval)
 
     async def isolated(asked_of: KnowledgeBase, given: QueryResult, **settings: Any) -> QueryResult:
@@ -343,18 +347,20 @@ async def test_a_document_that_repeats_itself(tmp_path: Path) -> None:
         "retrieval": {"top_k": 50},
     }
     service = _service(tmp_path, {"type": "isolation"}, knowledge_bases=[base])
-    await service.ingest("docs")
-    assert len(await service.query("docs", "la")) >= 12
+    docs = service.open("docs")
+    await ingest(docs.corpus())
+    assert len(await docs.query("la")) >= 12
     await service.close()
 
 
 async def test_a_forged_row_is_found_out(tmp_path: Path) -> None:
     """A forged row in the catalog, which stores the texts, makes the whole result an error."""
     service = _service(tmp_path, {"type": "isolation"})
-    await service.ingest("docs")
-    kb = service.knowledge_base("docs")
+    docs = service.open("docs")
+    await ingest(docs.corpus())
+    kb = docs.kb
     with kb.catalog.lease(kb.namespace) as lease, kb.catalog.writing(lease) as sql:
         sql.run("update catalog_chunks set text = 'forged' where text like 'K%'")
     with pytest.raises(StoreError, match="the whole result was discarded"):
-        await service.query("docs", "keys")
+        await docs.query("keys")
     await service.close()

@@ -31,7 +31,7 @@ from lorebind_knowledge.stores import MemoryStore
 from lorebind_knowledge.testing.index_driver import HERE, Driver, record
 from tests.density import examples
 
-from .bench import Diary
+from .bench import Diary, ingest
 
 names = st.sampled_from(["a", "b", "ab", "", "a/b", "workflow/a", "project"])
 namespaces = st.builds(Namespace, tenant=names, project=names, scope=names, kb=names)
@@ -305,16 +305,17 @@ async def test_a_project_caches_what_it_found(
     service: KnowledgeService, diary: Diary, tmp_path: Path
 ) -> None:
     """Subscribers see every search, tenants see their own results, an ingest shows immediately."""
-    await service.ingest("docs")
+    docs = service.open("docs")
+    await ingest(docs.corpus())
     for _ in range(2):
-        assert [m.text for m in await service.query("docs", "alpha")] == ["alpha beta gamma"]
+        assert [m.text for m in await docs.query("alpha")] == ["alpha beta gamma"]
     done = diary.data("retrieval_completed")
     assert [event.get("cached", False) for event in done] == [False, True]
     assert done[1]["matches"] == 1
     with tenant("acme"):
         (tmp_path / "docs" / "a.md").write_text("alpha of acme")
-        await service.ingest("docs")
-        assert [m.text for m in await service.query("docs", "alpha")] == ["alpha of acme"]
-    assert [m.text for m in await service.query("docs", "alpha")] == ["alpha beta gamma"]
-    await service.ingest("docs")
-    assert [m.text for m in await service.query("docs", "alpha")] == ["alpha of acme"]
+        await ingest(docs.corpus())
+        assert [m.text for m in await docs.query("alpha")] == ["alpha of acme"]
+    assert [m.text for m in await docs.query("alpha")] == ["alpha beta gamma"]
+    await ingest(docs.corpus())
+    assert [m.text for m in await docs.query("alpha")] == ["alpha of acme"]

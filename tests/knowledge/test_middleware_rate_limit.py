@@ -117,13 +117,14 @@ async def test_a_project_refuses_by_tenant(tmp_path: Path) -> None:
         ],
     }
     service = KnowledgeService(build_project(data, root=tmp_path))
-    assert len(await service.query("docs", "alpha")) == 1
+    docs = service.open("docs")
+    assert len(await docs.query("alpha")) == 1
     with pytest.raises(RateLimitError) as caught:
-        await service.query("docs", "alpha")
+        await docs.query("alpha")
     assert 0 < caught.value.retry_after <= 1000
     with tenant("other"):
         found = await asyncio.gather(
-            *(service.query("docs", "alpha") for _ in range(2)), return_exceptions=True
+            *(docs.query("alpha") for _ in range(2)), return_exceptions=True
         )
     assert sorted(type(one).__name__ for one in found) == ["QueryResult", "RateLimitError"]
     await service.close()

@@ -22,7 +22,7 @@ from lorebind_knowledge.records import Partition
 from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 from lorebind_knowledge.service import KnowledgeService
 
-from .bench import Bench, fill, paragraph
+from .bench import Bench, fill, ingest, paragraph
 
 
 def service(root: Path, dimension: int = 64) -> KnowledgeService:
@@ -110,12 +110,13 @@ async def test_an_ingest_leaves_a_collection_alone(tmp_path: Path) -> None:
     made = service(tmp_path)
     collection = made.collection("docs")
     await collection.aadd_texts(["by hand"], ids=["1"])
-    await made.ingest("docs", strategy="replace")
+    docs = made.open("docs")
+    await ingest(docs.corpus(), strategy="replace")
     (tmp_path / "docs" / "a.md").write_text("# Other\n\nSnow.\n")
-    report = await made.ingest("docs")
+    report = await ingest(docs.corpus())
     assert report.documents["removed"] == 0
     assert await collection.aget_by_ids(["1"]) == [Document("by hand", id="1")]
-    searched = made.vector_store("docs")
+    searched = docs.vector_store()
     assert [found.metadata["title"] for found in await searched.asimilarity_search("hand")] == [
         "Other"
     ]

@@ -15,10 +15,13 @@ from lorebind_config.errors import NotFoundError, NotIngestedError
 from lorebind_config.namespace import tenant
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.documents.listing import list_chunks
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.events import Events
+from lorebind_knowledge.ingest.reindexing import reindex
+from lorebind_knowledge.statistics import knowledge_stats
 
-from .bench import Diary, counts, paragraph
+from .bench import Diary, counts, ingest, paragraph, plan
 
 
 def _base(kb_id: str, folder: str, **more: Any) -> dict[str, Any]:
@@ -69,18 +72,19 @@ async def service(
 
 
 async def _found(service: KnowledgeService, kb_id: str, **scope: Any) -> set[str]:
-    return {match.text for match in await service.query(kb_id, "some more words", **scope)}
+    return {match.text for match in await service.open(kb_id, **scope).query("some more words")}
 
 
 async def test_ingest_and_query(service: KnowledgeService) -> None:
     """A declared knowledge base is ingested and searched with its declared settings."""
-    planned = await service.plan("guides")
-    report = await service.ingest("guides")
+    guides = service.open("guides")
+    planned = await plan(guides.corpus(embeds=False))
+    report = await ingest(guides.corpus())
     assert planned.documents == report.documents == counts(added=2)
-    result = await service.query("guides", "alpha")
+    result = await guides.query("alpha")
     assert [match.text for match in result] == [paragraph("alpha"), paragraph("beta")]
     assert result.matches[0].metadata["tags"] == ["howto"]
-    again = await service.ingest("guides", strategy="replace", allow_mass_delete=True)
+    again = await ingest(guides.corpus(), strategy="replace", allow_mass_delete=True)
     assert (again.strategy, again.texts_embedded) == ("replace", 0)
 
 
@@ -104,12 +108,15 @@ async def test_the_cost_of_a_plan(tmp_path: Path) -> None:
         ],
     }
     service = KnowledgeService(build_project(data, root=tmp_path))
-    charged, free = await service.plan("charged"), await service.plan("free")
+    charged, free = (
+        await plan(service.open("charged").corpus(embeds=False)),
+        await plan(service.open("free").corpus(embeds=False)),
+    )
     assert charged.tokens_to_embed == free.tokens_to_embed > 0
     assert (charged.cost, free.cost) == (charged.tokens_to_embed / 2, None)
-    await service.ingest("charged")
-    assert (await service.plan("charged")).cost == 0
-    assert (await service.plan("charged", strategy="replace")).cost == 0
+    await ingest(service.open("charged").corpus())
+    assert (await plan(service.open("charged").corpus(embeds=False))).cost == 0
+    assert (await plan(service.open("charged").corpus(embeds=False), strategy="replace")).cost == 0
     await service.close()
 
 
@@ -134,105 +141,108 @@ async def test_a_plan_that_cuts_otherwise(tmp_path: Path) -> None:
     }
     (tmp_path / "a.md").write_text("\n".join(texts))
     service = KnowledgeService(build_project(data, root=tmp_path))
-    await service.ingest("planned", plan=await service.plan("planned"))
-    await service.ingest("alone")
-    planned, alone = [
-        [chunk.text for chunk in await service.chunks(name, "a.md")]
-        for name in ("planned", "alone")
+    planned, alone = service.open("planned"), service.open("alone")
+    await ingest(planned.corpus(), plan=await plan(planned.corpus(embeds=False)))
+    await ingest(alone.corpus())
+    texts_of = [
+        [chunk.text for chunk in list_chunks(one.namespace, one.index, "a.md")]
+        for one in (planned, alone)
     ]
-    assert planned == alone
-    assert (await service.plan("planned")).documents == counts(unchanged=1)
+    assert texts_of[0] == texts_of[1]
+    assert (await plan(planned.corpus(embeds=False))).documents == counts(unchanged=1)
     await service.close()
 
 
 async def test_reindex(service: KnowledgeService, diary: Diary) -> None:
     """A declared knowledge base is rebuilt, also one of a workflow."""
     for workflow in (None, "triage"):
-        await service.ingest("guides", workflow=workflow)
+        await ingest(service.open("guides", workflow).corpus())
         before = await _found(service, "guides", workflow=workflow)
-        report = await service.reindex("guides", workflow=workflow)
+        report = await reindex(service.open("guides", workflow).corpus())
         assert (report.strategy, report.texts_embedded) == ("replace", 0)
         assert await _found(service, "guides", workflow=workflow) == before
     assert diary.names().count("reindex_completed") == 2
 
 
 async def test_unknown_knowledge_base(service: KnowledgeService) -> None:
-    """Every method refuses an unknown id, with the nearest and all known ids."""
-    for ask in (service.ingest, service.reindex, service.plan, service.stats):
-        with pytest.raises(NotFoundError, match="did you mean 'policies'; known: guides, policies"):
-            await ask("polices")
-    with pytest.raises(NotFoundError, match="'polices'"):
-        await service.query("polices", "anything")
+    """An unknown id is refused, with the nearest and all known ids."""
+    with pytest.raises(NotFoundError, match="did you mean 'policies'; known: guides, policies"):
+        service.open("polices")
     with pytest.raises(NotFoundError, match="no workflow 'triag'; did you mean 'triage'"):
-        await service.query("guides", "anything", workflow="triag")
+        service.open("guides", "triag")
 
 
 async def test_two_in_one_file(service: KnowledgeService) -> None:
     """Knowledge bases that share a store do not see each other's documents."""
-    await service.ingest("guides")
+    await ingest(service.open("guides").corpus())
+    policies = service.open("policies")
     with pytest.raises(NotIngestedError):
-        await service.query("policies", "alpha")
-    await service.ingest("policies")
+        await policies.query("alpha")
+    await ingest(policies.corpus())
     assert await _found(service, "policies") == {paragraph("gamma")}
     assert await _found(service, "guides") == {paragraph("alpha"), paragraph("beta")}
 
 
 async def test_tenants(service: KnowledgeService, tmp_path: Path) -> None:
     """Tenants of one project do not see each other's documents, and share cached embeddings."""
-    await service.ingest("guides")
+    guides = service.open("guides")
+    await ingest(guides.corpus())
     with tenant("acme"):
         with pytest.raises(NotIngestedError):
-            await service.query("guides", "alpha")
+            await guides.query("alpha")
         _write(tmp_path, "guides", "acme")
-        report = await service.ingest("guides")
+        report = await ingest(guides.corpus())
         assert (report.documents, report.texts_embedded) == (counts(added=3), 1)
         assert paragraph("acme") in await _found(service, "guides")
-        assert (await service.stats("guides")).chunks == 3
+        assert (await guides.read(knowledge_stats)).chunks == 3
     assert await _found(service, "guides") == {paragraph("alpha"), paragraph("beta")}
-    assert (await service.stats("guides")).chunks == 2
+    assert (await guides.read(knowledge_stats)).chunks == 2
 
 
 async def test_tenants_at_once(service: KnowledgeService) -> None:
     """Concurrent calls of different tenants each use their own data."""
 
+    guides = service.open("guides")
+
     async def work(name: str) -> str:
         with tenant(name):
-            await service.ingest("guides")
+            await ingest(guides.corpus())
             await asyncio.sleep(0)
-            return service.knowledge_base("guides").namespace.tenant
+            return guides.kb.namespace.tenant
 
     names = [f"t{number}" for number in range(5)]
     assert await asyncio.gather(*map(work, names)) == names
     with pytest.raises(NotIngestedError):
-        await service.query("guides", "alpha")
+        await guides.query("alpha")
 
 
 async def test_a_workflows_own(service: KnowledgeService) -> None:
     """A workflow's knowledge base shadows the project's with the same id without changing it."""
-    await service.ingest("guides", workflow="triage")
+    await ingest(service.open("guides", "triage").corpus())
     assert await _found(service, "guides", workflow="triage") == {paragraph("omega")}
     for scope in ({}, {"workflow": "other"}):
         with pytest.raises(NotIngestedError):
-            await service.query("guides", "omega", **scope)
-    await service.ingest("guides")
+            await service.open("guides", **scope).query("omega")
+    await ingest(service.open("guides").corpus())
     both = {paragraph("alpha"), paragraph("beta")}
     assert await _found(service, "guides") == both
     assert await _found(service, "guides", workflow="other") == both
     assert await _found(service, "guides", workflow="triage") == {paragraph("omega")}
-    scopes = [service.knowledge_base("guides", name).namespace.scope for name in ("triage", None)]
+    scopes = [service.open("guides", name).kb.namespace.scope for name in ("triage", None)]
     assert scopes == ["workflow/triage", "project"]
-    await service.ingest("policies", workflow="triage")
+    await ingest(service.open("policies", "triage").corpus())
     assert await _found(service, "policies") == {paragraph("gamma")}
 
 
 async def test_stats(service: KnowledgeService, tmp_path: Path) -> None:
     """Counts follow the ledger; before the first ingest they are 0, and no file is created."""
-    before = await service.stats("guides")
+    guides = service.open("guides")
+    before = await guides.read(knowledge_stats)
     assert (sum(before.documents.values()), before.chunks, before.last_run) == (0, 0, None)
     assert not (tmp_path / ".lorebind").exists()
     (tmp_path / "guides" / "bad.md").write_bytes(b"\0\xff")
-    report = await service.ingest("guides")
-    stats = await service.stats("guides")
+    report = await ingest(guides.corpus())
+    stats = await guides.read(knowledge_stats)
     counted = {"ready": 2, "pending": 0, "failed": 1}
     assert (stats.kb_id, stats.documents, stats.chunks) == ("guides", counted, 2)
     assert (stats.embedder, stats.dimension) == ("hashing/bag-of-words", 256)
@@ -243,12 +253,13 @@ async def test_stats(service: KnowledgeService, tmp_path: Path) -> None:
 
 async def test_close_and_use_again(service: KnowledgeService, diary: Diary) -> None:
     """Closing releases everything and sends an event; a later call opens it again."""
-    await service.ingest("guides")
-    kept = service.knowledge_base("guides")
+    guides = service.open("guides")
+    await ingest(guides.corpus())
+    kept = guides.kb
     await service.close()
     assert diary.names()[-1] == "shutdown"
-    report = await service.ingest("guides")
-    assert service.knowledge_base("guides").index is not kept.index
+    report = await ingest(guides.corpus())
+    assert guides.kb.index is not kept.index
     lasting = type(kept.index.store).__name__ == "SqliteStore"
     assert report.documents == (counts(unchanged=2) if lasting else counts(added=2))
     assert len(await _found(service, "guides")) == 2
@@ -262,7 +273,7 @@ async def test_parts_are_shared(service: KnowledgeService) -> None:
 
     def make(number: int) -> tuple[int, int]:
         ready.wait(5)
-        kb = service.knowledge_base("guides" if number % 2 else "policies")
+        kb = service.open("guides" if number % 2 else "policies").kb
         assert isinstance(kb.embedder, EmbedderWrapper)  # it sends events for each knowledge base
         return id(kb.index), id(kb.embedder.inner)
 
@@ -272,9 +283,10 @@ async def test_parts_are_shared(service: KnowledgeService) -> None:
 
 async def test_events_name_their_knowledge_base(service: KnowledgeService, diary: Diary) -> None:
     """Every event names its knowledge base."""
-    await service.ingest("guides")
-    await service.ingest("policies")
-    await service.query("policies", "gamma")
+    await ingest(service.open("guides").corpus())
+    policies = service.open("policies")
+    await ingest(policies.corpus())
+    await policies.query("gamma")
     seen = [(hook, event.kb_id) for hook, event in diary.entries]
     assert seen[0] == ("ingest_started", "guides")
     assert seen[-1] == ("retrieval_completed", "policies")

@@ -25,7 +25,7 @@ from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.events import Events
 
-from .bench import Diary, paragraph
+from .bench import Diary, ingest, paragraph
 
 
 def _base(kb_id: str, **more: Any) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Regions(BaseLoader):
 
 
 async def _texts(service: KnowledgeService, kb_id: str, **scope: Any) -> set[str]:
-    return {match.text for match in await service.query(kb_id, "some more words", **scope)}
+    return {match.text for match in await service.open(kb_id, **scope).query("some more words")}
 
 
 BOTH = {paragraph("alpha"), paragraph("beta")}
@@ -113,7 +113,7 @@ async def test_what_is_there_is_brought_up_to_date(
     service: KnowledgeService, diary: Diary, root: Path
 ) -> None:
     """An earlier ingest is reused, and only changes are embedded."""
-    await service.ingest("docs")
+    await ingest(service.open("docs").corpus())
     (root / "docs" / "gamma.md").write_text(paragraph("gamma"))
     assert await _texts(service, "docs") == BOTH | {paragraph("gamma")}
     assert [data["report"].texts_embedded for data in diary.data("ingest_completed")] == [2, 1]
@@ -147,15 +147,16 @@ async def test_a_failure_is_raised_and_tried_again(
     service: KnowledgeService, root: Path, diary: Diary
 ) -> None:
     """All waiting queries fail with the ingest's error; the next query tries again."""
-    await service.ingest("docs")
+    docs = service.open("docs")
+    await ingest(docs.corpus())
     (root / "docs").rename(root / "away")
     (root / "docs").mkdir()
     (root / "docs" / "other.md").write_text(paragraph("other"))
-    asked = [service.query("docs", "alpha") for _ in range(5)]
+    asked = [docs.query("alpha") for _ in range(5)]
     failures = await asyncio.gather(*asked, return_exceptions=True)
     assert {type(failure) for failure in failures} == {IngestRefusedError}
     with pytest.raises(IngestRefusedError):
-        await service.query("docs", "alpha")
+        await docs.query("alpha")
     (root / "docs" / "other.md").unlink()
     (root / "docs").rmdir()
     (root / "away").rename(root / "docs")
@@ -165,7 +166,7 @@ async def test_a_failure_is_raised_and_tried_again(
 
 async def test_tenants_and_scopes_start_apart(service: KnowledgeService, diary: Diary) -> None:
     """Each tenant, and each scope with the same id, ingests its own index."""
-    await service.query("docs", "alpha")
+    await service.open("docs").query("alpha")
     with tenant("acme"):
         assert await _texts(service, "docs") == BOTH
         assert await _texts(service, "docs") == BOTH
@@ -177,12 +178,12 @@ async def test_a_workflow_gives_its_inputs(service: KnowledgeService, diary: Dia
     """Sources that name inputs are ingested again for other inputs, and not for the same ones."""
     for region, count in (("north", 1), ("north", 1), ("south", 2)):
         given = {"input": {"region": region}, "vars": {"place": f"{region} side"}}
-        await service.start("regions", workflow="triage", given=given)
+        await service.open("regions", "triage").start(given)
         texts = await _texts(service, "regions", workflow="triage")
         assert texts == {paragraph(region)}
         assert diary.names().count("ingest_started") == count
     given = {"input": {"region": "x"}, "vars": {"place": "x side"}}
-    await service.start("places", workflow="triage", given=given)
+    await service.open("places", "triage").start(given)
     assert await _texts(service, "places", workflow="triage") == {paragraph("x side")}
 
 
@@ -193,14 +194,14 @@ async def test_inputs_that_no_source_names_are_no_reason(
     for region in ("north", "south"):
         for kb_id in ("docs", "places"):
             given = {"input": {"region": region}, "vars": {"place": "here"}}
-            await service.start(kb_id, workflow="triage", given=given)
+            await service.open(kb_id, "triage").start(given)
     started = [event.kb_id for hook, event in diary.entries if hook == "ingest_started"]
     assert started == ["docs", "places"]
 
 
 async def test_after_a_close_it_starts_again(service: KnowledgeService, diary: Diary) -> None:
     """After closing, data in memory is lost and is ingested again."""
-    await service.query("docs", "alpha")
+    await service.open("docs").query("alpha")
     await service.close()
     assert await _texts(service, "docs") == BOTH
     assert diary.names().count("ingest_started") == 2
@@ -213,10 +214,10 @@ async def test_sources_that_cannot_be_read_are_a_failure(
     lacking: dict[str, Any] = {"input": {}, "vars": {}}
     for _ in range(2):
         with pytest.raises(SourceError, match=r"'regions' cannot be .*workflow.input.region \}\}"):
-            await service.start("regions", workflow="triage", given=lacking)
+            await service.open("regions", "triage").start(lacking)
     assert diary.names().count("ingest_started") == 2
     given = {"input": {"region": "north"}, "vars": {}}
-    await service.start("regions", workflow="triage", given=given)
+    await service.open("regions", "triage").start(given)
     texts = await _texts(service, "regions", workflow="triage")
     assert texts == {paragraph("north")}
 
@@ -225,10 +226,10 @@ async def test_what_only_a_run_knows_is_left_to_it(service: KnowledgeService, di
     """A search does not ingest sources that name a run's inputs, but finds what a run ingested."""
     for kb_id in ("regions", "places"):
         with pytest.raises(NotIngestedError):
-            await service.query(kb_id, "anything", workflow="triage")
+            await service.open(kb_id, "triage").query("anything")
     assert "ingest_started" not in diary.names()
     given = {"input": {"region": "north"}, "vars": {"place": "north side"}}
-    await service.start("places", workflow="triage", given=given)
+    await service.open("places", "triage").start(given)
     assert await _texts(service, "places", workflow="triage") == {paragraph("north side")}
 
 
@@ -236,7 +237,7 @@ async def test_start_does_nothing_where_nothing_is_declared(
     service: KnowledgeService, diary: Diary
 ) -> None:
     """A manual knowledge base is not ingested; an unknown one is an error."""
-    await service.start("manual")
+    await service.open("manual").start()
     assert diary.entries == []
     with pytest.raises(NotFoundError, match="'docz'"):
-        await service.start("docz")
+        await service.open("docz").start()

@@ -110,7 +110,7 @@ def fresh(folder: Path, documents: Mapping[str, str]) -> Served:
 
 
 def entry_of(index: Index, project: Project) -> IndexEntry:
-    kb = project.knowledge.knowledge_base("docs")
+    kb = project.knowledge.open("docs").kb
     entry = index.catalog.ledger.index(kb.namespace, "active")
     assert entry is not None
     return entry

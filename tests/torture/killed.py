@@ -20,7 +20,7 @@ def ingest() -> None:
     steps.kill_at(int(at))
     with Project.load() as project:
         if verb == "reindex":
-            report = project.reindex("docs")
+            report = project.knowledge_base("docs").reindex()
         else:
             report = project.ingest("docs", strategy=verb)
     assert report.status == "completed", report

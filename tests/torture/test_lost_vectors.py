@@ -230,7 +230,7 @@ def test_lost_vectors(
             _, _, command = detail.rpartition("lorebind knowledge ")
             verb, _, name = command.partition(" ")
             assert name == "docs"
-            report = {"ingest": project.ingest, "reindex": project.reindex}[verb]("docs")
+            report = getattr(project.knowledge_base("docs"), verb)()
             assert (report.status, report.texts_embedded) == ("completed", 0)
             if verb == "ingest":
                 assert (

@@ -22,6 +22,10 @@ from lorebind_config.errors import NotIngestedError
 from lorebind_config.namespace import tenant
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.ingest.engine import ingest
+from lorebind_knowledge.ingest.planning import plan
+from lorebind_knowledge.ingest.reindexing import reindex
+from lorebind_knowledge.statistics import knowledge_stats
 
 if TYPE_CHECKING:
     from .trials import Trials
@@ -140,8 +144,10 @@ class World:
     async def ingest(self, owner: Owner, service: KnowledgeService) -> None:
         texts = self._write(owner)
         strategy = self._case.choice(["upsert", "upsert", "replace"])
-        report = await service.ingest(
-            owner.kb, workflow=owner.workflow, strategy=strategy, allow_mass_delete=True
+        report = await ingest(
+            service.open(owner.kb, owner.workflow).corpus(),
+            strategy=strategy,
+            allow_mass_delete=True,
         )
         before = self._indexed.get(owner, {}) if strategy == "upsert" else {}
         assert report.documents == self._changes(before, texts)
@@ -150,16 +156,16 @@ class World:
     async def reindex(self, owner: Owner, service: KnowledgeService) -> None:
         had, texts = self._indexed.get(owner, {}), self._write(owner)
         if had.keys() <= texts.keys():  # otherwise the old index stays in use
-            await service.reindex(owner.kb, workflow=owner.workflow)
+            await reindex(service.open(owner.kb, owner.workflow).corpus())
             self._indexed[owner] = texts
 
     async def plan(self, owner: Owner, service: KnowledgeService) -> None:
         texts = self._write(owner)
-        planned = await service.plan(owner.kb, workflow=owner.workflow)
+        planned = await plan(service.open(owner.kb, owner.workflow).corpus(embeds=False))
         assert planned.documents == self._changes(self._indexed.get(owner, {}), texts)
 
     async def stats(self, owner: Owner, service: KnowledgeService) -> None:
-        stats = await service.stats(owner.kb, workflow=owner.workflow)
+        stats = await service.open(owner.kb, owner.workflow).read(knowledge_stats)
         mine = len(self._indexed.get(owner, ()))
         assert stats.chunks == mine
         assert stats.documents == {"ready": mine, "pending": 0, "failed": 0}
@@ -183,9 +189,9 @@ class World:
         question, settings = self._question(), self._settings()
         if owner not in self._indexed:
             with pytest.raises(NotIngestedError):
-                await service.query(owner.kb, question, settings, workflow=owner.workflow)
+                await service.open(owner.kb, owner.workflow).query(question, settings)
             return
-        found = await service.query(owner.kb, question, settings, workflow=owner.workflow)
+        found = await service.open(owner.kb, owner.workflow).query(question, settings)
         assert Counter(match.text for match in found) == self._expected(owner, settings)
 
     async def query_several(self, owner: Owner, service: KnowledgeService) -> None:
@@ -193,7 +199,8 @@ class World:
         if any(one not in self._indexed for one in both):
             return
         question, settings = self._question(), self._settings()
-        found = await service.query_several(["one", "two"], question, settings)
+        handles = [service.open(one.kb) for one in both]
+        found = await service.query_several(handles, question, settings)
         expected = sum((self._expected(one, settings) for one in both), Counter[str]())
         assert {match.text for match in found} == expected.keys()
 

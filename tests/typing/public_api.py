@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 
-from lorebind import GenerateSettings, Project, RetrievalSettings, RetrieverSettings
+from lorebind import GenerateSettings, KnowledgeBase, Project, RetrievalSettings, RetrieverSettings
 from lorebind_bindings import (
     Answer,
     AnswerStream,
@@ -23,6 +23,8 @@ from lorebind_bindings import (
     Provenance,
 )
 from lorebind_config.declarations.retrieval import FusionDeclaration, StageDeclaration
+from lorebind_knowledge.documents.listing import DocumentInfo
+from lorebind_knowledge.ingest.report import IngestReport
 from lorebind_knowledge.records import QueryResult
 
 
@@ -58,6 +60,23 @@ def faces(project: Project, model: BaseChatModel) -> None:
     project.query_many(["docs"], "Who?", topk=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
+def one_knowledge_base(project: Project, model: BaseChatModel) -> None:
+    """Use the operations on one knowledge base."""
+    docs = project.knowledge_base("docs", workflow="triage")
+    assert_type(docs, KnowledgeBase)
+    assert_type(docs.query("Who?", neighbours=1), QueryResult)
+    assert_type(docs.ingest(strategy="replace", plan=docs.plan()), IngestReport)
+    assert_type(docs.documents(limit=2)[0], DocumentInfo)
+    assert_type(docs.retriever(k=2), LorebindRetriever)
+    assert_type(docs.generate("Who?", model=model), Answer)
+    assert_type(project.ingest("docs", inputs={"day": 1}, wait=True), IngestReport)
+
+    docs.query("Who?", topk=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    docs.ingest(strategie="replace")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    project.ingest("docs", strategie="replace")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    project.ingest("docs", wait="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
 def at_a_place(project: Project, model: BaseChatModel) -> None:
     """Use the same methods without the location."""
     place = project.at(agent="clerk")
@@ -79,6 +98,7 @@ def at_a_place(project: Project, model: BaseChatModel) -> None:
 async def awaited(project: Project) -> None:
     """Use the async versions with the same arguments."""
     assert_type(await project.agenerate("Who?", top_k=1), Answer)
+    assert_type(await project.knowledge_base("docs").aquery("Who?"), QueryResult)
     assert_type(await project.aquery("docs", "Who?", max_per_document=2), QueryResult)
     assert_type(await project.aquery_many(["docs"], "Who?", render="json"), QueryResult)
     assert_type(await project.at("docs").agenerate("Who?", top_k=1), Answer)

@@ -31,7 +31,7 @@ def documents(
     from lorebind.cli.printing import print_data, print_failures, print_table
 
     with open_read_only(project) as loaded:
-        found = loaded.documents(kb_id, state=state, workflow=workflow)
+        found = loaded.knowledge_base(kb_id, workflow=workflow).documents(state=state)
     if output is not Output.table:
         print_data({"documents": found}, output)
         return
@@ -55,7 +55,7 @@ def chunks(
     from lorebind.cli.printing import print_chunks, print_data
 
     with open_read_only(project) as loaded:
-        found = loaded.chunks(kb_id, document, workflow=workflow)
+        found = loaded.knowledge_base(kb_id, workflow=workflow).chunks(document)
     if output is not Output.table:
         print_data({"chunks": found}, output)
         return
@@ -87,7 +87,7 @@ def add(
             raise UsageError(f"{file} cannot be read: {error.strerror or error}") from error
         read_document(given[-1], str(file))
     with given_project(project) as loaded:
-        report = loaded.add_documents(kb_id, given, workflow=workflow)
+        report = loaded.knowledge_base(kb_id, workflow=workflow).add_documents(given)
     if output is not Output.table:
         print_data(report, output)
     else:
@@ -115,17 +115,18 @@ def delete(
     from lorebind.cli.printing import counted, print_data, print_line
 
     with given_project(project) as loaded:
+        kb = loaded.knowledge_base(kb_id, workflow=workflow)
         if document is not None:
-            gone = [loaded.delete_document(kb_id, document, workflow=workflow)]
+            gone = [kb.delete_document(document)]
         else:
-            gone = loaded.documents(kb_id, workflow=workflow)
+            gone = kb.documents()
             added = sum(one.origin == "added" for one in gone)
             if not yes:
                 raise UsageError(
                     f"this deletes the index of {kb_id!r}: {counted(len(gone), 'document')}, "
                     f"{added} of them added by hand; to confirm, add --yes"
                 )
-            loaded.delete(kb_id, workflow=workflow)
+            kb.delete()
     if output is not Output.table:
         print_data({"deleted": gone}, output)
     else:
@@ -144,7 +145,7 @@ def stats(
     from lorebind.plain_data import as_data
 
     with open_read_only(project) as loaded:
-        found = loaded.stats(kb_id, workflow=workflow)
+        found = loaded.knowledge_base(kb_id, workflow=workflow).stats()
     if output is not Output.table:
         print_data(found, output)
         return

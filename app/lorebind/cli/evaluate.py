@@ -65,15 +65,9 @@ def evaluate(
     from lorebind.cli.printing import print_data, print_line, print_table
 
     with open_project(project) as loaded:
-        scores = loaded.evaluate(
-            kb_id,
-            queries,
-            qrels,
-            strategies=strategies,
-            against=against or (),
-            workflow=workflow,
-        )
-        tuning = loaded.tune(kb_id, queries, qrels, workflow=workflow) if tune else None
+        kb = loaded.knowledge_base(kb_id, workflow=workflow)
+        scores = kb.evaluate(queries, qrels, strategies=strategies, against=against or ())
+        tuning = kb.tune(queries, qrels) if tune else None
     declared = scores[0]
     if plot is not None:
         from lorebind_knowledge.evaluation.plot import plot_scores

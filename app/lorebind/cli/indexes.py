@@ -41,7 +41,8 @@ class Indexes:
             return None, None
         if kb.vector_db not in self._errors:
             try:
-                return self._project.stats(kb.id, workflow=kb.workflow), None
+                opened = self._project.knowledge_base(kb.id, workflow=kb.workflow)
+                return opened.stats(), None
             except LorebindError as error:
                 self._errors[kb.vector_db] = str(error)
         return None, self._errors[kb.vector_db]

@@ -22,7 +22,8 @@ from lorebind_config.errors import IngestRunningError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lorebind.cli.any_project import AnyProject
+    from lorebind.cli.any_project import AnyKnowledgeBase, AnyProject
+    from lorebind_knowledge.events import Events
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 
@@ -33,8 +34,8 @@ def knowledge_bases(
     inputs: list[str] | None = None,
     *,
     quiet: bool = False,
-) -> list[tuple[str, str | None, dict[str, Any] | None]]:
-    """Return the knowledge bases of a command, each with its workflow and the workflow's inputs.
+) -> list[tuple[AnyKnowledgeBase, dict[str, Any] | None]]:
+    """Return the knowledge bases of a command, each with the inputs of its workflow.
 
     Without an id, these are all knowledge bases of the workflow, or else of the project and its
     workflows. Those that others fill are omitted. Those that need an input are omitted too, and a
@@ -59,9 +60,10 @@ def knowledge_bases(
             raise UsageError("--input belongs to a workflow; name it with --workflow")
         values = input_values(inputs, declared)
     if kb_id:
-        project.knowledge_base(kb_id, workflow=workflow)
-        return [(kb_id, workflow, values)]
-    found: list[tuple[str, str | None, dict[str, Any] | None]] = []
+        chosen = project.knowledge_base(kb_id, workflow=workflow)
+        _ = chosen.info  # reports an unknown id, also on a server
+        return [(chosen, values)]
+    found: list[tuple[AnyKnowledgeBase, dict[str, Any] | None]] = []
     every = [kb for kb in project.knowledge_bases() if not kb.filled_by_others]
     if workflow is not None:
         every = [kb for kb in every if kb.workflow == workflow]
@@ -78,13 +80,13 @@ def knowledge_bases(
                     stderr=True,
                 )
             continue
-        found.append((kb.id, kb.workflow, values))
+        found.append((project.knowledge_base(kb.id, workflow=kb.workflow), values))
     return found
 
 
-def print_heading(kb_id: str, workflow: str | None) -> None:
+def print_heading(kb: AnyKnowledgeBase) -> None:
     """Print the name of a knowledge base above its plan and report."""
-    print_line(f"{kb_id}:" if workflow is None else f"{kb_id} of workflow {workflow}:")
+    print_line(f"{kb.id}:" if kb.workflow is None else f"{kb.id} of workflow {kb.workflow}:")
 
 
 def failed_entry(result: IngestPlan | IngestReport, error: Exception) -> dict[str, Any]:
@@ -93,11 +95,9 @@ def failed_entry(result: IngestPlan | IngestReport, error: Exception) -> dict[st
 
 
 def show_plan(
-    project: AnyProject,
-    kb_id: str,
+    kb: AnyKnowledgeBase,
     output: Output,
     *,
-    workflow: str | None = None,
     inputs: Mapping[str, Any] | None = None,
     strategy: str = "upsert",
     tokens: bool = False,
@@ -106,7 +106,7 @@ def show_plan(
 
     Tokens are printed if the caller asks for them, or if they have a price.
     """
-    plan = project.plan(kb_id, workflow=workflow, inputs=inputs, strategy=strategy)
+    plan = kb.plan(inputs=inputs, strategy=strategy)
     if output is Output.table:
         print_line(plan_line(plan))
         if tokens or plan.cost is not None:
@@ -117,12 +117,11 @@ def show_plan(
 
 
 def ingest_with_bars(
-    project: AnyProject,
-    kb_id: str,
+    kb: AnyKnowledgeBase,
+    events: Events,
     plan: IngestPlan,
     output: Output,
     *,
-    workflow: str | None = None,
     inputs: Mapping[str, Any] | None = None,
     strategy: str = "upsert",
     only_failed: bool = False,
@@ -136,9 +135,7 @@ def ingest_with_bars(
     documents and failures.
     """
     ingest = partial(
-        project.ingest,
-        kb_id,
-        workflow=workflow,
+        kb.ingest,
         inputs=inputs,
         strategy=strategy,
         only_failed=only_failed,
@@ -146,12 +143,12 @@ def ingest_with_bars(
         plan=plan,
     )
     try:
-        with progress_bars(project.events, plan):
+        with progress_bars(events, plan):
             report = ingest()
     except IngestRunningError:
         if not wait:
             raise
-        print_line(f"Waiting for another ingest of {kb_id} to end.", stderr=True)
+        print_line(f"Waiting for another ingest of {kb.id} to end.", stderr=True)
         report = ingest(wait=True)
     if output is Output.table and brief and _changed_nothing(report):
         print_without_text(report)
@@ -168,17 +165,16 @@ def _changed_nothing(report: IngestReport) -> bool:
 
 
 def reindex_with_bars(
-    project: AnyProject,
-    kb_id: str,
+    kb: AnyKnowledgeBase,
+    events: Events,
     plan: IngestPlan,
     output: Output,
     *,
-    workflow: str | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> IngestReport:
     """Reindex with progress bars, and print the summary if the output is `table`."""
-    with progress_bars(project.events, plan):
-        report = project.reindex(kb_id, workflow=workflow, inputs=inputs, plan=plan)
+    with progress_bars(events, plan):
+        report = kb.reindex(inputs=inputs, plan=plan)
     if output is Output.table:
         print_report(report)
     return report

@@ -110,7 +110,7 @@ def get(
     from lorebind.cli.printing import print_data
 
     with open_read_only(project) as loaded:
-        found = loaded.knowledge_base(kb_id, workflow=workflow)
+        found = loaded.knowledge_base(kb_id, workflow=workflow).info
         stats, error = Indexes(loaded).stats(found)
     data: dict[str, Any] = {
         "workflow": found.workflow,
@@ -219,19 +219,16 @@ def ingest(
     failed: list[str] = []
     with given_project(project) as loaded:
         found = knowledge_bases(loaded, kb_id, workflow, inputs)
-        for name, owner, values in found:
+        for kb, values in found:
             if len(found) > 1 and output is Output.table:
-                print_heading(name, owner)
+                print_heading(kb)
             try:
-                planned = show_plan(
-                    loaded, name, output, workflow=owner, inputs=values, strategy=strategy
-                )
+                planned = show_plan(kb, output, inputs=values, strategy=strategy)
                 report = ingest_with_bars(
-                    loaded,
-                    name,
+                    kb,
+                    loaded.events,
                     planned,
                     output,
-                    workflow=owner,
                     inputs=values,
                     strategy=strategy,
                     only_failed=only_failed,
@@ -240,13 +237,13 @@ def ingest(
             except LorebindError as error:
                 if kb_id:
                     raise
-                print_line(f"lorebind: {name}: {error}", stderr=True)
-                failed.append(name)
-                reports.append(failed_entry(IngestReport(name, strategy), error))
+                print_line(f"lorebind: {kb.id}: {error}", stderr=True)
+                failed.append(kb.id)
+                reports.append(failed_entry(IngestReport(kb.id, strategy), error))
                 continue
             reports.append(report)
             if report.status != "completed":
-                failed.append(name)
+                failed.append(kb.id)
     if output is not Output.table:
         print_data(reports[0] if kb_id else reports, output)
     elif not kb_id and failed:
@@ -274,9 +271,9 @@ def reindex(
     from lorebind.cli.printing import print_data
 
     with given_project(project) as loaded:
-        ((name, owner, values),) = knowledge_bases(loaded, kb_id, workflow, inputs)
-        planned = show_plan(loaded, name, output, workflow=owner, inputs=values, strategy="replace")
-        report = reindex_with_bars(loaded, name, planned, output, workflow=owner, inputs=values)
+        ((kb, values),) = knowledge_bases(loaded, kb_id, workflow, inputs)
+        planned = show_plan(kb, output, inputs=values, strategy="replace")
+        report = reindex_with_bars(kb, loaded.events, planned, output, inputs=values)
     if output is not Output.table:
         print_data(report, output)
     if report.status != "completed":
@@ -339,25 +336,17 @@ def plan(
     failed = False
     with given_project(project) as loaded:
         plans: list[IngestPlan | dict[str, Any]] = []
-        for name, owner, values in knowledge_bases(loaded, kb_id, workflow, inputs):
+        for kb, values in knowledge_bases(loaded, kb_id, workflow, inputs):
             if output is Output.table and kb_id is None:
-                print_heading(name, owner)
+                print_heading(kb)
             try:
-                shown = show_plan(
-                    loaded,
-                    name,
-                    output,
-                    workflow=owner,
-                    inputs=values,
-                    strategy=strategy,
-                    tokens=True,
-                )
+                shown = show_plan(kb, output, inputs=values, strategy=strategy, tokens=True)
             except LorebindError as error:
                 if kb_id:
                     raise
-                print_line(f"lorebind: {name}: {error}", stderr=True)
+                print_line(f"lorebind: {kb.id}: {error}", stderr=True)
                 failed = True
-                plans.append(failed_entry(IngestPlan(name), error))
+                plans.append(failed_entry(IngestPlan(kb.id), error))
                 continue
             shown.read = None  # frees the fetched documents, because no ingest follows
             plans.append(shown)
@@ -416,11 +405,11 @@ def query(
         "filters": _filters(filters or []) or None,
     }
     with given_project(project) as loaded:
-        binding = None
+        kb, binding = loaded.knowledge_base(kb_id, workflow=workflow), None
         if explain:
-            result, binding = loaded.query_explained(kb_id, question, workflow=workflow, **given)
+            result, binding = kb.query_explained(question, **given)
         else:
-            result = loaded.query(kb_id, question, workflow=workflow, **given)
+            result = kb.query(question, **given)
     for notice in result.notices:
         print_line(f"note: {notice}", stderr=True)
     if output is not Output.table:

@@ -12,6 +12,7 @@ from lorebind.cli.shared_options import log_level
 from lorebind_config.errors import ReadOnlyError, SourceError, UsageError
 
 if TYPE_CHECKING:
+    from lorebind.knowledge_base import KnowledgeBase
     from lorebind.project import Project
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_config.trust.demands import TrustRequirements
@@ -60,11 +61,12 @@ def extensions() -> list[Extension]:
 
 def ingested(project: Project, output: Output) -> list[IngestReport]:
     """Update all knowledge bases of a project, with progress bars if `output` is `table`."""
-    reports = (_ingest(project, kb.id, output) for kb in project.config.project.knowledge_bases)
+    declared = project.config.project.knowledge_bases
+    reports = (_ingest(project, project.knowledge_base(kb.id), output) for kb in declared)
     return [report for report in reports if report is not None]
 
 
-def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None:
+def _ingest(project: Project, kb: KnowledgeBase, output: Output) -> IngestReport | None:
     """Update a knowledge base; for a folder without any text, write nothing.
 
     Returns None for a read-only index, which does not change.
@@ -73,7 +75,7 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None
     from lorebind.cli.printing import print_skipped, without_text
 
     try:
-        plan = show_plan(project, kb_id, output)
+        plan = show_plan(kb, output)
     except ReadOnlyError:  # others fill the knowledge base
         return None
     # The index of a plain folder is only a cache of it, so it may shrink as the folder does.
@@ -85,10 +87,10 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None
         if output is Output.table:
             print_skipped(plan.sources)
             _say_where_settings_are(project, plan)
-        raise SourceError(f"there is nothing to search in {kb_id!r}: {'; '.join(reasons)}")
+        raise SourceError(f"there is nothing to search in {kb.id!r}: {'; '.join(reasons)}")
     try:
         report = ingest_with_bars(
-            project, kb_id, plan, output, allow_mass_delete=from_folder, wait=True, brief=True
+            kb, project.events, plan, output, allow_mass_delete=from_folder, wait=True, brief=True
         )
     except ReadOnlyError:
         return None

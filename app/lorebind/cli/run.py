@@ -62,7 +62,7 @@ def run(
     """
     from lorebind.cli.given import given_project
     from lorebind.cli.interrupts import completed_by
-    from lorebind.cli.run_result import show_result
+    from lorebind.cli.run_result import how_to_resume, show_result
     from lorebind.cli.streaming import show_events
 
     given = answer_values(answers)
@@ -75,7 +75,7 @@ def run(
         if resumed:
             _check_kept(loaded, workflow)
         thread_id = thread or uuid.uuid4().hex
-        completed_by(f"this resumes it: {loaded.how_to_resume(workflow, thread_id)}")
+        completed_by(f"this resumes it: {how_to_resume(loaded, workflow, thread_id)}")
         shared: dict[str, Any] = {
             "interrupt_before": interrupt_before or (),
             "sinks": [events] if events else [],
@@ -124,7 +124,9 @@ def _check_kept(project: AnyProject, workflow: str) -> None:
     Raises:
         UsageError: they do not.
     """
-    if not project.keeps_threads(workflow):
+    from lorebind.cli.run_result import keeps_threads
+
+    if not keeps_threads(project, workflow):
         raise UsageError(
             f"the threads of workflow {workflow!r} are kept in memory and ended with the "
             "command that ran them; to resume them, declare checkpointer: { type: sqlite }"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,6 +13,7 @@ from lorebind.cli.options import Output
 if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
     from lorebind_bindings import RunResult, TaskResult
+    from lorebind_config.reading.loaded import LoadedProject
 
 STOPPED = 3
 """The exit code of a run that waits for an answer, or is paused."""
@@ -156,10 +158,40 @@ def _print_stop(project: AnyProject, workflow: str, result: RunResult) -> None:
         print_line(f"Expected: {expected}")
     for path in result.paused:
         out.rule(f"Paused before {path}", align="left")
-    if not project.keeps_threads(workflow):
+    if not keeps_threads(project, workflow):
         print_line("The thread was kept in memory and ends here; to resume such threads, declare")
         print_line("checkpointer: { type: sqlite }")
         return
     out.rule(f"Thread {result.thread_id}", align="left")
-    how = project.how_to_resume(workflow, result.thread_id, result.waiting)
+    how = how_to_resume(project, workflow, result.thread_id, result.waiting)
     print_line(f"{'Answer' if result.waiting else 'Continue'} with: {how}")
+
+
+def keeps_threads(project: AnyProject, workflow: str) -> bool:
+    """Check whether the threads of a workflow outlive the command."""
+    config: LoadedProject | None = getattr(project, "config", None)
+    if config is None:
+        return True  # a server keeps threads at least as long as it runs
+    return config.checkpointer(config.workflow(workflow)).type != "memory"
+
+
+def how_to_resume(
+    project: AnyProject,
+    workflow: str,
+    thread_id: str,
+    waiting: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """Return the command that resumes a thread.
+
+    Args:
+        project: the project, here or on a server.
+        workflow: the id of the workflow.
+        thread_id: the id of the thread.
+        waiting: the questions that it waits for, see `RunResult`.
+    """
+    from lorebind.cli.given import same_project
+    from lorebind_bindings.workflow.how_to_resume import resume_command, which_project
+
+    config: LoadedProject | None = getattr(project, "config", None)
+    options = same_project(".") if config is None else which_project(config)
+    return resume_command(workflow, thread_id, waiting) + options

@@ -149,20 +149,18 @@ class _Rounds:
         except NotFoundError as error:  # it was renamed; the next change may bring it back
             print_line(f"lorebind: {error}", stderr=True)
             return
-        for name, workflow, _ in found:
+        for kb, _ in found:
             try:
-                plan = loaded.plan(name, workflow=workflow)
-                if not self._has_news((name, workflow), plan, changed):
+                plan = kb.plan()
+                if not self._has_news((kb.id, kb.workflow), plan, changed):
                     continue
                 if self._output is Output.table:
                     if len(found) > 1:
-                        print_heading(name, workflow)
+                        print_heading(kb)
                     print_line(plan_line(plan))
-                report = ingest_with_bars(
-                    loaded, name, plan, self._output, workflow=workflow, wait=True
-                )
+                report = ingest_with_bars(kb, loaded.events, plan, self._output, wait=True)
             except LorebindError as error:
-                print_line(f"lorebind: {name}: {error}", stderr=True)
+                print_line(f"lorebind: {kb.id}: {error}", stderr=True)
             else:
                 if self._output is not Output.table:
                     print_data(report, self._output)

@@ -5,22 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from lorebind.declaration_methods import KnowledgeBaseInfo
-from lorebind.remote.connection import Connection, read, segment
-from lorebind.remote.documents import RemoteDocuments
+from lorebind.remote.connection import Connection, read
+from lorebind.remote.knowledge_base import RemoteKnowledgeBase
 from lorebind.remote.workflows import RemoteWorkflows
 from lorebind_knowledge.events import Events
-from lorebind_knowledge.ingest.report import IngestPlan
-from lorebind_knowledge.records import QueryResult
+from lorebind_knowledge.index.purging import OrphanedIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lorebind_bindings import Provenance, ResolvedBinding
     from lorebind_config.editing.applying import Applied
     from lorebind_knowledge.events import Extension
 
 
-class RemoteProject(RemoteDocuments, RemoteWorkflows):
+class RemoteProject(RemoteWorkflows):
     """The project of a server, with the sync methods of `Project`.
 
     They raise the same errors as those of `Project`, and `ServerError` if the server cannot be
@@ -75,11 +74,11 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
     def knowledge_bases(self) -> list[KnowledgeBaseInfo]:
         found = self._server.all("/knowledge-bases")
         found += self._server.all("/knowledge-bases", workflow="*")
-        return [read(KnowledgeBaseInfo, one) for one in found]
+        return read(list[KnowledgeBaseInfo], found)
 
-    def knowledge_base(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeBaseInfo:
-        found = self._server.get(f"/knowledge-bases/{segment(kb_id)}", workflow=workflow)
-        return read(KnowledgeBaseInfo, found)
+    def knowledge_base(self, kb_id: str, *, workflow: str | None = None) -> RemoteKnowledgeBase:
+        """Return a knowledge base; its first request reports an unknown id."""
+        return RemoteKnowledgeBase(self._server, self.events, self._tell_end, kb_id, workflow)
 
     def export(self, kb_id: str | None = None, *, workflow: str | None = None) -> dict[str, Any]:
         found = self._server.get("/export", knowledge_base=kb_id, workflow=workflow)
@@ -97,7 +96,7 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
         from lorebind_bindings import ResolvedBinding
 
         found = self._server.get("/bindings", workflow=workflow, task=task, agent=agent)
-        return [read(ResolvedBinding, one) for one in found["items"]]
+        return read(list[ResolvedBinding], found["items"])
 
     def unbound_by(
         self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
@@ -108,44 +107,9 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
         scope = found["unbound_by"]
         return None if scope is None else read(Provenance, scope)
 
-    def plan(
-        self,
-        kb_id: str,
-        *,
-        workflow: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        strategy: str = "upsert",
-    ) -> IngestPlan:
-        body = {"workflow": workflow, "inputs": dict(inputs or {}), "strategy": strategy}
-        path = f"/knowledge-bases/{segment(kb_id)}/plan"
-        return read(IngestPlan, self._server.post_patiently(path, body))
-
-    def query(
-        self, kb_id: str, question: str, *, workflow: str | None = None, **settings: Any
-    ) -> QueryResult:
-        return read(QueryResult, self._query(kb_id, question, workflow, settings))
-
-    def query_explained(
-        self, kb_id: str, question: str, *, workflow: str | None = None, **settings: Any
-    ) -> tuple[QueryResult, ResolvedBinding]:
-        from lorebind_bindings import ResolvedBinding
-
-        found = self._query(kb_id, question, workflow, settings, explain=True)
-        return read(QueryResult, found), read(ResolvedBinding, found.get("binding"))
-
-    def _query(
-        self,
-        kb_id: str,
-        question: str,
-        workflow: str | None,
-        settings: Mapping[str, Any],
-        **more: Any,
-    ) -> Any:
-        given = {name: value for name, value in settings.items() if value is not None}
-        _check(question, given)
-        body = {"query": question, "workflow": workflow, **given, **more}
-        found = self._server.post(f"/knowledge-bases/{segment(kb_id)}/query", body)
-        return found | {"notices": list(map(self._server.hints.reword, found.get("notices", [])))}
+    def purge(self, *, dry_run: bool = True) -> list[OrphanedIndex]:
+        found = self._server.post_patiently("/purge", {"dry_run": dry_run})
+        return read(list[OrphanedIndex], found["items"])
 
     def close(self) -> None:
         self._server.close()
@@ -155,19 +119,3 @@ class RemoteProject(RemoteDocuments, RemoteWorkflows):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _check(question: str, settings: Mapping[str, Any]) -> None:
-    """Refuse invalid arguments with the same messages as `Project`, not with those of a schema.
-
-    Raises:
-        UsageError: the question is blank, or a setting is out of range.
-    """
-    from lorebind_knowledge.retrieval.base import check_question
-
-    check_question(question)
-    if settings:
-        from lorebind_bindings import ResolvedBinding, override
-        from lorebind_config.declarations import RetrievalDeclaration
-
-        override(ResolvedBinding("", RetrievalDeclaration(), {}), **settings)

@@ -40,17 +40,6 @@ class RemoteWorkflows:
             raise NotFoundError(f"there is no workflow {workflow!r}; {hint}")
         return read(dict, known[workflow]["inputs"])
 
-    def keeps_threads(self, workflow: str) -> bool:
-        """Return true, because a server keeps threads at least as long as it runs."""
-        return True
-
-    def how_to_resume(
-        self, workflow: str, thread_id: str, waiting: Sequence[Mapping[str, Any]] = ()
-    ) -> str:
-        from lorebind_bindings.workflow.how_to_resume import resume_command
-
-        return resume_command(workflow, thread_id, waiting) + self._server.hints.options
-
     def run(
         self,
         workflow: str,
@@ -139,11 +128,13 @@ class RemoteWorkflows:
         place = f"{PREFIX}/workflows/{quote(workflow)}/threads"
 
         def how_to_resume() -> str:
+            from lorebind_bindings.workflow.how_to_resume import resume_command
+
             waiting: list[Any] = []
             with suppress(LorebindError):  # the other error is the one to report
                 thread = self._server.get(f"{_path(workflow)}/threads/{segment(thread_id)}")
                 waiting = thread["waiting"]
-            return self.how_to_resume(workflow, thread_id, waiting)
+            return resume_command(workflow, thread_id, waiting) + self._server.hints.options
 
         return Rewording(
             {

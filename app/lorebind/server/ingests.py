@@ -258,13 +258,12 @@ class _UnderWay:
 async def _ingest(project: Project, under_way: _UnderWay) -> Any:
     run, asked = under_way.run, dict(under_way.run.request)
     action = asked.pop("action")
+    kb = project.knowledge_base(run.namespace.kb, workflow=asked.pop("workflow"))
     project.knowledge.events.subscribe(under_way.events)
     try:
         if action == "add":
-            corpus = project.knowledge.corpus(run.namespace.kb, asked["workflow"])
-            return await ingest_added(corpus, asked["uris"], run.run_id)
-        method = project.areindex if action == "reindex" else project.aingest
-        wait = under_way.waits
-        return await method(run.namespace.kb, run_id=run.run_id, wait=wait, **asked)
+            return await ingest_added(kb.handle.corpus(), asked["uris"], run.run_id)
+        method = kb.areindex if action == "reindex" else kb.aingest
+        return await method(run_id=run.run_id, wait=under_way.waits, **asked)
     finally:
         project.knowledge.events.unsubscribe(under_way.events)

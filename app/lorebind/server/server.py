@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Depends, Request
 from pydantic import ValidationError
 
+from lorebind.knowledge_base import KnowledgeBase
 from lorebind.server.changes import Changes
 from lorebind.server.connected import Connected
 from lorebind.server.doors.callers import Caller
@@ -119,7 +120,7 @@ class Server:
         if self.project.config.project.tenancy == "required":
             return  # the first search of each tenant ingests them
         for kb in self.project.config.project.knowledge_bases:
-            await self.project.knowledge.start(kb.id)
+            await self.project.knowledge.open(kb.id).start()
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Refuse new requests, and interrupt ingests, so that waiting clients are notified.
@@ -200,14 +201,32 @@ SeenProject = Annotated[Any, Depends(_seen)]
 """The project as the caller's tenant sees it."""
 
 
-def check_filled_by_us(project: Project, kb_id: str, workflow: str | None) -> None:
-    """Refuse to change a knowledge base that others fill.
+async def _knowledge_base(
+    project: SeenProject, kb_id: str, workflow: str | None = None
+) -> KnowledgeBase:
+    kb: KnowledgeBase = project.knowledge_base(kb_id, workflow=workflow)
+    return kb
+
+
+def filled_by_us(kb: KnowledgeBase) -> KnowledgeBase:
+    """Return the knowledge base, or refuse to change it if others fill it.
 
     Raises:
-        NotFoundError: no such knowledge base.
         ProblemError: the knowledge base can only be searched.
     """
-    declared, _ = project.config.knowledge_base(kb_id, workflow)
-    if project.config.is_existing(declared):
-        detail = f"knowledge base {kb_id!r} is filled by others, so it can only be searched"
+    if kb.handle.is_existing:
+        detail = f"knowledge base {kb.id!r} is filled by others, so it can only be searched"
         raise ProblemError("forbidden", detail)
+    return kb
+
+
+SeenKnowledgeBase = Annotated[KnowledgeBase, Depends(_knowledge_base)]
+"""The knowledge base that the path names, as the caller's tenant sees it."""
+
+
+async def _filled_by_us(kb: SeenKnowledgeBase) -> KnowledgeBase:
+    return filled_by_us(kb)
+
+
+FilledByUs = Annotated[KnowledgeBase, Depends(_filled_by_us)]
+"""The same, for requests that change it."""

@@ -401,7 +401,7 @@ class Workflows:
 
     async def _store(self, declared: WorkflowDeclaration) -> ThreadStore:
         """Return the thread store of a workflow; each is opened once."""
-        kept = declared.checkpointer or self._loaded.project.checkpointer
+        kept = self._loaded.checkpointer(declared)
         key, opened = kept.model_dump_json(), self._opened
 
         async def open_it() -> None:

@@ -10,7 +10,7 @@ from lorebind_config.declarations import defaults
 from lorebind_config.declarations.live import LiveObject
 from lorebind_config.declarations.weak_levels import WeakLevels
 from lorebind_config.errors import NotFoundError, TenantRequiredError, did_you_mean
-from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, named_tenant
+from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace, named_tenant
 from lorebind_config.reading.passage_templates import read_passage_template
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lorebind_config.declarations.agents import AgentDeclaration
+    from lorebind_config.declarations.checkpointers import CheckpointerDeclaration
     from lorebind_config.declarations.embedders import EmbedderDeclaration
     from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
     from lorebind_config.declarations.models import ModelDeclaration
@@ -81,6 +82,10 @@ class LoadedProject:
                 "thread; on the command line --tenant NAME, over HTTP the header X-Tenant-ID"
             )
         return name or DEFAULT_TENANT
+
+    def namespace(self, scope: str, name: str) -> Namespace:
+        """Return the namespace of a knowledge base or collection, for the tenant of this call."""
+        return Namespace(self.tenant, self.project.name, scope, name, self.tenancy_required)
 
     def embedder(self, embedder_id: str | None = None) -> EmbedderDeclaration:
         """Return an embedder; if none is declared, the default is `local`."""
@@ -163,6 +168,10 @@ class LoadedProject:
     def workflow(self, workflow_id: str) -> WorkflowDeclaration:
         """Return a declared workflow; raise `NotFoundError` if there is none with this id."""
         return _pick(self.workflows, workflow_id, "workflow")
+
+    def checkpointer(self, workflow: WorkflowDeclaration) -> CheckpointerDeclaration:
+        """Return the storage of a workflow's threads: its own, or else the project's."""
+        return workflow.checkpointer or self.project.checkpointer
 
     def agent(self, agent_id: str, workflow: str | None = None) -> AgentDeclaration:
         """Return an agent; one of the workflow takes precedence over the project's."""

@@ -35,3 +35,5 @@ class Corpus:
     """The limits on reading one document."""
     large_chunks: bool = False
     """Whether chunks can be larger than those of the default size."""
+    token_price: float | None = None
+    """The price of embedding a million tokens, if it is known."""

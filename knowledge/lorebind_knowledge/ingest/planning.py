@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from lorebind_config.namespace import tenant
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.ingest.engine import check_strategy
 from lorebind_knowledge.ingest.enumeration import enumerate_corpus
@@ -20,20 +21,24 @@ if TYPE_CHECKING:
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 
 
-async def plan(
-    corpus: Corpus, *, strategy: str = "upsert", price: float | None = None
-) -> IngestPlan:
-    """Compute what an ingest would do now.
+async def plan(corpus: Corpus, *, strategy: str = "upsert") -> IngestPlan:
+    """Compute what an ingest would do now, without changing anything or calling an embedder.
+
+    A semantic chunker then compares words, so its number of chunks is an estimate.
 
     Args:
         corpus: the sources, with the knowledge base that they are ingested into.
         strategy: the strategy of that ingest; `replace` also plans a reindex.
-        price: price per million tokens, if known.
 
     Raises:
         UsageError: the strategy is unknown.
     """
     check_strategy(strategy)
+    with corpus.kb.threads.lane("ingest"), tenant(corpus.kb.namespace.tenant):
+        return await _plan(corpus, strategy)
+
+
+async def _plan(corpus: Corpus, strategy: str) -> IngestPlan:
     kb = corpus.kb
     indexes = await call(indexes_to_write, kb, strategy)
     index = indexes[0] if indexes else None
@@ -61,8 +66,8 @@ async def plan(
     for uri in enumeration.vanished(known):
         result.documents["removed"] += 1
         result.chunks["removed"] += known[uri].chunk_count
-    if price is not None:
-        result.cost = result.tokens_to_embed * price / 1_000_000
+    if corpus.token_price is not None:
+        result.cost = result.tokens_to_embed * corpus.token_price / 1_000_000
     return result
 
 

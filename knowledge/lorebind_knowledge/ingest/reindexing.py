@@ -35,6 +35,13 @@ async def reindex(
     Raises:
         LorebindError: see `lorebind_knowledge.ingest.engine.ingest`.
     """
+    with corpus.kb.threads.lane("read"):
+        return await _reindex(corpus, plan, run_id, wait=wait)
+
+
+async def _reindex(
+    corpus: Corpus, plan: IngestPlan | None, run_id: str | None, *, wait: bool
+) -> IngestReport:
     kb, ledger = corpus.kb, corpus.kb.catalog.ledger
     old = await call(ledger.index, kb.namespace, "active")
     about: dict[str, Any] = {

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_knowledge.service import KnowledgeService
 from tests.knowledge.documents import pdf_bytes
 
 from .conftest import problem, serving, write_project
@@ -206,13 +205,12 @@ async def test_a_deletion_may_take_longer_than_a_request(
     """If the client accepts events, it gets one when everything is deleted."""
     deleted: list[str] = []
 
-    async def slowly(*_: Any, **__: Any) -> Any:
+    async def slowly(*_: Any) -> None:
         await asyncio.sleep(0.6)
         deleted.append(what)
-        return True
 
-    monkeypatch.setattr(KnowledgeService, "delete", slowly)
-    monkeypatch.setattr(KnowledgeService, "delete_document", slowly)
+    monkeypatch.setattr("lorebind.knowledge_base.changing.delete_all", slowly)
+    monkeypatch.setattr("lorebind.knowledge_base.changing.delete_document", slowly)
     async with served(tmp_path, seconds=0.4) as here, here.client() as api:
         where = {"documents": HERE, "a knowledge base": "/knowledge-bases/tours"}.get(what)
         if what == "a knowledge base":

@@ -298,7 +298,7 @@ def test_an_ingest_survives_its_server(slow: Slow, tmp_path: Path) -> None:
         with RemoteProject(
             f"unix:{address}", extensions=[recorder], tell_end=told.append
         ) as project:
-            outcome.append(project.ingest("texts"))
+            outcome.append(project.knowledge_base("texts").ingest())
 
     watching = threading.Thread(target=ingest)
     with serving(slow.folder, **slow.environ) as server:
@@ -383,7 +383,7 @@ def test_a_run_that_others_cancel(slow: Slow) -> None:
 
     def ingest(url: str) -> None:
         with RemoteProject(url) as project, pytest.raises(LorebindError) as error:
-            project.ingest("texts")
+            project.knowledge_base("texts").ingest()
         raised.append(error.value)
 
     with serving(slow.folder, **slow.environ) as server, server.client() as api:
@@ -482,7 +482,12 @@ def test_a_plan_takes_the_time_that_it_needs(shop: Shop) -> None:
             lines = list(answer.iter_lines())
         assert lines[0] == "event: result"
         assert json.loads(lines[1].removeprefix("data: ")).keys() == plan.keys()
-        with api.stream("POST", "/knowledge-bases/none/plan", headers=asked) as answer:
+        wrong = {"inputs": {"a": 1}}
+        with api.stream(
+            "POST", "/knowledge-bases/handbook/plan", json=wrong, headers=asked
+        ) as answer:
             assert next(answer.iter_lines()) == "event: error"
-        refused = api.post("/knowledge-bases/handbook/plan", json={"inputs": {"a": 1}})
+        refused = api.post("/knowledge-bases/handbook/plan", json=wrong)
         assert problem(refused) == (422, "invalid_request")
+        unknown = api.post("/knowledge-bases/none/plan", headers=asked)
+        assert problem(unknown) == (404, "not_found")

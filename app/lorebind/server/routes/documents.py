@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
+from lorebind.knowledge_base import KnowledgeBase
 from lorebind.plain_data import as_data
-from lorebind.project import Project
 from lorebind.server.answers import Additions, Chunk, PageOf
 from lorebind.server.bodies import read_json, validated
 from lorebind.server.etags import conditional, json_response
@@ -28,12 +28,12 @@ from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParamete
 from lorebind.server.patient_answers import PATIENT_DELETE, deferred_answer
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import (
+    FilledByUs,
     Reader,
-    SeenProject,
+    SeenKnowledgeBase,
     Server,
     TheServer,
     Writer,
-    check_filled_by_us,
 )
 from lorebind.server.state.runs import RequestedRun
 from lorebind_config.errors import NotFoundError
@@ -53,20 +53,16 @@ State = Annotated[
 @router.get("", response_model=PageOf[DocumentInfo])
 async def list_documents(
     request: Request,
-    project: SeenProject,
     _: Reader,
-    kb_id: str,
+    kb: SeenKnowledgeBase,
     state: State = None,
-    workflow: str | None = None,
     limit: LimitParameter = LIMIT,
     cursor: CursorParameter = None,
 ) -> Any:
     """List the documents of a knowledge base by uri, including those that failed."""
     at = Cursor.read(cursor)
     place = {"before" if at.backwards else "after": at.key}
-    found = await project.adocuments(
-        kb_id, state=state, limit=limit + 1, workflow=workflow, **place
-    )
+    found = await kb.adocuments(state=state, limit=limit + 1, **place)
     return page_of(found, at, limit, lambda one: str(one.uri)).response(request)
 
 
@@ -80,14 +76,7 @@ async def list_documents(
     },
     openapi_extra={"requestBody": REQUEST_BODY},
 )
-async def add_documents(
-    request: Request,
-    server: TheServer,
-    project: SeenProject,
-    _: Writer,
-    kb_id: str,
-    workflow: str | None = None,
-) -> Any:
+async def add_documents(request: Request, server: TheServer, _: Writer, kb: FilledByUs) -> Any:
     """Add one or several documents; a document with an existing id replaces that one.
 
     If several documents have the same id and are different, only the first is added.
@@ -95,48 +84,34 @@ async def add_documents(
     Every ingest keeps them until they are deleted. If another ingest is running, the answer is 202:
     the documents are `pending`, and a separate run ingests them after the other one has ended.
     """
-    check_filled_by_us(project, kb_id, workflow)
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         files = await given_as_files(request)
         if isinstance(files, list):
-            return await _add_several(server, project, kb_id, workflow, files, "files")
-        return await _add_one(request, server, project, kb_id, workflow, files)
+            return await _add_several(server, kb, files, "files")
+        return await _add_one(request, server, kb, files)
     data = await read_json(request)
     if isinstance(data, dict) and "documents" in data:
         several = validated(NewDocuments, data).documents
-        return await _add_several(server, project, kb_id, workflow, several, "documents")
+        return await _add_several(server, kb, several, "documents")
     given = given_as_json(data)
-    return await _add_one(request, server, project, kb_id, workflow, given)
+    return await _add_one(request, server, kb, given)
 
 
 @router.delete("", status_code=204, responses=PATIENT_DELETE)
 async def delete_documents(
-    request: Request,
-    server: TheServer,
-    project: SeenProject,
-    _: Writer,
-    kb_id: str,
-    workflow: str | None = None,
+    request: Request, server: TheServer, _: Writer, kb: FilledByUs
 ) -> Response:
     """Delete the whole index: every document, including added ones, and its runs.
 
     The knowledge base itself stays; the next ingest builds a new index.
     """
-    check_filled_by_us(project, kb_id, workflow)
-    return await deferred_answer(request, server, project.adelete(kb_id, workflow=workflow))
+    return await deferred_answer(request, server, kb.adelete())
 
 
 @router.get("/{doc_id}", response_model=DocumentInfo)
-async def get_document(
-    request: Request,
-    project: SeenProject,
-    _: Reader,
-    kb_id: str,
-    doc_id: str,
-    workflow: str | None = None,
-) -> Any:
+async def get_document(request: Request, _: Reader, kb: SeenKnowledgeBase, doc_id: str) -> Any:
     """Return a document with its state after the last ingest."""
-    return conditional(request, as_data(await _find(project, kb_id, doc_id, workflow)))
+    return conditional(request, as_data(await _find(kb, doc_id)))
 
 
 @router.delete(
@@ -148,21 +123,14 @@ async def get_document(
     },
 )
 async def delete_document(
-    request: Request,
-    server: TheServer,
-    project: SeenProject,
-    _: Writer,
-    kb_id: str,
-    doc_id: str,
-    workflow: str | None = None,
+    request: Request, server: TheServer, _: Writer, kb: FilledByUs, doc_id: str
 ) -> Response:
     """Delete an added document. If an ingest is running, searches may find it until that has
     ended."""
-    check_filled_by_us(project, kb_id, workflow)
-    found = await _find(project, kb_id, doc_id, workflow)
+    found = await _find(kb, doc_id)
     if found.origin == "source":
-        raise ProblemError("document_of_source", of_source(found.uri, kb_id))
-    deleting = project.adelete_document(kb_id, found.uri, workflow=workflow)
+        raise ProblemError("document_of_source", of_source(found.uri, kb.id))
+    deleting = kb.adelete_document(found.uri)
     if prefers_events(request):
         return await deferred_answer(request, server, deleting, lambda _: None)
     if await server.changes.in_time(deleting) is None:
@@ -173,56 +141,47 @@ async def delete_document(
 @router.get("/{doc_id}/chunks", response_model=PageOf[Chunk])
 async def list_chunks(
     request: Request,
-    project: SeenProject,
     _: Reader,
-    kb_id: str,
+    kb: SeenKnowledgeBase,
     doc_id: str,
-    workflow: str | None = None,
     limit: LimitParameter = LIMIT,
     cursor: CursorParameter = None,
 ) -> Any:
     """List the chunks of a document in order."""
     first = int(Cursor.read(cursor, "[0-9]{1,9}").key or 0)
-    uri = (await _find(project, kb_id, doc_id, workflow)).uri
-    found = await project.achunks(kb_id, uri, limit=limit + 1, after=first, workflow=workflow)
+    uri = (await _find(kb, doc_id)).uri
+    found = await kb.achunks(uri, limit=limit + 1, after=first)
     following = str(Cursor(str(first + limit))) if len(found) > limit else None
     before = str(Cursor(str(max(0, first - limit)))) if first else None
     return Page(list(found[:limit]), following, before).response(request)
 
 
-async def _find(project: Any, kb_id: str, doc_id: str, workflow: str | None) -> Any:
+async def _find(kb: KnowledgeBase, doc_id: str) -> DocumentInfo:
     if "\0" in doc_id:
-        raise NotFoundError(f"knowledge base {kb_id!r} has no document {doc_id!r}")
-    return await project.adocument(kb_id, doc_id, workflow=workflow)
+        raise NotFoundError(f"knowledge base {kb.id!r} has no document {doc_id!r}")
+    return await kb.adocument(doc_id)
 
 
-async def _add_one(
-    request: Request, server: Server, project: Project, kb_id: str, workflow: str | None, given: Any
-) -> Response:
+async def _add_one(request: Request, server: Server, kb: KnowledgeBase, given: Any) -> Response:
     added = checked(given)
-    was_there = await _was_there(project, kb_id, added.uri, workflow)
-    run = await _add(server, project, kb_id, [given], workflow)
-    found = await _find(project, kb_id, added.uri, workflow)
+    was_there = await _was_there(kb, added.uri)
+    run = await _add(server, kb, [given])
+    found = await _find(kb, added.uri)
     where = {"Location": f"{request.url.path}/{found.id}"}
     return json_response(as_data(found), _status(run, was_there), where)
 
 
 async def _add(
-    server: Server,
-    project: Project,
-    kb_id: str,
-    given: Sequence[Mapping[str, Any]],
-    workflow: str | None,
+    server: Server, kb: KnowledgeBase, given: Sequence[Mapping[str, Any]]
 ) -> RequestedRun:
     """Store documents and begin the run that ingests them.
 
     Raises:
         LorebindError, ProblemError: the run failed. The documents are stored nevertheless.
     """
-    knowledge = project.knowledge
-    uris = await keep_documents(knowledge.knowledge_base(kb_id, workflow), given)
-    asked = {"action": "add", "workflow": workflow, "uris": uris}
-    run = await server.ingests.add(knowledge.namespace(kb_id, workflow), asked)
+    uris = await keep_documents(kb.handle.kb, given)
+    asked = {"action": "add", "workflow": kb.workflow, "uris": uris}
+    run = await server.ingests.add(kb.handle.namespace, asked)
     if failed := run.outcome.get("error"):
         raise ProblemError(failed["code"], failed["detail"], {"run_id": run.run_id})
     return run
@@ -230,9 +189,7 @@ async def _add(
 
 async def _add_several(
     server: Server,
-    project: Project,
-    kb_id: str,
-    workflow: str | None,
+    kb: KnowledgeBase,
     given: list[Any],
     key: Literal["documents", "files"],
 ) -> Response:
@@ -255,14 +212,14 @@ async def _add_several(
         except ProblemError as problem:
             results.append(_failed(problem))
         else:
-            was_there = await _was_there(project, kb_id, added.uri, workflow)
+            was_there = await _was_there(kb, added.uri)
             good[number] = _Good(document, added.uri, was_there)
             results.append({})
     if not good:
         return json_response({"results": results, "report": None, "run_id": None})
-    run = await _add(server, project, kb_id, [one.given for one in good.values()], workflow)
+    run = await _add(server, kb, [one.given for one in good.values()])
     for number, (_, uri, was_there) in good.items():
-        found = await _find(project, kb_id, uri, workflow)
+        found = await _find(kb, uri)
         results[number] = {"status": _status(run, was_there), "document": as_data(found)}
     report = run.outcome.get("report")
     answer = {"results": results, "report": report, "run_id": run.run_id}
@@ -287,9 +244,9 @@ def _status(run: RequestedRun, was_there: bool) -> int:
     return 200 if was_there else 201
 
 
-async def _was_there(project: Any, kb_id: str, uri: str, workflow: str | None) -> bool:
+async def _was_there(kb: KnowledgeBase, uri: str) -> bool:
     try:
-        await project.adocument(kb_id, uri, workflow=workflow)
+        await kb.adocument(uri)
     except NotFoundError:
         return False
     return True

@@ -141,7 +141,7 @@ async def delete_knowledge_base(
 
     async def deleting() -> None:
         with suppress(NotFoundError):  # its vector database is no longer declared
-            await project.adelete(kb_id)
+            await project.knowledge_base(kb_id).adelete()
         await call(server.made.delete, owner, kb_id, check)
         server.invalidate(owner)
 

@@ -11,7 +11,7 @@ from lorebind.plain_data import as_data
 from lorebind.server.answers import Found
 from lorebind.server.bodies import Body, Whole
 from lorebind.server.etags import conditional, json_response
-from lorebind.server.server import Reader, SeenProject
+from lorebind.server.server import Reader, SeenKnowledgeBase, SeenProject
 from lorebind_bindings import bind, override
 from lorebind_config.declarations.retrieval import Filters, Strategy
 from lorebind_knowledge.retrieval.base import check_question
@@ -72,11 +72,10 @@ class QueryOfSeveral(Query):
 @router.post("/knowledge-bases/{kb_id}/query", response_model=Found)
 async def query(project: SeenProject, _: Reader, kb_id: str, body: Query) -> Any:
     """Return the best passages of a knowledge base for a question, best first."""
-    place: dict[str, Any] = {"workflow": body.workflow}
+    kb = project.knowledge_base(kb_id, workflow=body.workflow)
     if not body.explain:
-        found = await project.aquery(kb_id, body.query, **place, **body.settings)
-        return json_response(as_data(found))
-    found, binding = await project.aquery_explained(kb_id, body.query, **place, **body.settings)
+        return json_response(as_data(await kb.aquery(body.query, **body.settings)))
+    found, binding = await kb.aquery_explained(body.query, **body.settings)
     return json_response(as_data(found) | {"binding": as_data(binding)})
 
 
@@ -94,8 +93,6 @@ async def query_several(project: SeenProject, _: Reader, body: QueryOfSeveral) -
 
 
 @router.get("/knowledge-bases/{kb_id}/stats", response_model=KnowledgeStats)
-async def stats(
-    request: Request, project: SeenProject, _: Reader, kb_id: str, workflow: str | None = None
-) -> Any:
+async def stats(request: Request, _: Reader, kb: SeenKnowledgeBase) -> Any:
     """Count the documents and chunks in the index, by state and language."""
-    return conditional(request, as_data(await project.astats(kb_id, workflow=workflow)))
+    return conditional(request, as_data(await kb.astats()))

@@ -18,11 +18,12 @@ from lorebind.server.patient_answers import PATIENT, deferred_answer
 from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.server import (
     Reader,
+    SeenKnowledgeBase,
     SeenProject,
     Server,
     TheServer,
     Writer,
-    check_filled_by_us,
+    filled_by_us,
 )
 from lorebind.server.state.runs import (
     KeyTakenError,
@@ -129,36 +130,29 @@ async def plan(
     It reads the sources and changes nothing.
     """
     asked = (body or PlanRequest()).model_dump()
-    return await deferred_answer(request, server, project.aplan(kb_id, **asked))
+    kb = project.knowledge_base(kb_id, workflow=asked.pop("workflow"))
+    return await deferred_answer(request, server, kb.aplan(**asked))
 
 
 @router.get("/runs", response_model=PageOf[Run])
 async def list_runs(
     request: Request,
     server: TheServer,
-    project: SeenProject,
     _: Reader,
-    kb_id: str,
-    workflow: str | None = None,
+    kb: SeenKnowledgeBase,
     limit: LimitParameter = LIMIT,
     cursor: CursorParameter = None,
 ) -> Any:
     """List the requested runs, newest first."""
     at = Cursor.read(cursor, RequestedRuns.KEY)
     after, before = (None, at.key) if at.backwards else (at.key, None)
-    namespace = project.knowledge.namespace(kb_id, workflow)
-    found = await call(server.ingests.runs.page, namespace, after, before, limit + 1)
+    pages = server.ingests.runs.page
+    found = await call(pages, kb.handle.namespace, after, before, limit + 1)
     return page_of(found, at, limit, RequestedRuns.key).response(request, _shown)
 
 
-async def _run(
-    server: TheServer,
-    project: SeenProject,
-    kb_id: str,
-    run_id: str,
-    workflow: str | None = None,
-) -> RequestedRun:
-    return await _find(server, project.knowledge.namespace(kb_id, workflow), run_id)
+async def _run(server: TheServer, kb: SeenKnowledgeBase, run_id: str) -> RequestedRun:
+    return await _find(server, kb.handle.namespace, run_id)
 
 
 TheRun = Annotated[RequestedRun, Depends(_run)]
@@ -215,12 +209,10 @@ async def _request(
     key: str | None,
     prefer: str | None,
 ) -> Any:
-    workflow = asked["workflow"]
-    check_filled_by_us(project, kb_id, workflow)
-    namespace = project.knowledge.namespace(kb_id, workflow)
+    kb = filled_by_us(project.knowledge_base(kb_id, workflow=asked["workflow"]))
     digest = etag_of([request.url.path, asked])
     try:
-        run = await server.ingests.request(namespace, asked, key, digest)
+        run = await server.ingests.request(kb.handle.namespace, asked, key, digest)
     except KeyTakenError as error:
         detail = "this Idempotency-Key was used with another request; choose another one"
         raise ProblemError("idempotency_mismatch", detail, {"run_id": error.run.run_id}) from None

@@ -11,5 +11,5 @@ with Project.load() as project:
     except NotIngestedError:
         documents = []
     for document in documents:
-        texts += [chunk.text for chunk in project.chunks("docs", document)]
+        texts += [chunk.text for chunk in project.knowledge_base("docs").chunks(document)]
 print(json.dumps(texts))

@@ -33,7 +33,7 @@ async def work(context: Context) -> Outcome:
     scopes = context.scopes()
     searched = tool_bindings(parts.loaded, agent, workflow=workflow.id, task=task.id)
     for binding in (*bindings, *searched):
-        await parts.service.start(binding.id, workflow=workflow.id, given=scopes["workflow"])
+        await parts.service.open(binding.id, workflow.id).start(scopes["workflow"])
     request = Request(
         Prompt(
             task.prompt,

@@ -1,0 +1,255 @@
+"""`AtPlace`: the knowledge at a place, as a retriever, prompt, tool, middleware or answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lorebind_bindings import ModelPool, Place, Request, agent_request, answer, stream
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.errors import UsageError
+from lorebind_config.extras import import_extra
+from lorebind_knowledge.bridge import sync
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.tools import BaseTool
+
+    from lorebind_bindings import (
+        Answer,
+        AnswerStream,
+        AskedInRuns,
+        CitationParser,
+        GenerateSettings,
+        KnowledgeMiddleware,
+        KnowledgePrompt,
+        LorebindRetriever,
+        ResolvedBinding,
+        RetrievalSettings,
+        RetrieverSettings,
+    )
+    from lorebind_knowledge.service import KnowledgeService
+    from lorebind_prompts import TokenCounter
+
+
+_ASKED = {field.name for field in fields(Request)} - {"prompt"}
+
+
+class AtPlace:
+    """The knowledge of a project at a place, for LangChain; `project.at(…)` returns it.
+
+    Each method searches the knowledge bases that the place names, or else the bindings in effect
+    for its workflow, task and agent; without any of these, the project's bindings.
+
+    Tokens are counted for the model that answers there. `model` overrides that model: pass a
+    declared id, a provider's model such as `openai:gpt-4o-mini`, or any LangChain chat model.
+
+    All methods raise NotFoundError for an unknown model, and UsageError if nothing is bound. Where
+    `knowledge: []` says so, nothing is searched: the verdict is `none`, and a retriever returns no
+    documents. Only `tool` raises UsageError there.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        knowledge: KnowledgeService,
+        models: ModelPool,
+        asked_in_runs: AskedInRuns,
+    ) -> None:
+        """Get an object of this class from `Project.at`, do not create it directly."""
+        self._place, self._knowledge, self._models = place, knowledge, models
+        self._asked_in_runs = asked_in_runs
+
+    def check(self) -> None:
+        """Check that something is bound at the place, or that its agent can answer without.
+
+        Raises:
+            NotFoundError: no such knowledge base, workflow, task or agent.
+            UsageError: nothing is bound there, and no agent there has tools or a schema.
+        """
+        agent = self._place.answers()
+        if agent is None or not (agent.tools or agent.output_schema is not None):
+            self._place.bindings()
+
+    def retriever(self, **settings: Unpack[RetrieverSettings]) -> LorebindRetriever:
+        """Return a LangChain `BaseRetriever`.
+
+        Args:
+            settings: fields of `retrieval` to override, such as `top_k`, and fields of the
+                retriever, such as `k`, `tags` or `metadata`.
+        """
+        from lorebind_bindings import LorebindRetriever  # importing LangChain takes half a second
+
+        known = LorebindRetriever.model_fields.keys() - RetrievalDeclaration.model_fields.keys()
+        fields = {name: value for name, value in settings.items() if name in known}
+        differing = {name: value for name, value in settings.items() if name not in known}
+        return LorebindRetriever(self._knowledge, self._place.bindings(**differing), **fields)
+
+    def prompt(
+        self,
+        *,
+        model: str | BaseChatModel | None = None,
+        template: str | None = None,
+        instructions: str | None = None,
+        **settings: Unpack[RetrievalSettings],
+    ) -> KnowledgePrompt:
+        """Return a Runnable to put before a chat model, as in `docs.prompt() | model`.
+
+        Args:
+            model: the model to count tokens for, see the class.
+            template: the user's message, which contains `{{ .question }}`.
+            instructions: the system message; None uses the instructions of the agent.
+            settings: fields of `retrieval` to override, such as `top_k`. Here, `max_tokens` is the
+                budget of all passages together.
+        """
+        from lorebind_bindings import KnowledgePrompt
+
+        max_tokens = settings.pop("max_tokens", None)
+        agent = self._place.answers()
+        if instructions is None:
+            instructions = agent.instructions if agent else ""
+        return KnowledgePrompt(
+            self._knowledge,
+            self._models.condensing(self._place.bindings(**settings)),
+            self._models.at(agent, model)[1],
+            template=template,
+            instructions=instructions,
+            max_tokens=max_tokens,
+            asked_in_runs=self._asked_in_runs,
+        )
+
+    def citations(self) -> CitationParser:
+        """Return a Runnable to end a chain: `docs.prompt() | model | docs.citations()`.
+
+        It turns the model's message into an `Answer`, as returned by `generate`. It also takes the
+        state or the messages of an agent: `project.citations().invoke(agent.invoke(…))`.
+        """
+        from lorebind_bindings import CitationParser
+
+        return CitationParser(self._asked_in_runs)
+
+    def tool(
+        self,
+        *,
+        model: str | BaseChatModel | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        **settings: Unpack[RetrievalSettings],
+    ) -> BaseTool:
+        """Return a LangChain tool with which an agent searches by its own queries.
+
+        Args:
+            model: the model to count tokens for, see the class.
+            name: the tool's name for the model; None combines `search_` and the ids.
+            description: the tool's description for the model; None uses the declared descriptions.
+            settings: fields of `retrieval` to override, such as `top_k`. Here, `max_tokens` is the
+                budget of all passages of a call together.
+        """
+        from lorebind_bindings import knowledge_tool
+
+        max_tokens = settings.pop("max_tokens", None)
+        bindings = self._place.bindings(**settings)
+        if not bindings and (scope := self._place.unbound_by()):
+            raise UsageError(
+                f"{scope.location}: {scope.scope} binds nothing, so a tool could search nothing; "
+                "leave it out, or name a knowledge base, as in project.tool('docs')"
+            )
+        return knowledge_tool(
+            self._knowledge,
+            bindings,
+            self._models.at(self._place.answers(), model)[1],
+            name=name,
+            description=self._place.description() if description is None else description,
+            max_tokens=max_tokens,
+        )
+
+    def middleware(
+        self, *, model: str | BaseChatModel | None = None, **settings: Unpack[RetrievalSettings]
+    ) -> KnowledgeMiddleware:
+        """Return middleware for `langchain.agents.create_agent` that adds passages to model calls.
+
+        It also sends the instructions of the agent, before a `system_prompt` of `create_agent`.
+
+        Args:
+            model: the model to count tokens for, see the class.
+            settings: fields of `retrieval` to override, such as `top_k`. Here, `max_tokens` is the
+                budget of all passages together.
+        """
+        import_extra("langchain.agents", extra="workflow", purpose="the middleware of an agent")
+        from lorebind_bindings import KnowledgeMiddleware
+
+        max_tokens = settings.pop("max_tokens", None)
+        agent = self._place.answers()
+        return KnowledgeMiddleware(
+            self._knowledge,
+            self._models.condensing(self._place.bindings(**settings)),
+            self._models.at(agent, model)[1],
+            instructions=agent.instructions if agent else "",
+            max_tokens=max_tokens,
+            description=self._place.description(),
+        )
+
+    async def agenerate(
+        self,
+        question: str,
+        *,
+        model: str | BaseChatModel | None = None,
+        **request: Unpack[GenerateSettings],
+    ) -> Answer:
+        """Search, put the passages before the question, and let a chat model answer.
+
+        Args:
+            question: the question, which is also the search query unless `query` overrides it.
+            model: the model that answers, see the class.
+            request: fields of `lorebind_bindings.Request` (`query`, `instructions`, `history`,
+                `attachments`, `retrieved_contexts`, `max_tokens`, `config`, `tools`,
+                `max_iterations`, `output_schema`), and fields of `retrieval` to override, such as
+                `top_k`. Instructions, tools and schema default to those of the agent.
+
+        Raises:
+            UsageError: the question is blank, or a tool of the agent is not a tool.
+            LorebindError: retrieval or the model failed.
+        """
+        return await answer(self._knowledge, *self._ready(model, question, request))
+
+    def stream(
+        self,
+        question: str,
+        *,
+        model: str | BaseChatModel | None = None,
+        **request: Unpack[GenerateSettings],
+    ) -> AnswerStream:
+        """Stream the answer of `generate` part by part; the arguments are the same.
+
+        Iterate over the stream once, with `for` or `async for`; afterwards its `answer` is the
+        whole answer. The search starts when you start reading, for the tenant of this call.
+        """
+        return stream(self._knowledge, *self._ready(model, question, request))
+
+    def _ready(
+        self, model: str | BaseChatModel | None, question: str, more: Mapping[str, Any]
+    ) -> tuple[list[ResolvedBinding], BaseChatModel, TokenCounter, Request]:
+        place = self._place
+        agent = place.answers()
+        answering, counter = self._models.at(agent, model)
+        asked = agent_request(
+            place.loaded,
+            self._knowledge,
+            counter,
+            agent,
+            workflow=place.workflow,
+            task=place.task,
+        )
+        given = {name: value for name, value in more.items() if value is not None}
+        asked |= {name: value for name, value in given.items() if name in _ASKED}
+        settings = {name: value for name, value in more.items() if name not in _ASKED}
+        request = Request(question, **asked)
+        searched = request.retrieved_contexts is None
+        may_lack = request.tools or request.output_schema is not None
+        found = place.bindings_or_none if may_lack else place.bindings
+        bindings = self._models.condensing(found(**settings)) if searched else []
+        return bindings, answering, counter, request
+
+    generate = sync(agenerate)
+    astream = stream

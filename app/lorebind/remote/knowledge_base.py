@@ -1,0 +1,245 @@
+"""A knowledge base of a project on a server."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lorebind.declaration_methods import KnowledgeBaseInfo
+from lorebind.remote.connection import Connection, read, segment
+from lorebind.remote.errors import ServerError
+from lorebind_config.errors import IngestRunningError, NotFoundError, UsageError
+from lorebind_config.identity import document_id
+from lorebind_knowledge.documents.listing import (
+    HINTS,
+    ChunkInfo,
+    DocumentInfo,
+    check_state,
+    no_document,
+)
+from lorebind_knowledge.documents.reading import read_documents
+from lorebind_knowledge.events import Event, Events, Extension
+from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+from lorebind_knowledge.records import QueryResult
+from lorebind_knowledge.statistics import KnowledgeStats
+
+if TYPE_CHECKING:
+    from lorebind_bindings import ResolvedBinding
+
+_ID = re.compile(r"[0-9a-f]{24}")
+_BYTES = "application/octet-stream"
+"""A media type for which the server detects the format, as `Project` does for bytes."""
+
+_TRIES = 20
+_PAUSE_SECONDS = 1.5
+"""A restarted server resumes its runs, so the client keeps trying for a while."""
+
+_HOOKS = vars(Extension)
+
+
+class RemoteKnowledgeBase:
+    """The sync methods of `KnowledgeBase` that the command line needs, each a request or two."""
+
+    def __init__(
+        self,
+        server: Connection,
+        events: Events,
+        tell_end: Callable[[str], None],
+        kb_id: str,
+        workflow: str | None,
+    ) -> None:
+        """
+        Args:
+            server: the connection to the server.
+            events: receives the events of ingests.
+            tell_end: see `RemoteProject`.
+            kb_id: the id of the knowledge base. The first request reports an unknown id.
+            workflow: the workflow that declares it, if a workflow does.
+        """
+        self._server, self._events, self._tell_end = server, events, tell_end
+        self.id, self.workflow = kb_id, workflow
+        self._path = f"/knowledge-bases/{segment(kb_id)}"
+
+    @property
+    def info(self) -> KnowledgeBaseInfo:
+        return read(KnowledgeBaseInfo, self._get(""))
+
+    def stats(self) -> KnowledgeStats:
+        return read(KnowledgeStats, self._get("/stats"))
+
+    def plan(
+        self, *, inputs: Mapping[str, Any] | None = None, strategy: str = "upsert"
+    ) -> IngestPlan:
+        body = self._body(inputs=dict(inputs or {}), strategy=strategy)
+        return read(IngestPlan, self._server.post_patiently(f"{self._path}/plan", body))
+
+    def query(self, question: str, **settings: Any) -> QueryResult:
+        return read(QueryResult, self._query(question, settings))
+
+    def query_explained(
+        self, question: str, **settings: Any
+    ) -> tuple[QueryResult, ResolvedBinding]:
+        from lorebind_bindings import ResolvedBinding
+
+        found = self._query(question, settings, explain=True)
+        return read(QueryResult, found), read(ResolvedBinding, found.get("binding"))
+
+    def _query(self, question: str, settings: Mapping[str, Any], **more: Any) -> Any:
+        given = {name: value for name, value in settings.items() if value is not None}
+        _check(question, given)
+        found = self._server.post(
+            f"{self._path}/query", self._body(query=question, **given, **more)
+        )
+        return found | {"notices": list(map(self._server.hints.reword, found.get("notices", [])))}
+
+    def documents(self, *, state: str | None = None) -> list[DocumentInfo]:
+        check_state(state)
+        path = f"{self._path}/documents"
+        return read(list[DocumentInfo], self._server.all(path, state=state, workflow=self.workflow))
+
+    def chunks(self, document: str) -> list[ChunkInfo]:
+        path = f"{self._path}/documents/{self._id(document)}/chunks"
+        return read(list[ChunkInfo], self._server.all(path, workflow=self.workflow))
+
+    def add_documents(self, documents: Sequence[Mapping[str, Any]]) -> IngestReport:
+        read_documents(documents)  # the server would add the valid ones only
+        sent = [("files", (one["id"], one["data"], _BYTES)) for one in documents]
+        path = f"{self._path}/documents"
+        answer = self._server.send("POST", path, files=sent, params=self._parameters).json()
+        for result in answer["results"]:
+            if "error" in result:
+                raise UsageError(str(result["error"]["detail"]))
+        if answer["report"] is None:
+            return self._report(str(answer["run_id"]))
+        return read(IngestReport, answer["report"])
+
+    def delete_document(self, document: str) -> DocumentInfo:
+        path = f"/documents/{self._id(document)}"
+        found = self._get(path)
+        self._server.delete_patiently(f"{self._path}{path}", **self._parameters)
+        return read(DocumentInfo, found)
+
+    def delete(self) -> None:
+        self._server.delete_patiently(f"{self._path}/documents", **self._parameters)
+
+    def ingest(
+        self,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        strategy: str = "upsert",
+        only_failed: bool = False,
+        allow_mass_delete: bool = False,
+        wait: bool = False,
+        plan: IngestPlan | None = None,
+    ) -> IngestReport:
+        """Ingest on the server. The plan is not used, because the server reads the sources
+        again."""
+        body = self._body(
+            inputs=dict(inputs or {}),
+            strategy=strategy,
+            only_failed=only_failed,
+            allow_mass_delete=allow_mass_delete,
+        )
+        return self._run("ingest", body, wait=wait)
+
+    def reindex(
+        self, *, inputs: Mapping[str, Any] | None = None, plan: IngestPlan | None = None
+    ) -> IngestReport:
+        """Reindex on the server. The plan is not used."""
+        return self._run("reindex", self._body(inputs=dict(inputs or {})))
+
+    @property
+    def _parameters(self) -> dict[str, str]:
+        return {} if self.workflow is None else {"workflow": self.workflow}
+
+    def _body(self, **fields: Any) -> dict[str, Any]:
+        return {"workflow": self.workflow, **fields}
+
+    def _get(self, path: str, **parameters: Any) -> Any:
+        return self._server.get(f"{self._path}{path}", workflow=self.workflow, **parameters)
+
+    def _id(self, document: str) -> str:
+        """Return the id of a document, for use in a path.
+
+        Raises:
+            NotFoundError: no such document or knowledge base.
+        """
+        found = document if _ID.fullmatch(document) else document_id(document)
+        try:
+            self._get(f"/documents/{found}")
+        except NotFoundError:
+            # raises another error if the knowledge base does not exist
+            known = self._get("/documents", limit=HINTS)["items"]
+            raise no_document(self.id, document, [one["uri"] for one in known]) from None
+        return found
+
+    def _run(self, action: str, body: dict[str, Any], *, wait: bool = False) -> IngestReport:
+        # The key makes retries after a lost answer refer to the same run.
+        key = {"Idempotency-Key": uuid.uuid4().hex}
+        path = f"{self._path}/{action}"
+        while True:
+            try:
+                asked = self._server.send("POST", path, json=body, headers=key).json()
+                break
+            except IngestRunningError:
+                if not wait:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
+        return self._report(str(asked["run_id"]))
+
+    def _report(self, run_id: str) -> IngestReport:
+        """Wait for a run, and return its report.
+
+        Raises:
+            LorebindError: the run failed or was cancelled, or the server is gone.
+        """
+        where = "" if self.workflow is None else f" --workflow {self.workflow}"
+        look = f"lorebind knowledge stats {self.id}{where}{self._server.hints.options}"
+        goes_on = f"run {run_id} continues on the server; check it with: {look}"
+        self._tell_end(goes_on)
+        ended = self._ended(run_id, goes_on)
+        self._tell_end("")
+        if ended["report"] is not None:
+            return read(IngestReport, ended["report"])
+        if ended["error"] is not None:
+            raise self._server.error_of(ended["error"])
+        raise ServerError(f"run {run_id} of {self.id!r} was {ended['status']}")
+
+    def _ended(self, run_id: str, goes_on: str) -> Any:
+        """Wait for the end of a run, and send its events to the extensions."""
+        path = f"{self._path}/runs/{run_id}/events"
+        last: str | None = None
+        tries = 0
+        while True:
+            try:
+                with self._server.events("GET", path, last, params=self._parameters) as events:
+                    for event in events:
+                        if event.name == "end":
+                            return event.data
+                        tries, last = 0, event.id
+                        if event.name in _HOOKS:
+                            self._events.emit(event.name, Event(self.id, run_id, event.data))
+            except ServerError as error:
+                if not error.may_pass or tries >= _TRIES:
+                    raise ServerError(f"{error}; {goes_on}", error.code) from None
+            tries += 1
+            time.sleep(_PAUSE_SECONDS)
+
+
+def _check(question: str, settings: Mapping[str, Any]) -> None:
+    """Refuse invalid arguments with the same messages as `Project`, not with those of a schema.
+
+    Raises:
+        UsageError: the question is blank, or a setting is out of range.
+    """
+    from lorebind_knowledge.retrieval.base import check_question
+
+    check_question(question)
+    if settings:
+        from lorebind_bindings import override_settings
+        from lorebind_config.declarations import RetrievalDeclaration
+
+        override_settings(RetrievalDeclaration(), **settings)

@@ -1,0 +1,246 @@
+"""The methods of `Project` that are short for those of `KnowledgeBase` and `AtPlace`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lorebind.at_place import AtPlace
+from lorebind.knowledge_base import KnowledgeBase
+from lorebind_bindings import Place
+from lorebind_knowledge.bridge import sync
+
+if TYPE_CHECKING:
+    from langchain_core.documents import Document
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.tools import BaseTool
+
+    from lorebind.knowledge_base import IngestSettings
+    from lorebind_bindings import (
+        Answer,
+        AnswerStream,
+        AskedInRuns,
+        CitationParser,
+        GenerateSettings,
+        KnowledgeMiddleware,
+        KnowledgePrompt,
+        LorebindRetriever,
+        ModelPool,
+        RetrievalSettings,
+        RetrieverSettings,
+    )
+    from lorebind_bindings.settings import PromptSettings, ToolSettings
+    from lorebind_config.reading.loaded import LoadedProject
+    from lorebind_knowledge.documents.listing import DocumentInfo
+    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+    from lorebind_knowledge.records import QueryResult
+    from lorebind_knowledge.service import KnowledgeService
+    from lorebind_knowledge.statistics import KnowledgeStats
+
+
+class ShortForms:
+    """The methods of `Project` for one knowledge base, and for LangChain."""
+
+    config: LoadedProject
+    knowledge: KnowledgeService
+    _models: ModelPool
+    _asked_in_runs: AskedInRuns
+
+    def knowledge_base(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeBase:
+        """Return a knowledge base, which has all operations on it.
+
+        Args:
+            kb_id: the id of the knowledge base.
+            workflow: the workflow that can use it, if a workflow declares it.
+
+        Raises:
+            NotFoundError: no such knowledge base or workflow.
+        """
+        parts = self.config, self.knowledge, self._models, self._asked_in_runs
+        return KnowledgeBase(*parts, kb_id, workflow)
+
+    def at(
+        self,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+    ) -> AtPlace:
+        """Return an object with the methods for LangChain, for these knowledge bases or bindings.
+
+        Args:
+            kb_ids: the knowledge bases; without them, the bindings of the location are used.
+            workflow: the id of a workflow.
+            task: the id of one of its tasks.
+            agent: the id of an agent.
+
+        Raises:
+            NotFoundError: no such knowledge base, workflow, task or agent.
+            UsageError: nothing is bound there, and no agent there has tools or a schema.
+        """
+        place = self._at(kb_ids, workflow, task, agent)
+        place.check()
+        return place
+
+    # Short forms: what they do, and their arguments, is written at `KnowledgeBase` and `AtPlace`.
+
+    def _at(
+        self,
+        kb_ids: tuple[str, ...],
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+    ) -> AtPlace:
+        place = Place(self.config, kb_ids, workflow, task, agent)
+        return AtPlace(place, self.knowledge, self._models, self._asked_in_runs)
+
+    async def aingest(
+        self, kb_id: str, *, workflow: str | None = None, **settings: Unpack[IngestSettings]
+    ) -> IngestReport:
+        """Short for `knowledge_base(kb_id, workflow=workflow).aingest(…)`."""
+        return await self.knowledge_base(kb_id, workflow=workflow).aingest(**settings)
+
+    async def aplan(
+        self,
+        kb_id: str,
+        *,
+        workflow: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        strategy: str = "upsert",
+    ) -> IngestPlan:
+        """Short for `knowledge_base(kb_id, workflow=workflow).aplan(…)`."""
+        kb = self.knowledge_base(kb_id, workflow=workflow)
+        return await kb.aplan(inputs=inputs, strategy=strategy)
+
+    async def aquery(
+        self,
+        kb_id: str,
+        question: str,
+        *,
+        workflow: str | None = None,
+        **settings: Unpack[RetrievalSettings],
+    ) -> QueryResult:
+        """Short for `knowledge_base(kb_id, workflow=workflow).aquery(question, …)`."""
+        return await self.knowledge_base(kb_id, workflow=workflow).aquery(question, **settings)
+
+    async def adocuments(
+        self,
+        kb_id: str,
+        *,
+        state: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        before: str | None = None,
+        workflow: str | None = None,
+    ) -> list[DocumentInfo]:
+        """Short for `knowledge_base(kb_id, workflow=workflow).adocuments(…)`."""
+        kb = self.knowledge_base(kb_id, workflow=workflow)
+        return await kb.adocuments(state=state, limit=limit, after=after, before=before)
+
+    async def aadd_documents(
+        self,
+        kb_id: str,
+        documents: Sequence[Document | Mapping[str, Any]],
+        *,
+        workflow: str | None = None,
+        run_id: str | None = None,
+    ) -> IngestReport:
+        """Short for `knowledge_base(kb_id, workflow=workflow).aadd_documents(documents, …)`."""
+        kb = self.knowledge_base(kb_id, workflow=workflow)
+        return await kb.aadd_documents(documents, run_id=run_id)
+
+    async def adelete_document(
+        self, kb_id: str, document: str, *, workflow: str | None = None
+    ) -> DocumentInfo:
+        """Short for `knowledge_base(kb_id, workflow=workflow).adelete_document(document)`."""
+        return await self.knowledge_base(kb_id, workflow=workflow).adelete_document(document)
+
+    async def astats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
+        """Short for `knowledge_base(kb_id, workflow=workflow).astats()`."""
+        return await self.knowledge_base(kb_id, workflow=workflow).astats()
+
+    def retriever(
+        self,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        **settings: Unpack[RetrieverSettings],
+    ) -> LorebindRetriever:
+        """Short for `at(*kb_ids, …).retriever(…)`."""
+        return self._at(kb_ids, workflow, task, agent).retriever(**settings)
+
+    def prompt(
+        self,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        **settings: Unpack[PromptSettings],
+    ) -> KnowledgePrompt:
+        """Short for `at(*kb_ids, …).prompt(…)`."""
+        return self._at(kb_ids, workflow, task, agent).prompt(**settings)
+
+    def tool(
+        self,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        **settings: Unpack[ToolSettings],
+    ) -> BaseTool:
+        """Short for `at(*kb_ids, …).tool(…)`."""
+        return self._at(kb_ids, workflow, task, agent).tool(**settings)
+
+    def middleware(
+        self,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        model: str | BaseChatModel | None = None,
+        **settings: Unpack[RetrievalSettings],
+    ) -> KnowledgeMiddleware:
+        """Short for `at(*kb_ids, …).middleware(…)`."""
+        return self._at(kb_ids, workflow, task, agent).middleware(model=model, **settings)
+
+    async def agenerate(
+        self,
+        question: str,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        model: str | BaseChatModel | None = None,
+        **request: Unpack[GenerateSettings],
+    ) -> Answer:
+        """Short for `at(*kb_ids, …).agenerate(question, …)`."""
+        place = self._at(kb_ids, workflow, task, agent)
+        return await place.agenerate(question, model=model, **request)
+
+    def stream(
+        self,
+        question: str,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        model: str | BaseChatModel | None = None,
+        **request: Unpack[GenerateSettings],
+    ) -> AnswerStream:
+        """Short for `at(*kb_ids, …).stream(question, …)`."""
+        return self._at(kb_ids, workflow, task, agent).stream(question, model=model, **request)
+
+    def citations(self) -> CitationParser:
+        """Short for `at(…).citations()`; the place makes no difference."""
+        return self._at(()).citations()
+
+    ingest = sync(aingest)
+    plan = sync(aplan)
+    query = sync(aquery)
+    documents = sync(adocuments)
+    add_documents = sync(aadd_documents)
+    delete_document = sync(adelete_document)
+    stats = sync(astats)
+    generate = sync(agenerate)
+    astream = stream

@@ -1,0 +1,232 @@
+"""A handle of a declared knowledge base: everything that a call on it needs, looked up once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lorebind_config.errors import ReadOnlyError, SourceError
+from lorebind_config.reading.run_values import run_references, run_values
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.chunking.make import make_chunker
+from lorebind_knowledge.embedders.announcing import AnnouncingEmbedder
+from lorebind_knowledge.ingest.corpus import Corpus
+from lorebind_knowledge.ingest.engine import ingest
+from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
+from lorebind_knowledge.middleware.base import Retrieval
+from lorebind_knowledge.sources.make import make_source
+
+if TYPE_CHECKING:
+    from lorebind_config.declarations import KnowledgeBaseDeclaration, RetrievalDeclaration
+    from lorebind_config.declarations.embedders import EmbedderDeclaration
+    from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
+    from lorebind_config.declarations.weak_levels import WeakLevels
+    from lorebind_config.namespace import Namespace
+    from lorebind_config.reading.loaded import LoadedProject
+    from lorebind_knowledge.events import Events
+    from lorebind_knowledge.index.index import Index
+    from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
+    from lorebind_knowledge.parts import Parts
+    from lorebind_knowledge.records import QueryResult
+    from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
+
+R = TypeVar("R")
+
+
+class KnowledgeHandle:
+    """A declared knowledge base; `KnowledgeService.open` returns it.
+
+    It opens nothing by itself: the index and the embedder are created when a call needs them, so
+    that documents can be listed even if the embedder cannot be created. Every call applies to its
+    own tenant, see `LoadedProject.tenant`.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedProject,
+        parts: Parts,
+        events: Events,
+        declaration: KnowledgeBaseDeclaration,
+        scope: str,
+    ) -> None:
+        """
+        Args:
+            loaded: the project.
+            parts: the embedders and databases that the project shares.
+            events: receives the events of the knowledge base.
+            declaration: the declared knowledge base.
+            scope: see `Namespace`.
+        """
+        self._loaded, self._parts, self._events = loaded, parts, events
+        self.declaration, self.scope = declaration, scope
+
+    @property
+    def id(self) -> str:
+        return self.declaration.id
+
+    @property
+    def namespace(self) -> Namespace:
+        """The namespace for the tenant of this call."""
+        return self._loaded.namespace(self.scope, self.id)
+
+    @cached_property
+    def retrieval(self) -> RetrievalDeclaration:
+        """The declared settings of searches, with the default strategy."""
+        return self._loaded.retrieval(self.declaration)
+
+    @property
+    def index(self) -> Index:
+        """The vector database with its catalog.
+
+        Raises:
+            ReadOnlyError: another program fills the database.
+            StoreError, MissingDependencyError: it cannot be created.
+        """
+        return self._parts.index(self._vector_db)
+
+    @property
+    def is_existing(self) -> bool:
+        """Whether another program fills it."""
+        return self._vector_db.is_existing
+
+    @cached_property
+    def _vector_db(self) -> VectorDBDeclaration:
+        return self._loaded.vector_db(self.declaration.vector_db)
+
+    @cached_property
+    def _embedder(self) -> EmbedderDeclaration:
+        return self._loaded.embedder(self.declaration.embedder)
+
+    @cached_property
+    def _weak_levels(self) -> WeakLevels:
+        return self._loaded.weak_levels(self.declaration)
+
+    @property
+    def kb(self) -> KnowledgeBase:
+        """The knowledge base with its index and embedder, for the tenant of this call.
+
+        Raises:
+            ReadOnlyError: another program fills its vector database.
+            LorebindError: its database or embedder cannot be created.
+        """
+        namespace, declaration = self.namespace, self.declaration
+        embedder = self._parts.embedder(self._embedder)
+        return KnowledgeBase(
+            id=self.id,
+            namespace=namespace,
+            embedder=AnnouncingEmbedder(embedder, self._events, namespace),
+            index=self.index,
+            has_sources=bool(declaration.sources),
+            retrieval=declaration.retrieval,
+            dedupe=declaration.preprocess.dedupe,
+            reranker=self._parts.reranker,
+            weak_levels=self._weak_levels,
+            events=self._events,
+        )
+
+    @property
+    def searchable(self) -> SearchableKnowledgeBase:
+        """The knowledge base for searches by this call; others may fill it.
+
+        Raises:
+            LorebindError: its database or embedder cannot be created.
+        """
+        if not self.is_existing:
+            return self.kb
+        return ExistingKnowledgeBase(
+            id=self.id,
+            namespace=self.namespace,
+            retrieval=self.retrieval,
+            reranker=self._parts.reranker,
+            weak_levels=self._weak_levels,
+            events=self._events,
+            store=self._parts.existing(self._vector_db, self._embedder),
+        )
+
+    def corpus(self, given: Mapping[str, Any] | None = None, *, embeds: bool = True) -> Corpus:
+        """Return the knowledge base with its sources and chunker, for ingestion.
+
+        Args:
+            given: the values for `{{ .workflow.… }}` in its sources: `input` and `vars`.
+            embeds: whether a semantic chunker may call the embedder. If not, it compares words.
+
+        Raises:
+            PluginError: its chunker cannot be created.
+            LorebindError: as for `kb`.
+        """
+        kb, declaration, environment = self.kb, self.declaration, self._loaded.environment
+        return Corpus(
+            kb=kb,
+            sources=[
+                make_source(source, environment, workflow=given) for source in declaration.sources
+            ],
+            chunker=make_chunker(
+                declaration.chunking,
+                partial(kb.catalog.embeddings.vectors, kb.embedder) if embeds else None,
+                kb.embedder.fingerprint.key,
+                environment,
+            ),
+            metadata=declaration.metadata,
+            remove_html=declaration.preprocess.remove_html,
+            html_extractor=declaration.preprocess.html.extractor,
+            language=declaration.language,
+            loading=self._parts.loading,
+            large_chunks=declaration.chunking.exceeds_default,
+            token_price=self._embedder.token_price,
+        )
+
+    async def read(self, read: Callable[..., R], *args: Any, **options: Any) -> R:
+        """Return the result of `read(namespace, catalog, *args, **options)`."""
+        namespace, catalog = self.namespace, self.index.catalog
+        with catalog.threads.lane("read"):
+            return await call(read, namespace, catalog, *args, **options)
+
+    async def start(self, given: Mapping[str, Any] | None = None) -> None:
+        """Ingest it if it declares `ingest: on_start`, unless it has been ingested already.
+
+        It is ingested again if `given` has different values for the names that its sources use; see
+        `Once`. If the sources use such names and `given` is None, nothing happens: the run of the
+        workflow ingests it. An existing index that is read-only is searched as it is.
+
+        Args:
+            given: as for `corpus`.
+
+        Raises:
+            SourceError: none of its sources could be read.
+            LorebindError: see `ingest`.
+        """
+        declaration = self.declaration
+        if declaration.ingest != "on_start" or (given is None and run_references(declaration)):
+            return
+
+        async def ingest_it() -> None:
+            try:
+                report = await ingest(self.corpus(given), wait=True)
+            except ReadOnlyError:
+                return
+            if report.status == "failed":
+                reasons = "; ".join(source.reason for source in report.sources)
+                raise SourceError(f"knowledge base {self.id!r} cannot be ingested: {reasons}")
+
+        # The declaration is part of the key, because a server may replace it at runtime.
+        key = (self._loaded.tenant, self.scope, self.id, declaration.model_dump_json())
+        values = None if given is None else run_values(declaration, given)
+        await self._parts.started.do(key, ingest_it, values)
+
+    async def query(
+        self, question: str, settings: RetrievalDeclaration | None = None
+    ) -> QueryResult:
+        """Search it; see `lorebind_knowledge.retrieval.search.search`.
+
+        It is ingested first if that is due; see `start`. `settings` default to the declared ones.
+        """
+        await self.start()
+        request = Retrieval((self.searchable,), question, settings or self.retrieval)
+        return await self._parts.middleware.retrieve(request)
+
+    def vector_store(self) -> KnowledgeBaseVectorStore:
+        """Return it as a read-only `VectorStore` of LangChain; see `index` for the errors."""
+        from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
+
+        return KnowledgeBaseVectorStore(self.index, lambda: self.kb)
