@@ -24,6 +24,7 @@ from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_d
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.rerankers.base import rerank_texts
 from lorebind_knowledge.resilience.failures import is_lost_connection
+from lorebind_knowledge.retrieval.search import declared_embedder
 from lorebind_knowledge.statistics import count_languages
 
 if TYPE_CHECKING:
@@ -171,8 +172,8 @@ async def _index(
     if kb.embedder.fingerprint.key != index.manifest.embedder_key:
         detail = (
             f"its index was built with the embedder {index.manifest.embedder} of dimension "
-            f"{index.manifest.dimension}, and the project now declares {kb.embedder.fingerprint}; "
-            f"rebuild it with: {kb.reindex_command}"
+            f"{index.manifest.dimension}, and the project now declares "
+            f"{declared_embedder(kb, index)}; rebuild it with: {kb.reindex_command}"
         )
         return Finding(part, "failed", detail)
     documents = (await call(kb.catalog.ledger.documents, index.key)).values()

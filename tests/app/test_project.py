@@ -17,6 +17,7 @@ from lorebind import (
     ConfigurationError,
     Event,
     Extension,
+    IndexMismatchError,
     NotFoundError,
     NotIngestedError,
     Project,
@@ -100,6 +101,12 @@ def test_a_moved_project_keeps_the_index_of_its_own_embedder(tmp_path: Path) -> 
     with Project.load(moved) as project:
         assert plain(project.query("docs", QUESTION)) == before
         assert project.ingest("docs").texts_embedded == 0
+    other = OWN_EMBEDDER.replace("size: 8", "size: 16")
+    (moved / "lorebind.yaml").write_text(other)
+    with Project.load(moved) as project:
+        changed = r"built with the embedder (\S+), .* declares \1 with other settings; rebuild"
+        with pytest.raises(IndexMismatchError, match=changed):
+            project.query("docs", QUESTION)
 
 
 def test_nothing_is_opened_before_it_is_needed(root: Path) -> None:

@@ -191,6 +191,7 @@ KNOWLEDGE: dict[str, Function] = {
             ("a.vtt", "WEBVTT\n\n00:00.000 --> 00:01.000\n%s"),
             ("a.srt", "1\n00:00:00,000 --> 00:00:01,000\n%s"),
             ("a.eml", "Subject: a\n\n%s"),
+            ("a.eml", "Subject: a\nTo: %s\n\na"),
             ("a.rtf", "{\\rtf1 %s}"),
             ("a.rtf", "{\\rtf1{\\info{\\title %s}}}"),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import email
 import email.policy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
@@ -24,9 +24,18 @@ if TYPE_CHECKING:
     from email.message import MIMEPart
 
 _HEADERS = ("From", "To", "Date")
+_LONGEST_HEADER = 4000
+"""Number of characters of a header that are read: Python parses longer ones in quadratic time."""
 _TEXTS = ("text/plain", "text/html")
 _MOST_LEVELS = 5
 """Maximum nesting of attached mails; of deeper ones only the names are written."""
+
+
+class _BoundedPolicy(email.policy.EmailPolicy):
+    def header_fetch_parse(self, name: str, value: str) -> str:
+        bounded = value if len(value) <= _LONGEST_HEADER else f"{value[:_LONGEST_HEADER]}…"
+        parsed: str = super().header_fetch_parse(name, bounded)
+        return parsed
 
 
 def load_mail(data: bytes, uri: str) -> LoadedDocument:
@@ -36,8 +45,9 @@ def load_mail(data: bytes, uri: str) -> LoadedDocument:
         SourceError: it has no headers, or its text cannot be read.
     """
     try:
-        mail = email.message_from_bytes(
-            data.removeprefix(codecs.BOM_UTF8), policy=email.policy.default
+        # Type checkers take policies for generic, which Python does not.
+        mail: Any = email.message_from_bytes(
+            data.removeprefix(codecs.BOM_UTF8), policy=_BoundedPolicy()
         )
         headers = {name: _header(mail, name) for name in _HEADERS}
         title = _header(mail, "Subject")

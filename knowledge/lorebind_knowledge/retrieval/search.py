@@ -287,9 +287,15 @@ def check_embedder(kb: KnowledgeBase, index: IndexEntry) -> None:
         raise IndexMismatchError(
             f"the index of knowledge base {kb.id!r} was built with the embedder "
             f"{index.manifest.embedder}, and the project now declares "
-            f"{kb.embedder.fingerprint}; rebuild it with: {kb.reindex_command}",
+            f"{declared_embedder(kb, index)}; rebuild it with: {kb.reindex_command}",
             kb.reindex_command,
         )
+
+
+def declared_embedder(kb: KnowledgeBase, index: IndexEntry) -> str:
+    """Return the name of the declared embedder, if it is not the one that built the index."""
+    name = str(kb.embedder.fingerprint)
+    return f"{name} with other settings" if name == index.manifest.embedder else name
 
 
 async def rank(
