@@ -16,13 +16,17 @@ KINDS = [(place, word) for place in PLACES.values() for word in place.built_in]
 HEAVY = ("langchain_core", "numpy", "onnxruntime", "openai", "psycopg", "qdrant_client")
 
 
-def modules_after(code: str) -> set[str]:
-    """Return the modules that a fresh interpreter has imported after running code."""
-    code += "\nimport sys; print(*sys.modules)"
+def words_of(code: str) -> set[str]:
+    """Return the words that code prints in a fresh interpreter."""
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )
     return set(done.stdout.split())
+
+
+def modules_after(code: str) -> set[str]:
+    """Return the modules that a fresh interpreter has imported after running code."""
+    return words_of(f"{code}\nimport sys; print(*sys.modules)")
 
 
 def test_every_group_has_its_place() -> None:
@@ -63,3 +67,25 @@ def test_a_project_imports_what_it_names() -> None:
         "lorebind_knowledge.embedders.hashing",
         "lorebind_knowledge.stores.sqlite",
     }
+
+
+def test_the_validator_of_a_project_contains_no_workflow() -> None:
+    """The validators of workflows and agents are built when a file declares one."""
+    ProjectDeclaration.model_rebuild()
+    schema = repr(ProjectDeclaration.__pydantic_core_schema__)
+    assert "KnowledgeBaseDeclaration" in schema
+    assert "WorkflowDeclaration" not in schema
+    assert "AgentDeclaration" not in schema
+
+
+def test_the_valid_parts_of_a_file_are_read_before_any_validator_is_built() -> None:
+    """Nested tasks are read as tasks, although their type is defined after the task around them."""
+    code = (
+        "from lorebind_config.declarations import WorkflowDeclaration\n"
+        "from lorebind_config.reading.partial import partial\n"
+        "from lorebind_config.reading.yaml_source import YamlSource\n"
+        "task = {'id': 'a', 'type': 'parallel', 'branches': [[{'id': 'b', 'prompt': 'p'}]]}\n"
+        "workflow = partial(WorkflowDeclaration, YamlSource('', {'id': 'w', 'tasks': [task]}))\n"
+        "print(type(workflow.tasks[0].branches[0][0]).__name__)\n"
+    )
+    assert words_of(code) == {"BasicTask"}

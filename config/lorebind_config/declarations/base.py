@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import (
@@ -13,14 +14,18 @@ from pydantic import (
     ConfigDict,
     PrivateAttr,
     SerializerFunctionWrapHandler,
+    TypeAdapter,
     WithJsonSchema,
     model_serializer,
 )
+from pydantic_core import core_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic.fields import FieldInfo
+    from pydantic.json_schema import JsonSchemaValue
 
 Path: TypeAlias = tuple[str | int, ...]
 """The keys and list indices from the top of a file to a value."""
@@ -84,6 +89,8 @@ class Declaration(BaseModel):
         hide_input_in_errors=True,
         # Fields named `model` and `model_path` do not clash with pydantic's methods.
         protected_namespaces=(),
+        # Validators are built at their first use, because most projects use few declarations.
+        defer_build=True,
     )
 
     label: ClassVar[str] = "declaration"
@@ -127,6 +134,33 @@ class Declaration(BaseModel):
                 if place != self._origin.position():
                     return place
         return self._origin.position(path)
+
+
+class Deferred:
+    """In `Annotated[T, Deferred(T)]`: the validator of `T` is built when it has a value to read.
+
+    Without it, the validator of a project contains those of workflows and agents, which take as
+    long to build as all others together.
+    """
+
+    def __init__(self, expected: Any) -> None:
+        self._expected = expected
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self._expected)
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            lambda value: self._adapter.validate_python(value)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return handler(self._adapter.core_schema)
 
 
 class Settings(Declaration):

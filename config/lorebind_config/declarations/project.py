@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from lorebind_config.declarations.agents import AgentDeclaration
-from lorebind_config.declarations.base import Declaration, Id
+from lorebind_config.declarations.base import Declaration, Deferred, Id
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.checkpointers import CheckpointerDeclaration
 from lorebind_config.declarations.embedders import EmbedderDeclaration
@@ -71,7 +71,7 @@ class ProjectDeclaration(Declaration):
         default_factory=list,
         description="The chat models. By default one `extractive` model, which quotes passages.",
     )
-    agents: list[AgentDeclaration] = Field(
+    agents: list[Annotated[AgentDeclaration, Deferred(AgentDeclaration)]] = Field(
         default_factory=list, description="Agents that all workflows can use."
     )
     workflows: list[WorkflowEntry] = Field(

@@ -13,6 +13,7 @@ from lorebind_config.errors import nearest
 from lorebind_config.reading.shapes import (
     annotation_of,
     declarations,
+    fields_of,
     inner,
     keys,
     kind_meant,
@@ -59,7 +60,7 @@ class _Reader:
             kind = meant or kind
         known = keys(kind)
         misspelt = {nearest(str(key), known) for key in written if key not in known}
-        for name, info in kind.model_fields.items():
+        for name, info in fields_of(kind).items():
             names = written_names(name, info)
             used = [key for key in names if key in written]
             if len(used) == 1:

@@ -15,6 +15,7 @@ from lorebind_config.errors import Problem, did_you_mean, nearest
 from lorebind_config.reading.shapes import (
     annotation_of,
     declarations,
+    fields_of,
     inner,
     keys,
     kind_meant,
@@ -304,7 +305,7 @@ def _below(value: Any, step: str | int) -> Any:
 
 def _field(holder: type[Declaration], step: str | int, value: Any) -> tuple[str | int, Any]:
     """Return the key that was used for a field, and the field's type."""
-    for name, info in holder.model_fields.items():
+    for name, info in fields_of(holder).items():
         names = [*written_names(name, info), name]
         if step in names:
             written = value if isinstance(value, dict) else {}

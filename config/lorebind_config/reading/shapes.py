@@ -21,6 +21,15 @@ def keys(declaration: type[Declaration] | None) -> list[str]:
     return [key for name, info in fields for key in written_names(name, info)]
 
 
+def fields_of(declaration: type[Declaration]) -> dict[str, FieldInfo]:
+    """Return the fields of a declaration with their types.
+
+    Until its validator is built, the types that are defined after the declaration are missing.
+    """
+    declaration.model_rebuild()
+    return declaration.model_fields
+
+
 def kinds(declaration: type[Declaration]) -> tuple[str, ...]:
     """Return the words of `provider` or `type` that choose a declaration, else its class name."""
     if not declaration.kind_key:

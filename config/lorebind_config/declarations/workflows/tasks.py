@@ -123,6 +123,3 @@ TaskDeclaration: TypeAlias = Annotated[
     Discriminator(_kind_of_task),
 ]
 """A task, selected by `type`, which defaults to `basic`."""
-
-ParallelTask.model_rebuild()
-CollectionTask.model_rebuild()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import Discriminator, Field, Tag
 
 from lorebind_config.declarations.agents import AgentDeclaration
-from lorebind_config.declarations.base import Declaration, Id
+from lorebind_config.declarations.base import Declaration, Deferred, Id
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.checkpointers import CheckpointerDeclaration
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
@@ -98,9 +98,10 @@ def _kind_of_workflow(data: Any) -> str:
     return WorkflowFile.__name__ if named else WorkflowDeclaration.__name__
 
 
-WorkflowEntry: TypeAlias = Annotated[
+_AnyWorkflow: TypeAlias = Annotated[
     Annotated[WorkflowDeclaration, Tag(WorkflowDeclaration.__name__)]
     | Annotated[WorkflowFile, Tag(WorkflowFile.__name__)],
     Discriminator(_kind_of_workflow),
 ]
+WorkflowEntry: TypeAlias = Annotated[_AnyWorkflow, Deferred(_AnyWorkflow)]
 """A workflow in the project file: written in full, or by the path of its own file."""
