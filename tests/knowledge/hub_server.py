@@ -40,7 +40,7 @@ class HubServer(ThreadingHTTPServer):
         self.cuts = 0
         """The number of graph downloads that break off in the middle."""
         self.gate: Callable[[str], object] = lambda path: None
-        """Called in every download, after half of it is sent."""
+        """Called in every response with a body, after half of it is sent."""
 
     @property
     def url(self) -> str:
@@ -84,7 +84,9 @@ class _Handler(BaseHTTPRequestHandler):
         if files is None:
             return self._refuse("RevisionNotFound", f"Invalid rev id: {revision}")
         if found["verb"] == "revision":
-            return self._send(json.dumps({"id": repository, "sha": commit}).encode())
+            sizes = [{"rfilename": name, "size": len(data)} for name, data in files.items()]
+            info = {"id": repository, "sha": commit, "siblings": sizes}
+            return self._send(json.dumps(info).encode())
         if found["verb"] == "tree":
             tree = [
                 {"type": "file", "path": name, "size": len(data), "oid": _digest(data)}
@@ -94,8 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
         if found["file"] not in files:
             return self._refuse("EntryNotFound", "Entry not found")
         data = files[found["file"]]
-        told = {"ETag": f'"{_digest(data)}"', "X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
-        return self._send(data, told, only_head=only_head)
+        headers = {"ETag": f'"{_digest(data)}"', "X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
+        return self._send(data, headers, only_head=only_head)
 
     def _send(
         self, data: bytes, headers: Mapping[str, str] | None = None, *, only_head: bool = False
@@ -119,9 +121,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.cuts -= 1
             self.close_connection = True
             return
-        if headers:
-            self.wfile.flush()
-            self.server.gate(self.path)
+        self.wfile.flush()
+        self.server.gate(self.path)
         self.wfile.write(rest[half:])
 
     def _refuse(self, code: str, message: str) -> None:

@@ -29,6 +29,7 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.prefixes import prefixes_of
+from lorebind_knowledge.hub_models import snapshot
 from lorebind_knowledge.hub_models.cache_folder import models_folder
 from lorebind_knowledge.hub_models.showing import megabytes, show_on
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
@@ -307,6 +308,20 @@ async def test_a_connection_that_breaks(hub: HubServer, tmp_path: Path) -> None:
     assert (await embed_query(embedder(tmp_path), "keys")).shape == (384,)
     assert hub.cuts == 0
     assert hub.downloads().count(GRAPH) == 8
+
+
+async def test_a_hub_that_falls_silent(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hub that stops responding while it lists the files is not waited for without end."""
+    monkeypatch.setattr(snapshot, "_SECONDS", 0.5)
+    commit, go = hub.branches[EMBEDDER_REPOSITORY, "main"], threading.Event()
+    hub.gate = lambda path: go.wait(20) if "/api/" in path else None
+    try:
+        with pytest.raises(EmbedderError, match=r"cannot be downloaded from .*ReadTimeout"):
+            await embed_query(embedder(tmp_path, revision=commit), "keys")
+    finally:
+        go.set()
 
 
 async def test_a_download_that_nobody_waits_for(hub: HubServer, tmp_path: Path) -> None:

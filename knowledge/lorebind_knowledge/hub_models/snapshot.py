@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
@@ -40,7 +40,7 @@ _DISK = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR)
 
 _COMMIT = "[0-9a-f]{40}"
 _SECONDS = 10
-"""Timeout for asking the hub which commit a branch points to."""
+"""Timeout for asking the hub for a commit or its files; its client has none."""
 
 _may_download: ContextVar[bool] = ContextVar("may_download", default=True)
 
@@ -92,10 +92,7 @@ class Snapshot:
             return known
         self._refuse_if_told_to()
         with self._saying():
-            hub = _import_hub().HfApi(endpoint=_endpoint())
-            found: str = hub.model_info(
-                self._model.repository, revision=self._revision, timeout=_SECONDS
-            ).sha
+            found: str = self._info(self._revision).sha
             # Another process may have asked at the same time and got another commit.
             if (known := self._known_commit()) is None:
                 _write(self._folder / "refs" / self._revision, found)
@@ -139,15 +136,9 @@ class Snapshot:
         return folder
 
     def _download(self, folder: Path) -> None:
-        model, hub = self._model, _import_hub()
-        tree = hub.HfApi(endpoint=_endpoint()).list_repo_tree(
-            model.repository, revision=self.commit, recursive=True
-        )
-        sizes = {
-            one.path: one.size
-            for one in tree
-            if isinstance(one, _import_hub("huggingface_hub.hf_api").RepoFile)
-        }
+        model = self._model
+        siblings = self._info(self.commit, files_metadata=True).siblings
+        sizes = {file.rfilename: file.size or 0 for file in siblings}
         for needed in (_NEEDED, model.file):
             if needed not in sizes:
                 alike = [one for one in sizes if Path(one).suffix == Path(needed).suffix]
@@ -160,7 +151,8 @@ class Snapshot:
         self._remove_remains()
         with shown(line, size) as advance:
             for file in missing:
-                hub.hf_hub_download(
+                # Not `snapshot_download`: its pool of threads would delay the exit of the process.
+                _import_hub().hf_hub_download(
                     model.repository,
                     file,
                     revision=self.commit,
@@ -168,6 +160,10 @@ class Snapshot:
                     endpoint=_endpoint(),
                     tqdm_class=_counting(advance),
                 )
+
+    def _info(self, revision: str, **wanted: bool) -> Any:
+        hub = _import_hub().HfApi(endpoint=_endpoint())
+        return hub.model_info(self._model.repository, revision=revision, timeout=_SECONDS, **wanted)
 
     def _remove_remains(self) -> None:
         """Remove the partial downloads, of any model, that killed processes left behind."""
@@ -230,26 +226,17 @@ class Snapshot:
 def _counting(advance: Callable[[int], None]) -> type:
     """Return a class that huggingface_hub uses as progress bars, and that only counts bytes."""
 
-    class Counting:
+    class Counting(nullcontext[Any]):
         def __init__(self, *, initial: int = 0, **_: Any) -> None:
+            super().__init__(self)
             advance(initial)
 
         def update(self, count: int = 1) -> None:
             advance(count)
 
-        def update_transfer(self, count: int) -> None:
-            """Ignore the bytes from the network if a file is assembled from parts."""
-
-        def set_postfix_str(self, *_: Any, **__: Any) -> None: ...
-
-        def set_transfer_postfix_str(self, *_: Any, **__: Any) -> None: ...
-
-        def close(self) -> None: ...
-
-        def __enter__(self) -> Counting:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            """Ignore other calls, such as for the bytes received of a file that has parts."""
+            return lambda *_, **__: None
 
     return Counting
 
