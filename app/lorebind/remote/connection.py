@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -15,18 +15,18 @@ from lorebind.plain_data import from_data
 from lorebind.remote.address import client_of
 from lorebind.remote.errors import ServerError, error_of
 from lorebind.remote.hints import Hints
+from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_config.errors import UsageError
+from lorebind_knowledge.resilience.failures import Failure, retry_after
+from lorebind_knowledge.resilience.retries import Retries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lorebind_config.errors import LorebindError
 
 TOKEN = "LOREBIND_TOKEN"
 """The environment variable that contains the token."""
 
-_TRIES = 4
-_LONGEST_WAIT = 30.0
+_RETRY = RetryConfig(attempts=4, backoff_ms=0, max_backoff_ms=30_000)
 _BUSY = (429, 503)
 _PAGE = 100
 
@@ -45,6 +45,13 @@ class ConnectionLostError(ServerError):
     """The server cannot be reached, or the connection was lost."""
 
     may_pass = True
+
+
+class _RefusedError(Exception):
+    """An answer without success."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
 
 
 class Connection:
@@ -136,13 +143,7 @@ class Connection:
         Raises:
             LorebindError: as for `get`.
         """
-        for left in reversed(range(_TRIES)):
-            with self._told():
-                response = self._client.request(method, path, **options)
-            if response.is_success:
-                break
-            self._wait_or_raise(response, left)
-        return self._checked(response)
+        return self._checked(self._answer(method, path, **options))
 
     @contextmanager
     def events(
@@ -162,16 +163,9 @@ class Connection:
         headers = {"Accept": "text/event-stream"}
         if after is not None:
             headers["Last-Event-ID"] = after
-        for left in reversed(range(_TRIES)):
-            with (
-                self._told(),
-                self._client.stream(method, path, headers=headers, **options) as response,
-            ):
-                if response.is_success:
-                    yield _events(_lines(response.iter_bytes()))
-                    return
-                response.read()
-            self._wait_or_raise(response, left)
+        response = self._answer(method, path, stream=True, headers=headers, **options)
+        with closing(response), self._told():
+            yield _events(_lines(response.iter_bytes()))
 
     def error_of(self, document: dict[str, Any], retry_after: float = 0) -> LorebindError:
         """Return the error of a problem document, with commands that work on this machine."""
@@ -193,12 +187,28 @@ class Connection:
         except httpx.InvalidURL as error:
             raise UsageError(f"this request cannot be sent to the server: {error}") from None
 
-    def _wait_or_raise(self, response: httpx.Response, left: int) -> None:
-        """Wait as long as an answer says, or raise its error if a retry makes no sense."""
-        wait = _wait(response)
-        if not left or wait is None or _has_begun(response):
-            raise self._error(response)
-        time.sleep(wait)
+    def _answer(
+        self, method: str, path: str, *, stream: bool = False, **options: Any
+    ) -> httpx.Response:
+        """Send a request until it succeeds; the body of a stream is not read."""
+
+        def attempt() -> httpx.Response:
+            with self._told():
+                request = self._client.build_request(method, path, **options)
+                response = self._client.send(request, stream=stream)
+                if response.is_success:
+                    return response
+                with closing(response):
+                    response.read()
+            raise _RefusedError(response)
+
+        retries = Retries(
+            limits=_RETRY,
+            on=_RefusedError,
+            classify=lambda error: _failure(error.response),
+            final_error=lambda error, *_: self._error(error.response),
+        )
+        return retries.call_sync(attempt)
 
     def _checked(self, response: httpx.Response) -> httpx.Response:
         kind = response.headers.get("content-type", "")
@@ -216,7 +226,7 @@ class Connection:
                 answered = f"the server at {self.url} answers with {response.status_code}"
                 return ServerError(f"{answered} {response.reason_phrase}")
             return self._is_another(response)
-        return self.error_of(document, _wait(response) or 0)
+        return self.error_of(document, retry_after(response.headers) or 0)
 
     def _is_another(self, response: httpx.Response) -> UsageError:
         return UsageError(
@@ -257,17 +267,15 @@ def _given(parameters: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value is not None}
 
 
-def _wait(response: httpx.Response) -> float | None:
-    """Return the seconds until a retry; None if a retry makes no sense."""
-    after = response.headers.get("retry-after", "")
-    if response.status_code not in _BUSY or not after.isdecimal():
-        return None
-    return float(after) if float(after) <= _LONGEST_WAIT else None
-
-
-def _has_begun(response: httpx.Response) -> bool:
-    """Check whether the request has started a workflow, which a retry would start again."""
-    return b'"thread_id"' in response.content
+def _failure(response: httpx.Response) -> Failure:
+    """Retry a request that the server wants again soon."""
+    wait = retry_after(response.headers)
+    # A request that has started a workflow would start it again.
+    if response.status_code not in _BUSY or b'"thread_id"' in response.content:
+        return Failure("final")
+    if wait is None or wait > _RETRY.max_backoff_ms / 1000:
+        return Failure("final")
+    return Failure("again", wait=wait)
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
