@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
 
-from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.bridge import run

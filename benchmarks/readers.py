@@ -46,7 +46,7 @@ from lorebind_config.errors import IngestRunningError, LorebindError, StoreError
 from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import Manifest
-from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.postgres.address import PostgresAddress

@@ -84,7 +84,7 @@ class DeclarationMethods:
         Raises:
             NotFoundError: no such knowledge base or workflow.
         """
-        from lorebind_config.editing.exporting import export_resources
+        from lorebind_config.editing.resources import export_resources
 
         return export_resources(self.config, kb_id, workflow)
 

@@ -16,10 +16,11 @@ from lorebind_knowledge.documents import changing
 from lorebind_knowledge.documents.listing import (
     count_documents,
     find_document,
+    find_run,
     list_chunks,
     list_documents,
+    list_runs,
 )
-from lorebind_knowledge.documents.runs import find_run, list_runs
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.checks.template_checks import texts
+from lorebind_config.checks.template_checks import run_references, texts
 from lorebind_config.errors import UsageError, did_you_mean
-from lorebind_config.reading.run_values import run_references
 from lorebind_config.reading.yaml_source import described_type
 from lorebind_config.templates.language import HintingScope, TemplateError, fill, mentions
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_config.checks.named_code import named_class, named_factory
 from lorebind_config.checks.template_checks import refuse_unset
-from lorebind_config.declarations.live import LiveObject
 from lorebind_config.declarations.models import EXTRACTIVE, LANGCHAIN
+from lorebind_config.declarations.objects import LiveObject
 from lorebind_config.errors import LorebindError, MissingDependencyError, ModelError
 from lorebind_config.extras import import_extra
 from lorebind_config.reading.make_part import PartEnvironment

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lorebind_config.checks.template_checks import run_references, run_values
 from lorebind_config.errors import ReadOnlyError, SourceError
-from lorebind_config.reading.run_values import run_references, run_values
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.embedders.announcing import AnnouncingEmbedder
@@ -19,9 +19,8 @@ from lorebind_knowledge.sources.make import make_source
 
 if TYPE_CHECKING:
     from lorebind_config.declarations import KnowledgeBaseDeclaration, RetrievalDeclaration
-    from lorebind_config.declarations.embedders import EmbedderDeclaration
+    from lorebind_config.declarations.embedders import EmbedderDeclaration, WeakLevels
     from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
-    from lorebind_config.declarations.weak_levels import WeakLevels
     from lorebind_config.namespace import Namespace
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.events import Events

@@ -12,7 +12,7 @@ from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.loaders.readers import Loading
 from lorebind_knowledge.middleware.chain import Middleware
-from lorebind_knowledge.rerankers.make import make_reranker
+from lorebind_knowledge.rerankers.base import make_reranker
 from lorebind_knowledge.run_once import Once
 from lorebind_knowledge.stores.make import make_store
 

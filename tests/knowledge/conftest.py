@@ -9,7 +9,7 @@ import pytest
 
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.embedders.local import LocalEmbedder
 from lorebind_knowledge.postgres.address import PostgresAddress

@@ -18,7 +18,7 @@ from lorebind_config.errors import (
 )
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.postgres.address import PostgresAddress

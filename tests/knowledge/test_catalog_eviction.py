@@ -23,7 +23,7 @@ from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.eviction import LruEviction
-from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.base import Database
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.database.postgres import PostgresDatabase
@@ -267,7 +267,7 @@ KILLED = """
 import asyncio, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from tests.fatal_step import Steps

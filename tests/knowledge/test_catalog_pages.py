@@ -18,8 +18,12 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import DocumentEntry, Manifest
 from lorebind_knowledge.catalog.runs import Runs
 from lorebind_knowledge.database.sql import Sql
-from lorebind_knowledge.documents.listing import count_documents, find_document, list_documents
-from lorebind_knowledge.documents.runs import list_runs
+from lorebind_knowledge.documents.listing import (
+    count_documents,
+    find_document,
+    list_documents,
+    list_runs,
+)
 
 from .every_catalog import in_postgres
 

@@ -19,7 +19,7 @@ from lorebind_config.namespace import IndexKey
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.catalog.ledger import DocumentEntry
-from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.postgres.address import PostgresAddress
 from tests.postgres import PASSWORD, Server
@@ -155,7 +155,7 @@ HOLDER = """
 import sys, time
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.postgres.address import PostgresAddress
-from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_config.namespace import Namespace
 catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(sys.argv[1]), CATALOG))
@@ -204,7 +204,7 @@ def test_after_a_fork(dsn: str) -> None:
 import os, sys
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.postgres.address import PostgresAddress
-from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_config.namespace import Namespace
 parent, child = (Namespace("t", "p", "project", name) for name in ("parent", "child"))

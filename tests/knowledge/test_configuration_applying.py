@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given, settings
 
 from lorebind_config.editing.applying import apply_resources
-from lorebind_config.editing.exporting import export_resources
+from lorebind_config.editing.resources import export_resources
 from lorebind_config.editing.yaml_text import as_yaml
 from lorebind_config.errors import ConfigurationError, NotFoundError, UsageError
 from lorebind_config.reading.loading import load_project

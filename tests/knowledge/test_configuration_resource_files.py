@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lorebind_config.editing.applying import apply_resources
-from lorebind_config.editing.exporting import export_resources
+from lorebind_config.editing.resources import export_resources
 from lorebind_config.editing.yaml_text import as_yaml
 from lorebind_config.errors import ConfigurationError, UsageError
 from lorebind_config.reading.loading import load_project

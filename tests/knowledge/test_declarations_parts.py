@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lorebind_config.declarations.parts import parts
+from lorebind_config.declarations.objects import parts
 from lorebind_config.errors import ConfigurationError
 from lorebind_config.reading.loading import load_project
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB

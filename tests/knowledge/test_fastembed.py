@@ -33,8 +33,7 @@ from lorebind_knowledge.hub_models import snapshot
 from lorebind_knowledge.hub_models.cache_folder import models_folder
 from lorebind_knowledge.hub_models.showing import megabytes, show_on
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
-from lorebind_knowledge.rerankers.base import Reranker, rerank_texts
-from lorebind_knowledge.rerankers.make import make_reranker
+from lorebind_knowledge.rerankers.base import Reranker, make_reranker, rerank_texts
 
 from . import onnx_models
 from .hub_server import (

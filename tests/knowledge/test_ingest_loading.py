@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import UsageError
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.loaders.readers import Loading

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import DocumentLimitError, SourceError
 from lorebind_knowledge.loaders import base
 from lorebind_knowledge.loaders.base import LoadedDocument

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.ingest import preparation

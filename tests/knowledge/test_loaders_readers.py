@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import ConfigurationError, DocumentLimitError, SourceError
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge.loaders import readers as module

@@ -14,9 +14,8 @@ from pydantic import Field
 
 from lorebind_config.errors import RerankerError, UsageError
 from lorebind_config.templates.environment import Environment
-from lorebind_knowledge.rerankers.base import Reranker, rerank_texts
+from lorebind_knowledge.rerankers.base import Reranker, make_reranker, rerank_texts
 from lorebind_knowledge.rerankers.langchain import RerankDeclaration
-from lorebind_knowledge.rerankers.make import make_reranker
 
 from .bench import Bench, paragraph
 

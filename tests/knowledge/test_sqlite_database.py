@@ -24,7 +24,7 @@ from lorebind_knowledge.sqlite.database import SqliteDatabase
 PRELUDE = """
 import os, sys, threading, warnings
 from pathlib import Path
-from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 warnings.simplefilter("ignore", DeprecationWarning)  # forks with threads are what is tried here
 database = EmbeddedDatabase(Path(sys.argv[1]), CATALOG)

@@ -24,7 +24,7 @@ from lorebind_prompts.extractive import (
     NO_WORDS_INTRODUCTION,
     WEAK_INTRODUCTION,
 )
-from lorebind_prompts.rendering.bullets import Bullets
+from lorebind_prompts.rendering.formats import Bullets
 
 from .helpers import context
 from .hostile import HOSTILE

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.readers import Readers
 from tests.knowledge.documents import (
@@ -32,7 +32,7 @@ MOST_SECONDS = 60
 
 READ = """
 import json, resource, sys
-from lorebind_config.declarations.loading import LoadingDeclaration
+from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.readers import Readers
 

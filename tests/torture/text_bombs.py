@@ -385,7 +385,7 @@ BOMBS |= {f"html: {piece}": ("a.html", partial(_full, piece)) for piece in _IN_H
 
 def read(name: str) -> dict[str, object]:
     """Read a bomb, and return its cost and result."""
-    from lorebind_config.declarations.loading import LoadingDeclaration
+    from lorebind_config.declarations.sources import LoadingDeclaration
     from lorebind_config.errors import SourceError
     from lorebind_knowledge.loaders.base import LoadedDocument
     from lorebind_knowledge.loaders.html_removal import without_html

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind.remote.connection import Connection, segment
 from lorebind_config.editing.applying import Applied, Change
-from lorebind_config.editing.resource_text import read_resources
+from lorebind_config.editing.resources import read_resources
 from lorebind_config.editing.yaml_text import as_yaml
 from lorebind_config.errors import ConfigurationError, NotFoundError, Problem, UsageError
 

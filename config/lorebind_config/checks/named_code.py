@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_config.checks.references import problem_at
 from lorebind_config.declarations.base import within
-from lorebind_config.declarations.live import LiveObject
+from lorebind_config.declarations.objects import LiveObject
 from lorebind_config.declarations.values import CodePath
 from lorebind_config.errors import UsageError
 from lorebind_config.project_code import (

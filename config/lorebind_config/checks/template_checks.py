@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,7 @@ from lorebind_config.templates.language import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from lorebind_config.declarations import KnowledgeBaseDeclaration
     from lorebind_config.declarations.agents import AgentDeclaration
     from lorebind_config.declarations.project import ProjectDeclaration
     from lorebind_config.declarations.workflows import WorkflowDeclaration
@@ -196,3 +199,28 @@ def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from texts(item, (*path, index))
+
+
+def run_references(declaration: KnowledgeBaseDeclaration) -> list[templates.Reference]:
+    """Return the references in its sources whose values only a run of its workflow knows."""
+    return [
+        reference
+        for _, text in texts([source.model_dump() for source in declaration.sources])
+        for reference in templates.mentions(text)
+        if reference[0] in ("workflow", "input")
+    ]
+
+
+def run_values(declaration: KnowledgeBaseDeclaration, given: Mapping[str, Any]) -> str | None:
+    """Return the values of these references in a run, as JSON; None if there are no references.
+
+    Args:
+        declaration: The knowledge base.
+        given: The values of `{{ .workflow.… }}`: `input` and `vars`.
+    """
+    scopes = {"workflow": given, "input": given.get("input", {})}
+    values: dict[str, Any] = {}
+    for reference in run_references(declaration):
+        with suppress(templates.TemplateError):  # the source itself reports it
+            values[".".join(reference)] = templates.look_up(reference, scopes)
+    return json.dumps(values, sort_keys=True, default=str) if values else None

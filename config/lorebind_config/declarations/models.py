@@ -1,21 +1,36 @@
-"""`models:` the chat models that answer questions."""
+"""`models:` the language models, and how tokens are counted for them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError
-from lorebind_config.declarations.live import ClassOrObject, LiveObject, NameOrObject
+from lorebind_config.declarations.objects import ClassOrObject, LiveObject, NameOrObject
+from lorebind_config.declarations.places import Place
 from lorebind_config.declarations.secrets import Secret
-from lorebind_config.declarations.tokenizers import TokenizerDeclaration
 from lorebind_config.declarations.values import ConfigMap, FactoryPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lorebind_config.declarations.base import Wants
+
+
+class TokenizerBase(Declaration):
+    """The base of all tokenizer declarations, including those of plugins."""
+
+    label: ClassVar[str] = "tokenizer"
+    kind_key: ClassVar[str] = "provider"
+
+
+TokenizerDeclaration: TypeAlias = Annotated[
+    TokenizerBase,
+    Place("tokenizers", TokenizerBase),
+]
+"""A tokenizer, selected by `provider`: built in or from a plugin."""
+
 
 EXTRACTIVE = "extractive"
 LANGCHAIN = "langchain"

@@ -13,9 +13,9 @@ from lorebind_config.declarations.checkpointers import CheckpointerDeclaration
 from lorebind_config.declarations.embedders import EmbedderDeclaration
 from lorebind_config.declarations.extensions import ExtensionDeclaration
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
-from lorebind_config.declarations.loading import LoadingDeclaration
 from lorebind_config.declarations.models import ModelDeclaration
 from lorebind_config.declarations.server import ServerDeclaration
+from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.declarations.values import FilePattern
 from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
 from lorebind_config.declarations.workflows import WorkflowEntry

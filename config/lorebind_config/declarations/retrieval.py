@@ -15,10 +15,10 @@ from pydantic import (
 )
 
 from lorebind_config.declarations.base import Declaration, Fault, RefusedError
+from lorebind_config.declarations.embedders import Level
 from lorebind_config.declarations.places import Place
 from lorebind_config.declarations.rendering import Render
 from lorebind_config.declarations.values import JsonMap
-from lorebind_config.declarations.weak_levels import Level
 from lorebind_config.errors import UsageError
 from lorebind_config.filters import compile_filter
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 
 from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError
 from lorebind_config.declarations.bindings import BindingBase
-from lorebind_config.declarations.live import FactoryOrObject, is_object
+from lorebind_config.declarations.objects import FactoryOrObject, is_object
 from lorebind_config.declarations.values import FACTORY_PATH
 
 if TYPE_CHECKING:

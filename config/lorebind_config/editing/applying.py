@@ -13,7 +13,7 @@ import yaml
 
 from lorebind_config.declarations.resources import SECTIONS
 from lorebind_config.declarations.workflows import WorkflowDeclaration
-from lorebind_config.editing.resource_text import read_resources
+from lorebind_config.editing.resources import read_resources
 from lorebind_config.editing.yaml_text import put_entries
 from lorebind_config.errors import ConfigurationError, UsageError
 from lorebind_config.reading.loading import load_project, project_file

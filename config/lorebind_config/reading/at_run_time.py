@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from lorebind_config.checks.dimensions import dimensions
-from lorebind_config.checks.existing import existing
 from lorebind_config.checks.named_code import code_problems
 from lorebind_config.checks.references import dangling, duplicates
 from lorebind_config.checks.template_checks import project_templates, unset_variables
+from lorebind_config.checks.vector_dbs import dimensions, existing
 from lorebind_config.declarations.base import Position, locate
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.errors import ConfigurationError

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.checks.named_files import wrong_with
 from lorebind_config.checks.references import problem_at
 from lorebind_config.declarations.resources import RESOURCES
 from lorebind_config.declarations.workflows import WorkflowDeclaration, WorkflowFile
@@ -16,6 +16,21 @@ if TYPE_CHECKING:
 
     from lorebind_config.declarations.project import AutoloadDeclaration
     from lorebind_config.errors import Problem
+
+
+def wrong_with(root: Path, name: str) -> str:
+    """Return what is wrong with the name of a file in the project folder; empty if nothing is.
+
+    The name may be any string: too long, with a null byte, or of a link to itself.
+    """
+    try:
+        real = Path(os.path.realpath(root / name))
+    except ValueError:  # not a possible file name
+        return f"there is no file {name!r}"
+    if not real.is_relative_to(os.path.realpath(root)):
+        return f"{name!r} leads out of the project folder"
+    return "" if os.path.isfile(real) else f"there is no file {name!r}"
+
 
 KINDS = ("agent", "workflow", *RESOURCES)
 """The kinds that a file may declare under its key `resource`."""

@@ -9,10 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from lorebind_config.checks.agents import agents
-from lorebind_config.checks.catalogs import catalogs
 from lorebind_config.checks.composites import composites
-from lorebind_config.checks.dimensions import dimensions
-from lorebind_config.checks.existing import existing
 from lorebind_config.checks.flow import flows
 from lorebind_config.checks.named_code import code_problems
 from lorebind_config.checks.references import dangling, duplicates
@@ -23,6 +20,7 @@ from lorebind_config.checks.template_checks import (
     unset_variables,
     workflow_templates,
 )
+from lorebind_config.checks.vector_dbs import catalogs, dimensions, existing
 from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.base import Declaration, locate
 from lorebind_config.declarations.project import ProjectDeclaration

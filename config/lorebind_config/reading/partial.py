@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from lorebind_config.declarations.base import Declaration, Origin, Path, written_names
 from lorebind_config.declarations.values import CodePath, class_path, factory_path
-from lorebind_config.declarations.workflows.one_or_more import OneOrMore
+from lorebind_config.declarations.workflows.base import OneOrMore
 from lorebind_config.errors import nearest
 from lorebind_config.reading.shapes import (
     annotation_of,

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from lorebind_config.declarations.base import Declaration, Path, RefusedError, written_names
 from lorebind_config.declarations.places import Place
 from lorebind_config.declarations.secrets import is_secret_path
-from lorebind_config.declarations.workflows.one_or_more import OneOrMore
+from lorebind_config.declarations.workflows.base import OneOrMore
 from lorebind_config.errors import Problem, did_you_mean, nearest
 from lorebind_config.reading.shapes import (
     annotation_of,

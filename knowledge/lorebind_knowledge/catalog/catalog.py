@@ -13,7 +13,7 @@ from lorebind_knowledge.catalog.added import AddedDocuments
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.ledger import Ledger
 from lorebind_knowledge.catalog.runs import Runs
-from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.sqlite.file import refuse_frozen
 

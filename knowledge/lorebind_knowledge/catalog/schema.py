@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.catalog import earlier_words, postgres_words, schema
 from lorebind_knowledge.catalog.rows import OWNER
+from lorebind_knowledge.database.tables import Tables
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.database.sql import Sql
 
 SCHEMA_VERSION = 1
 
@@ -124,4 +131,22 @@ STATEMENTS = (
     # Covers all queries about size and use, so that they read no vectors.
     "create index if not exists catalog_embeddings_use"
     " on catalog_embeddings (used_on, created_at, size)",
+)
+
+
+class _CatalogTables(Tables):
+    def is_finished(self, sql: Sql) -> bool:
+        return not earlier_words.are_left(sql)
+
+    def finish(self, sql: Sql, version: int | None) -> None:
+        earlier_words.split_again(sql)
+
+
+CATALOG = _CatalogTables(
+    "catalog",
+    schema.SCHEMA_VERSION,
+    schema.STATEMENTS,
+    postgres_words.SQL,
+    migrations=schema.MIGRATIONS,
+    move_away="move it away, then ingest again; documents that were added are lost",
 )

@@ -2,8 +2,7 @@
 
 While an index is in use, its successor may be unfinished, because a `replace` was interrupted or
 would have lost documents. Documents that failed in the successor are listed as failed, with the
-chunks that searches find.
-"""
+chunks that searches find."""
 
 from __future__ import annotations
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from lorebind_config.namespace import IndexKey, Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.ledger import DocumentEntry, Ledger
+    from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.index.index import Index
 
@@ -235,3 +235,35 @@ def _info(entry: DocumentEntry) -> DocumentInfo:
         "added" if entry.source == ADDED else "source",
         entry.textless_pages,
     )
+
+
+def list_runs(
+    namespace: Namespace, catalog: Catalog, limit: int | None = None, before: str | None = None
+) -> Sequence[RunInfo]:
+    """List the runs of a knowledge base, the latest first.
+
+    Args:
+        namespace: the knowledge base.
+        catalog: the catalog that stores it.
+        limit: maximum number of runs; None for all.
+        before: a run's id; only runs that started before that run.
+
+    Raises:
+        NotFoundError: no run has this id.
+        UsageError: the limit is less than 1.
+    """
+    check_limit(limit)
+    first = None if before is None else find_run(namespace, catalog, before)
+    return catalog.runs.list(namespace, limit, first)
+
+
+def find_run(namespace: Namespace, catalog: Catalog, run_id: str) -> RunInfo:
+    """Return a run by its id.
+
+    Raises:
+        NotFoundError: no such run.
+    """
+    found = catalog.runs.get(namespace, run_id)
+    if found is None:
+        raise NotFoundError(f"knowledge base {namespace.kb!r} has no run {run_id!r}")
+    return found

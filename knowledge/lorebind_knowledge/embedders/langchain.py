@@ -10,7 +10,7 @@ from pydantic import Field
 
 from lorebind_config.checks.named_code import named_class
 from lorebind_config.declarations.embedders import EmbedderBase, RetryConfig
-from lorebind_config.declarations.live import ClassOrObject, LiveObject
+from lorebind_config.declarations.objects import ClassOrObject, LiveObject
 from lorebind_config.declarations.secrets import Secret
 from lorebind_config.declarations.values import ConfigMap
 from lorebind_config.errors import EmbedderError

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 
 from lorebind_config.errors import UsageError
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.evaluation.bootstrap import Difference, paired_difference
-from lorebind_knowledge.evaluation.metrics import ndcg, recall, reciprocal_rank
+from lorebind_knowledge.evaluation.metrics import (
+    Difference,
+    ndcg,
+    paired_difference,
+    recall,
+    reciprocal_rank,
+)
 from lorebind_knowledge.retrieval.search import index_in_use, rank
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import UsageError
-from lorebind_knowledge.evaluation.bootstrap import Difference, paired_difference
 from lorebind_knowledge.evaluation.evaluate import evaluate
+from lorebind_knowledge.evaluation.metrics import Difference, paired_difference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

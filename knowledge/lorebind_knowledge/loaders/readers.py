@@ -22,7 +22,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from lorebind_config.declarations.loading import LoadingDeclaration, mebibytes
+from lorebind_config.declarations.sources import LoadingDeclaration, mebibytes
 from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_config.identity import digest
 from lorebind_knowledge.cpu_count import usable_processors

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lorebind_config.errors import LorebindError, RerankerError
+from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.lanes import lane
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_config.declarations.retrieval import RerankerBase
+    from lorebind_config.templates.environment import Environment
 
 
 @runtime_checkable
@@ -56,3 +63,36 @@ def logistic(figure: float) -> float:
 def encodable(text: str) -> str:
     """Replace each lone surrogate, which tokenizers refuse, with a question mark."""
     return text.encode("utf-8", "replace").decode()
+
+
+def make_reranker(declaration: RerankerBase, environment: Environment) -> Reranker:
+    """Make the declared reranker.
+
+    Raises:
+        RerankerError: the configuration does not allow to make a reranker.
+        PluginError: the plugin is broken.
+    """
+    own = PartEnvironment(environment)
+    made: Reranker = make_part(
+        "rerankers", declaration, own, ("rerank",), RerankerError, RedactingReranker
+    )
+    return made
+
+
+class RedactingReranker(Reranker):
+    """Removes the secrets that the reranker was given from the messages of its exceptions."""
+
+    def __init__(
+        self, inner: Reranker, environment: PartEnvironment, holder: object = None
+    ) -> None:
+        """
+        Args:
+            inner: the reranker.
+            environment: knows the secrets that the reranker was given.
+            holder: an object that holds secrets of its own, see `saying`.
+        """
+        self._inner, self._environment, self._holder = inner, environment, holder
+
+    async def rerank(self, question: str, texts: Sequence[str]) -> Sequence[float | None]:
+        with self._environment.saying(RerankerError, "the reranker failed", self._holder):
+            return await call(self._inner.rerank, question, texts)

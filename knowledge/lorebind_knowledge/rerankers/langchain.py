@@ -11,8 +11,7 @@ from lorebind_config.declarations.retrieval import RerankerBase
 from lorebind_config.declarations.values import ClassPath, ConfigMap
 from lorebind_config.errors import RerankerError
 from lorebind_knowledge.bridge import call_client
-from lorebind_knowledge.rerankers.base import Reranker, logistic
-from lorebind_knowledge.rerankers.make import RedactingReranker
+from lorebind_knowledge.rerankers.base import RedactingReranker, Reranker, logistic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

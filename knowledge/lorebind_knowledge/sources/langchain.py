@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from lorebind_config.checks.named_code import named_class
-from lorebind_config.declarations.live import ClassOrObject
+from lorebind_config.declarations.objects import ClassOrObject
 from lorebind_config.declarations.sources import SourceBase
 from lorebind_config.declarations.values import ConfigMap
 from lorebind_config.errors import SourceError

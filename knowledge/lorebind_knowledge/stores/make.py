@@ -62,7 +62,7 @@ def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent:
     if declared.dsn is None:
         path = environment.root / environment.fill(declared.path)
         return Catalog(path, cache_bytes=cache_bytes)
-    from lorebind_knowledge.catalog.tables import CATALOG
+    from lorebind_knowledge.catalog.schema import CATALOG
     from lorebind_knowledge.database.postgres import PostgresDatabase
     from lorebind_knowledge.postgres.address import PostgresAddress
 

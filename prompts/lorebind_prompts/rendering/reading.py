@@ -8,10 +8,7 @@ from dataclasses import replace
 
 from lorebind_prompts.cleaning import clean_text
 from lorebind_prompts.rendering.base import WEAK, Passage
-from lorebind_prompts.rendering.bullets import Bullets
-from lorebind_prompts.rendering.json_lines import JsonLines
-from lorebind_prompts.rendering.markdown import Markdown
-from lorebind_prompts.rendering.xml import Xml
+from lorebind_prompts.rendering.formats import Bullets, JsonLines, Markdown, Xml
 
 _OPENING = re.compile(r'<knowledge id=([0-9a-f]{8})(?: format=([a-z]+))?(?: label="[^"\n]*")?>\n')
 _MARKER = re.compile(r"\[[0-9]+\]")

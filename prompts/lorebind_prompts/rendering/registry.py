@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import UsageError, did_you_mean
-from lorebind_prompts.rendering.bullets import Bullets
-from lorebind_prompts.rendering.json_lines import JsonLines
-from lorebind_prompts.rendering.markdown import Markdown
-from lorebind_prompts.rendering.xml import Xml
+from lorebind_prompts.rendering.formats import Bullets, JsonLines, Markdown, Xml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from lorebind_config.errors import UsageError
 from lorebind_config.templates.language import TemplateError, fill, parts
 from lorebind_prompts.cleaning import LINE_BREAKS, clean_line, clean_text
 from lorebind_prompts.rendering.base import LINE_START, NUMBER, Passage, delimited, spelled
-from lorebind_prompts.rendering.bullets import indented
+from lorebind_prompts.rendering.formats import indented
 
 _CONTENT = re.compile(r"(?<![^\S\n])[^\S\n]*+\n?(\{\{\s*\.content\s*\}\})\n?")
 _MARKER = re.compile(r"\[([0-9]+)\]")

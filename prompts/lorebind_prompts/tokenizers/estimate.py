@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from lorebind_config.declarations.tokenizers import TokenizerBase
+from lorebind_config.declarations.models import TokenizerBase
 from lorebind_prompts.tokens import EstimateCounter
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from lorebind_config.declarations.base import OUTSIDE
-from lorebind_config.declarations.tokenizers import TokenizerBase
+from lorebind_config.declarations.models import TokenizerBase
 from lorebind_prompts.tokens import FileCounter
 
 if TYPE_CHECKING:

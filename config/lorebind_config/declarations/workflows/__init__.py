@@ -1,7 +1,11 @@
 """Workflows: their inputs, their tasks, and the state that tasks share."""
 
-from lorebind_config.declarations.workflows.base import TaskBase, with_nested
-from lorebind_config.declarations.workflows.channels import CHANNELS, ChannelDeclaration
+from lorebind_config.declarations.workflows.base import (
+    CHANNELS,
+    ChannelDeclaration,
+    TaskBase,
+    with_nested,
+)
 from lorebind_config.declarations.workflows.inputs import InputDeclaration
 from lorebind_config.declarations.workflows.leaves import (
     AggregateTask,

@@ -3,15 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
+from pydantic_core import core_schema
 
 from lorebind_config.declarations.base import Declaration, Id
 from lorebind_config.declarations.bindings import BindingDeclaration  # noqa: TC001  # in a signature that pydantic reads too
 from lorebind_config.declarations.embedders import RetryConfig
-from lorebind_config.declarations.values import JsonMap
-from lorebind_config.declarations.workflows.one_or_more import OneOrMore
+from lorebind_config.declarations.values import FactoryPath, JsonMap, JsonValue
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+
+
+class OneOrMore:
+    """In `Annotated[list[T], OneOrMore()]`: a value that is not a list becomes a list of one."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(as_list, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        several = handler(schema)
+        return {"anyOf": [several["items"], several]}
+
+
+def as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+CHANNELS = ("messages", "extra", "errors")
+"""The channels of every workflow."""
+
+
+class ChannelDeclaration(Declaration):
+    """A value that tasks update, and how updates are combined."""
+
+    label: ClassVar[str] = "channel"
+
+    reducers: list[FactoryPath] = Field(
+        default_factory=list,
+        description="Functions `(value, update) -> value`, as 'module:function', called in order. "
+        "Without reducers, an update replaces the value, and tasks that run at the same time "
+        "cannot both write it.",
+    )
+    default: JsonValue = Field(
+        None, description="The value at the start of every turn of a thread."
+    )
+
 
 Next: TypeAlias = Annotated[list[Id], OneOrMore(), Field(min_length=1)]
 """The id of one task, or a list of ids."""

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from lorebind_config.declarations.base import Fault, RefusedError
 from lorebind_config.declarations.values import JsonValue
-from lorebind_config.declarations.workflows.base import Strategy, TaskBase
+from lorebind_config.declarations.workflows.base import OneOrMore, Strategy, TaskBase
 from lorebind_config.declarations.workflows.leaves import (
     AggregateTask,
     BasicTask,
@@ -18,7 +18,6 @@ from lorebind_config.declarations.workflows.leaves import (
     RouterTask,
     WaitTask,
 )
-from lorebind_config.declarations.workflows.one_or_more import OneOrMore
 
 
 class ParallelTask(TaskBase):

@@ -13,8 +13,7 @@ from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.checkpointers import CheckpointerDeclaration
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.values import FilePattern, JsonMap
-from lorebind_config.declarations.workflows.base import TaskBase, with_nested
-from lorebind_config.declarations.workflows.channels import ChannelDeclaration
+from lorebind_config.declarations.workflows.base import ChannelDeclaration, TaskBase, with_nested
 from lorebind_config.declarations.workflows.inputs import InputDeclaration
 from lorebind_config.declarations.workflows.tasks import TaskDeclaration
 

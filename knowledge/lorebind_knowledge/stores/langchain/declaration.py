@@ -12,8 +12,7 @@ from lorebind_config.checks.named_code import named_class, named_factory, named_
 from lorebind_config.checks.template_checks import refuse_unset
 from lorebind_config.declarations.base import Fault, RefusedError
 from lorebind_config.declarations.catalogs import CatalogDeclaration, refuse_catalog_in_memory
-from lorebind_config.declarations.live import ClassOrObject, LiveObject
-from lorebind_config.declarations.parts import PartsMap, parts
+from lorebind_config.declarations.objects import ClassOrObject, LiveObject, PartsMap, parts
 from lorebind_config.declarations.values import FactoryPath
 from lorebind_config.declarations.vector_dbs import CATALOG, VectorDBBase
 from lorebind_config.errors import StoreError
@@ -129,7 +128,7 @@ Declaration = LangChainVectorDB
 def make(declaration: LangChainVectorDB, environment: PartEnvironment) -> VectorStore:
     from langchain_core.vectorstores import InMemoryVectorStore
 
-    from lorebind_knowledge.stores.langchain.adopting import adopted
+    from lorebind_knowledge.stores.langchain.adapter import adopted
     from lorebind_knowledge.stores.langchain.store import LangChainStore
 
     recipe = recipe_of(declaration, environment)

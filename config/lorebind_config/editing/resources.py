@@ -1,16 +1,24 @@
-"""Reads the texts that `apply` accepts: the output of `export` or `get`, or a single resource."""
+"""Resources as text and as plain data: what `apply` accepts, and what `export` returns."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from lorebind_config.declarations.base import locate
 from lorebind_config.declarations.resources import RESOURCES, SECTIONS, ResourcesDeclaration
 from lorebind_config.errors import ConfigurationError, did_you_mean
+from lorebind_config.namespace import PROJECT_SCOPE
 from lorebind_config.reading.problems import problems
 from lorebind_config.reading.yaml_source import YamlSource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_config.declarations.base import Declaration
+    from lorebind_config.reading.loaded import LoadedProject
 
 _PRINTED = ("workflow", "knowledge_base", "with_defaults", "stats", "stats_error")
 """The keys in the output of `lorebind knowledge get`."""
@@ -70,3 +78,48 @@ def _as_resources(source: YamlSource) -> YamlSource:
         return nested
     marks = {**nested.marks, ("workflow",): source.marks["workflow",]}
     return replace(nested, data={**nested.data, "workflow": data["workflow"]}, marks=marks)
+
+
+def export_resources(
+    loaded: LoadedProject, kb_id: str | None = None, workflow: str | None = None
+) -> dict[str, Any]:
+    """Return the resources of a project as plain data, with templates as they were written.
+
+    Args:
+        loaded: The project.
+        kb_id: Id of a knowledge base to export alone, with the embedder and vector database that
+            it uses; None exports everything. Defaults that are not declared are omitted.
+        workflow: Id of the workflow that uses the knowledge base. If the workflow declares the
+            knowledge base itself, the data has the key `workflow`. Without a `kb_id`, everything
+            that the workflow declares is exported.
+
+    Returns:
+        Lists of resources by the keys `embedders`, `vector_dbs` and `knowledge_bases`. Empty lists
+        are omitted.
+
+    Raises:
+        NotFoundError: The knowledge base or the workflow does not exist.
+    """
+    project = loaded.project
+    declared: dict[str, Sequence[Declaration]] = {
+        section: getattr(project, section) for section in SECTIONS
+    }
+    owner = workflow
+    if kb_id is not None or workflow is not None:
+        if kb_id is not None:
+            kb, scope = loaded.knowledge_base(kb_id, workflow)
+            owner = None if scope == PROJECT_SCOPE else workflow
+            kbs = [kb]
+        else:
+            kbs = loaded.workflow(str(workflow)).knowledge_bases
+        embedders = {loaded.embedder(kb.embedder).id for kb in kbs}
+        vector_dbs = {loaded.vector_db(kb.vector_db).id for kb in kbs}
+        declared = {
+            "embedders": [one for one in project.embedders if one.id in embedders],
+            "vector_dbs": [one for one in project.vector_dbs if one.id in vector_dbs],
+            "knowledge_bases": kbs,
+        }
+    written = {
+        section: [one.written() for one in some] for section, some in declared.items() if some
+    }
+    return written if owner is None else {"workflow": owner, **written}

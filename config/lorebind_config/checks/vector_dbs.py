@@ -1,4 +1,4 @@
-"""Checks knowledge bases on existing stores: another program fills them, Lorebind searches."""
+"""Checks vector databases: shared catalogs, dimensions, and stores that others fill."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from lorebind_config.checks.references import named, problem_at
 from lorebind_config.declarations import defaults
 from lorebind_config.declarations.base import within
 from lorebind_config.declarations.bindings import BindingDeclaration
+from lorebind_config.declarations.catalogs import CatalogDeclaration
 from lorebind_config.declarations.tools import KnowledgeTool
 
 if TYPE_CHECKING:
@@ -19,6 +20,59 @@ if TYPE_CHECKING:
     from lorebind_config.declarations.project import ProjectDeclaration
     from lorebind_config.declarations.workflows import WorkflowDeclaration
     from lorebind_config.errors import Problem
+
+
+def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
+    """Find catalogs declared at the location of another one, as far as the files show it."""
+    taken: dict[object, str] = {}
+    for one in project.vector_dbs:
+        path = _path(getattr(one, "config", None))
+        if getattr(one, "type", None) == "sqlite" and isinstance(path, str):
+            taken[path, None] = one.id
+    for one in project.vector_dbs:
+        catalog = getattr(one, "catalog", None)
+        if not isinstance(catalog, CatalogDeclaration):
+            continue
+        # The default schema in PostgreSQL contains the database's id, so it cannot clash.
+        named = isinstance(catalog.dsn, str) and isinstance(catalog.table_schema, str)
+        place = (catalog.dsn, catalog.table_schema) if named else (_path(catalog), None)
+        if not isinstance(place[0], str):
+            continue
+        if place in taken:
+            message = f"vector database {taken[place]!r} already keeps its catalog there"
+            field = "schema" if named else "path"
+            yield problem_at(one, ("catalog", field), message, "choose another location")
+        taken.setdefault(place, one.id)
+
+
+def _path(of: object) -> object:
+    return getattr(of, "path", None)
+
+
+def dimensions(
+    project: ProjectDeclaration, workflows: Sequence[WorkflowDeclaration]
+) -> Iterator[Problem]:
+    """Find knowledge bases whose embedder and vector database disagree about the dimension.
+
+    A dimension that the files do not state is measured, and compared, when an index is created.
+    """
+    vector_dbs = project.vector_dbs
+    if not vector_dbs:  # the default database accepts any dimension
+        return
+    embedders = defaults.embedders(project)
+    for kb in [*project.knowledge_bases, *(kb for w in workflows for kb in w.knowledge_bases)]:
+        embedder = defaults.meant(embedders, kb.embedder)
+        vector_db = defaults.meant(vector_dbs, kb.vector_db)
+        made = getattr(embedder, "known_dimension", None)
+        kept = getattr(getattr(vector_db, "config", None), "dimension", None)
+        if isinstance(made, int) and isinstance(kept, int) and made != kept:
+            message = (
+                f"{named(kb, kb.id)}: embedder {embedder.id!r} makes vectors of dimension "
+                f"{made}, vector database {vector_db.id!r} is declared with {kept}"
+            )
+            hint = f"write dimension: {made} at {vector_db.config.position('dimension')}"
+            yield problem_at(kb, ("vector_db",), message, hint)
+
 
 _INGESTED = ("sources", "chunking", "preprocess", "metadata", "ingest")
 """The settings of a knowledge base that concern its ingestion."""
