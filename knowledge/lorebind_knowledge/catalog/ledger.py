@@ -8,6 +8,7 @@ import time
 import uuid
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lorebind_config.identity import document_id
@@ -336,10 +337,8 @@ class Ledger:
         found = []
         with decoding(self._database, nullcontext(sql), "indexes"):
             for number, encoded, index_uid in sql.run(query, **owner(namespace), state=state):
-                given = json.loads(encoded) if isinstance(encoded, str) else encoded
-                manifest = Manifest(**given)
-                told = [getattr(manifest, name) for name in Manifest.__slots__]
-                check_types((number, index_uid, *told), (int, int, *_MANIFEST_TYPES))
+                check_types((number, index_uid), (int, int))
+                manifest = _manifest(encoded if isinstance(encoded, str) else json.dumps(encoded))
                 found.append(IndexEntry(IndexKey(namespace, number), state, manifest, index_uid))
         return found
 
@@ -348,6 +347,13 @@ class Ledger:
         with self._database.writing() as sql:
             leases.check(sql, lease)
             yield sql
+
+
+@lru_cache(maxsize=64)  # read for every question
+def _manifest(encoded: str) -> Manifest:
+    manifest = Manifest(**json.loads(encoded))
+    check_types([getattr(manifest, name) for name in Manifest.__slots__], _MANIFEST_TYPES)
+    return manifest
 
 
 def put_documents(sql: Sql, key: IndexKey, entries: Sequence[DocumentEntry], run_id: str) -> None:

@@ -62,7 +62,7 @@ class PostgresDatabase:
                 yield sql
             return
         with self._noticing_failures(), self._connections.reading() as db:
-            yield Sql(db)
+            yield Sql(db, self._connections.begin_reading)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[bool]:

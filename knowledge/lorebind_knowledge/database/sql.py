@@ -19,9 +19,13 @@ class Sql:
     `:name` stands for a value, and `in (:*name)` takes a list of any length.
     """
 
-    def __init__(self, driver: Any) -> None:
-        self.driver = driver
-        """The connection of sqlite3 or psycopg."""
+    def __init__(self, driver: Any, begin: str = "begin") -> None:
+        """
+        Args:
+            driver: the connection of sqlite3 or psycopg.
+            begin: the statement that began the transaction.
+        """
+        self.driver, self._begin = driver, begin
         self.is_postgres = not isinstance(driver, sqlite3.Connection)
 
     def run(self, statement: str, **values: Any) -> list[Any]:
@@ -31,6 +35,14 @@ class Sql:
             return cursor.fetchall() if cursor.description else []
         rows: list[Any] = self.driver.execute(_for_sqlite(statement), _encoded(values)).fetchall()
         return rows
+
+    def renew(self) -> None:
+        """End a snapshot, and begin another one that sees what was committed since."""
+        if self.is_postgres:
+            self.driver.execute(f"commit; {self._begin}")
+        else:
+            self.driver.commit()
+            self.driver.execute(self._begin)
 
     def insert(self, table: str, rows: Sequence[Mapping[str, Any]], after: str = "") -> None:
         """Insert rows. Each maps the same columns to values; no value may be a list.

@@ -129,8 +129,10 @@ class Index:
                 yield views
             except LostVectorsError as error:
                 lost = error
+            sql.renew()
+            swept = any(_was_swept(sql, view) for view in views.values())
         # Vectors that a sweep deleted in the meantime look like lost ones, so this comes first.
-        if self._swept_since(views.values()):
+        if swept:
             raise SweptError
         if lost is not None:
             raise lost
@@ -153,17 +155,6 @@ class Index:
             if index is not None and state is not None:
                 views[namespace] = View(index, state, sql, self.store, self._memory)
         return views
-
-    def _swept_since(self, views: Collection[View]) -> bool:
-        """Return whether the store may have deleted vectors that one of the views could see."""
-        if not views:
-            return False
-        with self.catalog.reading() as sql:
-            for view in views:
-                swept = chunks.swept(sql, view.index.index_uid)
-                if swept is None or swept > view.state.version:
-                    return True
-        return False
 
     # Writing
 
@@ -397,6 +388,12 @@ class Index:
         if not self.store.filters:
             return {}
         return {key: value for key, value in json.loads(metadata).items() if key not in SPANS}
+
+
+def _was_swept(sql: Sql, view: View) -> bool:
+    """Return whether the store may have deleted vectors that the view could see."""
+    swept = chunks.swept(sql, view.index.index_uid)
+    return swept is None or swept > view.state.version
 
 
 def read_indexes(

@@ -63,6 +63,8 @@ class Connections:
         self._address = address
         # Set for the transaction only, because a pooler may give the connection to others.
         self._enter = "" if own_schema is None else f'; set local search_path to "{own_schema}"'
+        self.begin_reading = f"begin isolation level repeatable read, read only{self._enter}"
+        """The statement that begins a transaction of `reading`."""
         self._wait = "" if lock_seconds is None else f"; set local lock_timeout = '{lock_seconds}s'"
         self._min_size = min_size
         self._max_size = max_size
@@ -77,7 +79,7 @@ class Connections:
     def reading(self) -> Iterator[psycopg.Connection]:
         """Open a read-only transaction that sees one state of the database."""
         with self._connected() as connection:
-            connection.execute(f"begin isolation level repeatable read, read only{self._enter}")
+            connection.execute(self.begin_reading)
             yield connection
             connection.execute("commit")
 

@@ -34,25 +34,56 @@ def without_repeats(
         matches: the best first.
         most: the number of wanted matches; later ones are not inspected. None means all.
     """
-    kept: list[tuple[DocumentMatch, _Runs, list[str]]] = []
-    telling: dict[int, list[int]] = {}
+    unique = _Unique()
     for match in matches:
         runs = _runs(match.text)
-        first = _first(runs)
-        rivals = sorted({at for run in first for at in telling.get(run, ())})
-        same = next((kept[at][2] for at in rivals if _alike(kept[at][1], runs)), None)
-        if same is None:
-            if len(kept) == most:
-                break
-            for run in first:
-                telling.setdefault(run, []).append(len(kept))
-            kept.append((match, runs, []))
+        original = unique.similar_to(runs)
+        if original is not None:
+            original.append(str(match.metadata.get("uri", "")))
+        elif len(unique.matches) == most:
+            break
         else:
-            same.append(str(match.metadata.get("uri", "")))
+            unique.add(match, runs)
     return [
-        replace(match, metadata={**match.metadata, "also_in": sorted(set(also))}) if also else match
-        for match, _, also in kept
+        replace(match, metadata={**match.metadata, "also_in": sorted(set(uris))}) if uris else match
+        for match, uris in zip(unique.matches, unique.duplicates, strict=True)
     ]
+
+
+class _Unique:
+    """Passages of which no two are near duplicates."""
+
+    def __init__(self) -> None:
+        self.matches: list[DocumentMatch] = []
+        self.duplicates: list[list[str]] = []
+        """The uris of the documents of each passage's duplicates."""
+        self._runs: list[_Runs] = []
+        self._all_runs: set[int] = set()
+        self._by_run: dict[int, list[int]] = {}
+        """The positions of passages by those of their runs that are first, see `_first`."""
+        self._indexed = 0
+        """The number of passages in `_by_run`."""
+
+    def add(self, match: DocumentMatch, runs: _Runs) -> None:
+        self.matches.append(match)
+        self.duplicates.append([])
+        self._runs.append(runs)
+        self._all_runs |= runs
+
+    def similar_to(self, runs: _Runs) -> list[str] | None:
+        """Return the duplicates of the first passage that is similar to one with these runs."""
+        # Most passages share too few runs with all others together to be similar to one of them.
+        if len(self._all_runs & runs) < NEARLY * len(runs):
+            return None
+        for position in range(self._indexed, len(self._runs)):
+            for run in _first(self._runs[position]):
+                self._by_run.setdefault(run, []).append(position)
+        self._indexed = len(self._runs)
+        rivals = {position for run in _first(runs) for position in self._by_run.get(run, ())}
+        for position in sorted(rivals):
+            if _alike(self._runs[position], runs):
+                return self.duplicates[position]
+        return None
 
 
 def _runs(text: str) -> _Runs:
