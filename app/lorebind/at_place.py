@@ -61,17 +61,6 @@ class AtPlace:
         self._place, self._knowledge, self._models = place, knowledge, models
         self._asked_in_runs = asked_in_runs
 
-    def check(self) -> None:
-        """Check that something is bound at the place, or that its agent can answer without.
-
-        Raises:
-            NotFoundError: no such knowledge base, workflow, task or agent.
-            UsageError: nothing is bound there, and no agent there has tools or a schema.
-        """
-        agent = self._place.answers()
-        if agent is None or not (agent.tools or agent.output_schema is not None):
-            self._place.bindings()
-
     def retriever(self, **settings: Unpack[RetrieverSettings]) -> LorebindRetriever:
         """Return a LangChain `BaseRetriever`.
 

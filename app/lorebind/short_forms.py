@@ -78,11 +78,8 @@ class ShortForms:
             NotFoundError: no such knowledge base, workflow, task or agent.
             UsageError: nothing is bound there, and no agent there has tools or a schema.
         """
-        place = self._at(kb_ids, workflow, task, agent)
-        place.check()
-        return place
-
-    # Short forms: what they do, and their arguments, is written at `KnowledgeBase` and `AtPlace`.
+        Place(self.config, kb_ids, workflow, task, agent).check()
+        return self._at(kb_ids, workflow, task, agent)
 
     def _at(
         self,
@@ -94,10 +91,12 @@ class ShortForms:
         place = Place(self.config, kb_ids, workflow, task, agent)
         return AtPlace(place, self.knowledge, self._models, self._asked_in_runs)
 
+    # Short forms: `KnowledgeBase` and `AtPlace` document the arguments, results and errors.
+
     async def aingest(
         self, kb_id: str, *, workflow: str | None = None, **settings: Unpack[IngestSettings]
     ) -> IngestReport:
-        """Short for `knowledge_base(kb_id, workflow=workflow).aingest(…)`."""
+        """Update the index of a knowledge base; see `KnowledgeBase.ingest`."""
         return await self.knowledge_base(kb_id, workflow=workflow).aingest(**settings)
 
     async def aplan(
@@ -108,7 +107,7 @@ class ShortForms:
         inputs: Mapping[str, Any] | None = None,
         strategy: str = "upsert",
     ) -> IngestPlan:
-        """Short for `knowledge_base(kb_id, workflow=workflow).aplan(…)`."""
+        """Return what an ingest would do now; see `KnowledgeBase.plan`."""
         kb = self.knowledge_base(kb_id, workflow=workflow)
         return await kb.aplan(inputs=inputs, strategy=strategy)
 
@@ -120,7 +119,7 @@ class ShortForms:
         workflow: str | None = None,
         **settings: Unpack[RetrievalSettings],
     ) -> QueryResult:
-        """Short for `knowledge_base(kb_id, workflow=workflow).aquery(question, …)`."""
+        """Return the best passages of a knowledge base; see `KnowledgeBase.query`."""
         return await self.knowledge_base(kb_id, workflow=workflow).aquery(question, **settings)
 
     async def adocuments(
@@ -133,7 +132,7 @@ class ShortForms:
         before: str | None = None,
         workflow: str | None = None,
     ) -> list[DocumentInfo]:
-        """Short for `knowledge_base(kb_id, workflow=workflow).adocuments(…)`."""
+        """Return the documents of a knowledge base; see `KnowledgeBase.documents`."""
         kb = self.knowledge_base(kb_id, workflow=workflow)
         return await kb.adocuments(state=state, limit=limit, after=after, before=before)
 
@@ -145,18 +144,18 @@ class ShortForms:
         workflow: str | None = None,
         run_id: str | None = None,
     ) -> IngestReport:
-        """Short for `knowledge_base(kb_id, workflow=workflow).aadd_documents(documents, …)`."""
+        """Add documents to a knowledge base; see `KnowledgeBase.add_documents`."""
         kb = self.knowledge_base(kb_id, workflow=workflow)
         return await kb.aadd_documents(documents, run_id=run_id)
 
     async def adelete_document(
         self, kb_id: str, document: str, *, workflow: str | None = None
     ) -> DocumentInfo:
-        """Short for `knowledge_base(kb_id, workflow=workflow).adelete_document(document)`."""
+        """Delete a document that was added; see `KnowledgeBase.delete_document`."""
         return await self.knowledge_base(kb_id, workflow=workflow).adelete_document(document)
 
     async def astats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
-        """Short for `knowledge_base(kb_id, workflow=workflow).astats()`."""
+        """Return statistics about an index; see `KnowledgeBase.stats`."""
         return await self.knowledge_base(kb_id, workflow=workflow).astats()
 
     def retriever(
@@ -167,7 +166,7 @@ class ShortForms:
         agent: str | None = None,
         **settings: Unpack[RetrieverSettings],
     ) -> LorebindRetriever:
-        """Short for `at(*kb_ids, …).retriever(…)`."""
+        """Return a LangChain retriever; short for `at(*kb_ids, …).retriever(…)`."""
         return self._at(kb_ids, workflow, task, agent).retriever(**settings)
 
     def prompt(
@@ -178,7 +177,7 @@ class ShortForms:
         agent: str | None = None,
         **settings: Unpack[PromptSettings],
     ) -> KnowledgePrompt:
-        """Short for `at(*kb_ids, …).prompt(…)`."""
+        """Return a Runnable to put before a chat model; short for `at(*kb_ids, …).prompt(…)`."""
         return self._at(kb_ids, workflow, task, agent).prompt(**settings)
 
     def tool(
@@ -189,7 +188,7 @@ class ShortForms:
         agent: str | None = None,
         **settings: Unpack[ToolSettings],
     ) -> BaseTool:
-        """Short for `at(*kb_ids, …).tool(…)`."""
+        """Return a tool that searches; short for `at(*kb_ids, …).tool(…)`."""
         return self._at(kb_ids, workflow, task, agent).tool(**settings)
 
     def middleware(
@@ -201,7 +200,7 @@ class ShortForms:
         model: str | BaseChatModel | None = None,
         **settings: Unpack[RetrievalSettings],
     ) -> KnowledgeMiddleware:
-        """Short for `at(*kb_ids, …).middleware(…)`."""
+        """Return middleware for an agent; short for `at(*kb_ids, …).middleware(…)`."""
         return self._at(kb_ids, workflow, task, agent).middleware(model=model, **settings)
 
     async def agenerate(
@@ -214,7 +213,7 @@ class ShortForms:
         model: str | BaseChatModel | None = None,
         **request: Unpack[GenerateSettings],
     ) -> Answer:
-        """Short for `at(*kb_ids, …).agenerate(question, …)`."""
+        """Answer a question; short for `at(*kb_ids, …).agenerate(question, …)`."""
         place = self._at(kb_ids, workflow, task, agent)
         return await place.agenerate(question, model=model, **request)
 
@@ -228,11 +227,11 @@ class ShortForms:
         model: str | BaseChatModel | None = None,
         **request: Unpack[GenerateSettings],
     ) -> AnswerStream:
-        """Short for `at(*kb_ids, …).stream(question, …)`."""
+        """Stream an answer; short for `at(*kb_ids, …).stream(question, …)`."""
         return self._at(kb_ids, workflow, task, agent).stream(question, model=model, **request)
 
     def citations(self) -> CitationParser:
-        """Short for `at(…).citations()`; the place makes no difference."""
+        """Return a Runnable to end a chain; short for `at(…).citations()`."""
         return self._at(()).citations()
 
     ingest = sync(aingest)

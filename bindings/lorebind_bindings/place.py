@@ -41,6 +41,17 @@ class Place:
             )
         return found
 
+    def check(self) -> None:
+        """Check that something is bound here, or that the agent here can answer without.
+
+        Raises:
+            NotFoundError: there is no such knowledge base, workflow, task or agent.
+            UsageError: no scope says what is bound here, and no agent here has tools or a schema.
+        """
+        agent = self.answers()
+        if agent is None or not (agent.tools or agent.output_schema is not None):
+            self.bindings()
+
     def bindings_or_none(self, **settings: Any) -> list[ResolvedBinding]:
         """Return the bindings, or an empty list: an agent may have only tools or a schema."""
         found = (

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.chunking.base import Chunker
     from lorebind_knowledge.embedders.base import Embedder, Fingerprint
     from lorebind_knowledge.events import Event, Events, Extension
+    from lorebind_knowledge.handle import KnowledgeHandle
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
@@ -41,6 +42,7 @@ __all__ = [
     "IngestPlan",
     "IngestReport",
     "KnowledgeBase",
+    "KnowledgeHandle",
     "KnowledgeService",
     "KnowledgeStats",
     "Partition",
@@ -59,6 +61,7 @@ _MODULES = {
     "events": ("Event", "Events", "Extension"),
     "ingest.corpus": ("Corpus",),
     "ingest.report": ("Failure", "IngestPlan", "IngestReport", "SourceReport"),
+    "handle": ("KnowledgeHandle",),
     "knowledge_base": ("KnowledgeBase",),
     "records": (
         "DocumentMatch",

@@ -11,6 +11,8 @@ import pytest
 
 from lorebind import Project
 from lorebind_config import plugins
+from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.reading.loaded import LoadedProject
 from lorebind_prompts import ExtractiveChatModel
 from tests.bindings.helpers import write
 from tests.plugin_project import acme_lore
@@ -124,6 +126,31 @@ def test_an_ingest_makes_each_once(project: Project, counts: Counts) -> None:
     for operation in (guide.ingest, guide.reindex):
         operation()
         assert counts.look() == {"sources": 1, "chunkers": 1, "embedders": 0}
+
+
+def test_a_knowledge_base_is_looked_up_once(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither an ingest nor a question looks up its knowledge base again, or validates settings."""
+    looked_up: list[tuple[Any, ...]] = []
+    validated: list[dict[str, Any]] = []
+    look_up, validate = LoadedProject.knowledge_base, RetrievalDeclaration.__init__
+
+    def counted(loaded: LoadedProject, *names: Any) -> Any:
+        looked_up.append(names)
+        return look_up(loaded, *names)
+
+    def noted(settings: RetrievalDeclaration, **values: Any) -> None:
+        validated.append(values)
+        validate(settings, **values)
+
+    monkeypatch.setattr(LoadedProject, "knowledge_base", counted)
+    monkeypatch.setattr(RetrievalDeclaration, "__init__", noted)
+    project.ingest("guide")
+    assert project.query("guide", QUESTION).matches
+    assert (looked_up, validated) == ([("guide", None)], [])
+    assert project.query("guide", QUESTION, top_k=1).matches
+    assert (looked_up, validated) == ([("guide", None)], [{"top_k": 1}])
 
 
 def test_only_the_first_question_ingests(tmp_path: Path, counts: Counts) -> None:
