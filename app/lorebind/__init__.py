@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from lorebind.objects import existing
     from lorebind.project import Project
     from lorebind_bindings import (
-        CallbackSink,
         GenerateSettings,
         JsonLinesSink,
         MemorySink,
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.events import Event, Extension
 
 __all__ = [
-    "CallbackSink",
     "ConfigurationError",
     "EmbedderError",
     "Event",
@@ -109,7 +107,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CallbackSink": "lorebind_bindings",
     "Event": "lorebind_knowledge.events",
     "Extension": "lorebind_knowledge.events",
     "GenerateSettings": "lorebind_bindings",

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.workflow.events.bus import EventBus
+from lorebind_bindings.workflow.events.bus import EVENT_BUFFER, EventBus
 from lorebind_bindings.workflow.events.sinks import as_sink
 from lorebind_bindings.workflow.run_stream import RunStream
 from lorebind_config.errors import UsageError
@@ -44,6 +44,7 @@ class WorkflowMethods:
         thread_id: str | None = None,
         interrupt_before: Collection[str] = (),
         sinks: Sequence[SinkLike] = (),
+        event_buffer: int = EVENT_BUFFER,
     ) -> RunResult:
         """Run a workflow: start a new thread, or a new turn of a thread that has completed.
 
@@ -55,6 +56,8 @@ class WorkflowMethods:
             interrupt_before: ids of tasks before which the run is paused.
             sinks: receivers of events: `stdout`, the path of a JSON Lines file, a function, or a
                 `Sink`. Events contain the outputs of tasks; protect them in the same way.
+            event_buffer: maximum number of events that wait for the sinks, or for the reader of a
+                stream. If more wait, the oldest ones are lost.
 
         Returns:
             The output and the results of the tasks. `status` is `waiting` if a task waits for an
@@ -68,7 +71,7 @@ class WorkflowMethods:
         """
         thread_id = uuid.uuid4().hex if thread_id is None else thread_id
         start = self._start(workflow, inputs, thread_id, interrupt_before, sinks)
-        return await _ran(start, thread_id)
+        return await _ran(start, EventBus(thread_id, event_buffer))
 
     async def aresume(
         self,
@@ -78,6 +81,7 @@ class WorkflowMethods:
         *,
         interrupt_before: Collection[str] = (),
         sinks: Sequence[SinkLike] = (),
+        event_buffer: int = EVENT_BUFFER,
     ) -> RunResult:
         """Resume a thread that waits, is paused, failed or was interrupted.
 
@@ -90,6 +94,7 @@ class WorkflowMethods:
                 keep waiting.
             interrupt_before: as for `run`.
             sinks: as for `run`.
+            event_buffer: as for `run`.
 
         Raises:
             NotFoundError: no such workflow or thread.
@@ -99,7 +104,7 @@ class WorkflowMethods:
             TaskError: a task failed.
         """
         start = self._resumption(workflow, thread_id, answers, interrupt_before, sinks)
-        return await _ran(start, thread_id)
+        return await _ran(start, EventBus(thread_id, event_buffer))
 
     def run_stream(
         self,
@@ -109,6 +114,7 @@ class WorkflowMethods:
         thread_id: str | None = None,
         interrupt_before: Collection[str] = (),
         sinks: Sequence[SinkLike] = (),
+        event_buffer: int = EVENT_BUFFER,
     ) -> RunStream:
         """Run a workflow as `run` does, and stream its events.
 
@@ -122,13 +128,14 @@ class WorkflowMethods:
             thread_id: as for `run`.
             interrupt_before: as for `run`.
             sinks: as for `run`.
+            event_buffer: as for `run`.
 
         Raises:
             LorebindError: the same errors as `run`, while you read the stream.
         """
         thread_id = uuid.uuid4().hex if thread_id is None else thread_id
         start = self._start(workflow, inputs, thread_id, interrupt_before, sinks)
-        return RunStream(start, thread_id)
+        return RunStream(start, thread_id, event_buffer)
 
     def resume_stream(
         self,
@@ -138,10 +145,11 @@ class WorkflowMethods:
         *,
         interrupt_before: Collection[str] = (),
         sinks: Sequence[SinkLike] = (),
+        event_buffer: int = EVENT_BUFFER,
     ) -> RunStream:
         """Resume a thread as `resume` does, and stream its events, see `run_stream`."""
         start = self._resumption(workflow, thread_id, answers, interrupt_before, sinks)
-        return RunStream(start, thread_id)
+        return RunStream(start, thread_id, event_buffer)
 
     async def athreads(
         self,
@@ -274,8 +282,7 @@ class WorkflowMethods:
 
         async def attached(bus: EventBus) -> RunResult:
             with tenant(name):  # a stream may be read as another tenant
-                for sink in made:
-                    bus.attach(sink)
+                bus.attach(made)
                 return await run(bus=bus)
 
         return attached
@@ -292,8 +299,7 @@ class WorkflowMethods:
 _LEFT = ("output", "messages", "extra", "errors", "channels")
 
 
-async def _ran(start: Start, thread_id: str) -> RunResult:
-    bus = EventBus(thread_id)
+async def _ran(start: Start, bus: EventBus) -> RunResult:
     try:
         return await start(bus)
     finally:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     )
     from lorebind_bindings.workflow.events.events import RunEvent, event_schema
     from lorebind_bindings.workflow.events.sinks import (
-        CallbackSink,
         JsonLinesSink,
         MemorySink,
         Sink,
@@ -53,7 +52,6 @@ __all__ = [
     "AnswerStream",
     "AskedInRuns",
     "BoundResult",
-    "CallbackSink",
     "CitationParser",
     "GenerateSettings",
     "Injection",
@@ -125,7 +123,6 @@ __getattr__ = lazy_door(
         "settings": ("GenerateSettings", "RetrievalSettings", "RetrieverSettings"),
         "workflow.events.events": ("RunEvent", "event_schema"),
         "workflow.events.sinks": (
-            "CallbackSink",
             "JsonLinesSink",
             "MemorySink",
             "Sink",

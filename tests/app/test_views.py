@@ -411,3 +411,18 @@ def test_commands_of_a_project_that_requires_a_tenant(empty_cli: Cli) -> None:
     assert (done.code, "--tenant NAME" in done.err) == (2, True)
     assert empty_cli("ingest", "docs", "--tenant", "default").code == 0
     assert empty_cli("query", "docs", "-q", "loader", "--tenant", "default").code == 0
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda project: project.run("tell", event_buffer=0),
+        lambda project: project.run_stream("tell", event_buffer=0),
+        lambda project: project.resume("tell", "t", event_buffer=0),
+        lambda project: project.resume_stream("tell", "t", event_buffer=0),
+    ],
+)
+def test_an_event_buffer_without_room(project: Project, run: Any) -> None:
+    """Readers and sinks must be able to wait for at least one event."""
+    with pytest.raises(UsageError, match="event_buffer must be at least 1, got 0"):
+        run(project)

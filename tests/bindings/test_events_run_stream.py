@@ -34,7 +34,7 @@ class Run:
 
     async def __call__(self, bus: EventBus) -> RunResult:
         self.status = "running"
-        bus.attach(self.sink)
+        bus.attach([self.sink])
         bus.emit("run_start", workflow="w", resumed=False, inputs=[])
         try:
             for number in range(self.tasks):
@@ -147,7 +147,7 @@ async def test_a_refused_run_with_a_slow_sink(reader: Any) -> None:
             time.sleep(0.1)
 
     async def refused(bus: EventBus) -> RunResult:
-        bus.attach(Slow())
+        bus.attach([Slow()])
         raise UsageError("no such input")
 
     with pytest.raises(UsageError, match="no such input"):
@@ -312,7 +312,8 @@ def test_a_blocking_reader_on_our_own_loop() -> None:
         run(blocks())
 
 
-async def test_a_slow_reader() -> None:
+@pytest.mark.parametrize("event_buffer", [1, 1024, 5000])
+async def test_a_slow_reader(event_buffer: int) -> None:
     """The run does not wait for a slow reader, which loses the oldest events and is told so."""
 
     async def runs(bus: EventBus) -> RunResult:
@@ -321,8 +322,8 @@ async def test_a_slow_reader() -> None:
         bus.emit("run_end", status="completed", seconds=0)
         return RunResult(None, {}, [], "t1", {})
 
-    events = await aread(RunStream(runs))
-    assert sum(event.dropped for event in events) + len(events) - 1 == 5001
+    events = await aread(RunStream(runs, event_buffer=event_buffer))
+    assert [event.dropped for event in events] == [5001 - event_buffer, *[0] * event_buffer]
     assert events[-1].type == "run_end"
 
 

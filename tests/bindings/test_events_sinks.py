@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import json
 import logging
@@ -15,15 +16,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lorebind_bindings.workflow.events import bus as bus_module
+from lorebind_bindings.workflow.events import sink_thread
 from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.events.events import RunEvent, event_schema
-from lorebind_bindings.workflow.events.sink_worker import SinkHealth
+from lorebind_bindings.workflow.events.sink_thread import SinkHealth
 from lorebind_bindings.workflow.events.sinks import (
-    CallbackSink,
     JsonLinesSink,
     MemorySink,
-    Sink,
     StdoutSink,
     as_sink,
 )
@@ -34,14 +33,13 @@ from lorebind_knowledge.bridge import run
 
 @pytest.fixture
 def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bus_module, "CLOSE_SECONDS", 0.3)
+    monkeypatch.setattr(sink_thread, "CLOSE_SECONDS", 0.3)
 
 
 async def watched(*values: Any, count: int = 10, pause: float = 0) -> list[SinkHealth]:
     """Run some events with these sinks, and return the health of the sinks at the end."""
     bus = EventBus("t1")
-    for value in values:
-        bus.attach(as_sink(value))
+    bus.attach([as_sink(value) for value in values])
     for number in range(count):
         bus.emit("custom", "read", "read", number=number, text="ä\n\u2028\ud800")
         await asyncio.sleep(pause)
@@ -79,7 +77,7 @@ async def test_json_lines_are_there_while_the_run_goes_on(tmp_path: Path) -> Non
     """Lines can be read before the run ends."""
     bus = EventBus("t1")
     path = tmp_path / "events.jsonl"
-    bus.attach(as_sink(path))
+    bus.attach([as_sink(path)])
     bus.emit("custom", number=1)
     deadline = time.monotonic() + 10
     while not path.read_bytes().endswith(b"\n"):
@@ -134,7 +132,7 @@ async def test_a_disk_that_is_full() -> None:
 async def test_what_json_cannot_hold(tmp_path: Path) -> None:
     """An event that JSON cannot represent fails alone."""
     bus = EventBus("t1")
-    bus.attach(as_sink(tmp_path / "events.jsonl"))
+    bus.attach([as_sink(tmp_path / "events.jsonl")])
     bus.emit("custom", right=1)
     bus.emit("custom", wrong=float("nan"))
     bus.emit("custom", wrong=object())
@@ -179,6 +177,18 @@ async def test_a_callback() -> None:
         )
     assert seen == [(number, "acme", False) for number in range(1, 12)]
     assert "lambda" in health.sink
+
+
+async def test_one_thread_calls_all_sinks() -> None:
+    """Each event is passed to all sinks in their order, in one thread."""
+    calls: list[tuple[int, int, int]] = []
+
+    def callback(number: int, event: RunEvent) -> None:
+        calls.append((event.seq, number, threading.get_ident()))
+
+    await watched(*(functools.partial(callback, number) for number in range(3)))
+    assert [call[:2] for call in calls] == [(seq, n) for seq in range(1, 12) for n in range(3)]
+    assert len({thread for _, _, thread in calls}) == 1
 
 
 async def test_an_asynchronous_callback_runs_on_the_callers_loop() -> None:
@@ -235,15 +245,12 @@ class Failing:
     def write(self, event: RunEvent) -> None:
         self._call("write")
 
-    def flush(self) -> None:
-        self._call("flush")
-
     async def close(self) -> None:
         self._call("close")
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, asyncio.CancelledError])
-@pytest.mark.parametrize("at", ["write", "flush", "close"])
+@pytest.mark.parametrize("at", ["write", "close"])
 async def test_a_sink_that_raises(
     at: str, error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -282,9 +289,9 @@ async def test_a_sink_that_fails_only_at_the_end() -> None:
 @pytest.mark.usefixtures("short_limit")
 @pytest.mark.parametrize("colour", ["blocking", "async", "async on our loop"])
 def test_a_sink_that_never_returns(colour: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A sink that hangs blocks neither the producer nor other sinks, and is given up at the end."""
+    """A sink that hangs does not block the producer, and is given up at the end with the others."""
     release = threading.Event()
-    memory = MemorySink()
+    first, later = MemorySink(), MemorySink()
     cancelled: list[bool] = []
 
     def blocks(event: RunEvent) -> None:
@@ -299,8 +306,7 @@ def test_a_sink_that_never_returns(colour: str, caplog: pytest.LogCaptureFixture
 
     async def one_run() -> tuple[list[SinkHealth], float]:
         bus = EventBus("t1")
-        bus.attach(CallbackSink(blocks if colour == "blocking" else awaits))
-        bus.attach(memory)
+        bus.attach([first, blocks if colour == "blocking" else awaits, later])
         for number in range(3000):
             bus.emit("custom", number=number)
             if number % 100 == 0:
@@ -311,14 +317,16 @@ def test_a_sink_that_never_returns(colour: str, caplog: pytest.LogCaptureFixture
         await asyncio.wait_for(bus.close(), 0.1)  # closing does not wait for the sink again
         return bus.health, seconds
 
-    (stuck, healthy), seconds = (
+    (before, stuck, after), seconds = (
         run(one_run()) if colour == "async on our loop" else asyncio.run(one_run())
     )
     release.set()
     assert 0.3 <= seconds < 3
     assert counts(stuck) == (0, 0, 3000)
-    assert stuck.last_error == "given up: it took too long to finish"
-    assert counts(healthy) == (3000, 0, 0)
+    assert (counts(before), counts(after)) == ((1, 0, 2999), (0, 0, 3000))
+    assert {stuck.last_error, before.last_error, after.last_error} == {
+        f"given up: sink {stuck.sink} took too long to finish"
+    }
     assert cancelled == ([True] if colour == "async" else [])
     assert "was given up" in caplog.text
 
@@ -333,7 +341,7 @@ async def test_a_slow_sink_loses_the_oldest() -> None:
             time.sleep(0.2)
 
     bus = EventBus("t1")
-    bus.attach(CallbackSink(slow))
+    bus.attach([slow])
     while not seen:
         bus.emit("custom")
         await asyncio.sleep(0.001)
@@ -350,8 +358,7 @@ async def test_a_cancelled_close_still_writes_everything(tmp_path: Path) -> None
     """Subscribers end immediately, and sinks finish in the background."""
     bus = EventBus("t1")
     path = tmp_path / "events.jsonl"
-    bus.attach(as_sink(path))
-    bus.attach(CallbackSink(lambda event: time.sleep(0.02)))
+    bus.attach([as_sink(path), lambda event: time.sleep(0.02)])
     reader = bus.subscribe()
     for _ in range(10):
         bus.emit("custom")
@@ -365,19 +372,14 @@ async def test_a_cancelled_close_still_writes_everything(tmp_path: Path) -> None
     assert len(path.read_text().splitlines()) == 10
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        ("stdout", StdoutSink),
-        (print, CallbackSink),
-        (asyncio.sleep, CallbackSink),
-        (MemorySink(), MemorySink),
-    ],
-)
-def test_what_a_value_stands_for(value: Any, kind: type) -> None:
-    """Sinks are used as they are, functions become callbacks, and strings become files."""
-    sink: Sink = as_sink(value)
-    assert isinstance(sink, kind)
+@pytest.mark.parametrize("value", [print, asyncio.sleep, MemorySink()])
+def test_sinks_and_functions_are_used_as_they_are(value: Any) -> None:
+    assert as_sink(value) is value
+
+
+def test_stdout_by_its_name() -> None:
+    """The string `stdout` is the terminal; other strings are files."""
+    assert isinstance(as_sink("stdout"), StdoutSink)
 
 
 def test_a_file_named_stdout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

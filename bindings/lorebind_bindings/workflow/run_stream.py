@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.workflow.events.bus import EventBus
+from lorebind_bindings.workflow.events.bus import EVENT_BUFFER, EventBus
 from lorebind_config.errors import UsageError
 from lorebind_knowledge.bridge import run
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 
     from lorebind_bindings.workflow.events.events import RunEvent
-    from lorebind_bindings.workflow.events.sink_worker import SinkHealth
+    from lorebind_bindings.workflow.events.sink_thread import SinkHealth
     from lorebind_bindings.workflow.results import RunResult
 
 
@@ -22,23 +22,28 @@ class RunStream:
     """The events of a run while it runs. Iterate over it once, with `for` or `async for`.
 
     The run starts when the iteration starts, and does not wait for the reader. A reader that falls
-    behind by more than 1024 events loses the oldest ones, and a `diagnostic` event says how many.
-    After the last event, `result` holds the result. If the run failed, the iteration raises its
-    error instead. If you stop reading early, the run is cancelled.
+    behind by more than `event_buffer` events loses the oldest ones, and a `diagnostic` event says
+    how many. After the last event, `result` holds the result. If the run failed, the iteration
+    raises its error instead. If you stop reading early, the run is cancelled.
     """
 
     def __init__(
         self,
         start: Callable[[EventBus], Coroutine[Any, Any, RunResult]],
         thread_id: str | None = None,
+        event_buffer: int = EVENT_BUFFER,
     ) -> None:
         """
         Args:
             start: runs the workflow and emits its events, `run_end` last; the bus is closed after.
             thread_id: the id of the thread; None creates a new one.
+            event_buffer: maximum number of unread events of the reader and of the sinks.
+
+        Raises:
+            UsageError: `event_buffer` is below 1.
         """
         self.thread_id = uuid.uuid4().hex if thread_id is None else thread_id
-        self._bus = EventBus(self.thread_id)
+        self._bus = EventBus(self.thread_id, event_buffer)
         self._start = start
         self._begun = False
         self._ended = False

@@ -1,4 +1,4 @@
-"""Sinks that events can be written to: the terminal, memory, a JSON Lines file, a function."""
+"""Sinks that events can be written to: the terminal, memory, a JSON Lines file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from lorebind_bindings.workflow.events.event_line import event_line, styled
 from lorebind_config.errors import UsageError
@@ -21,21 +21,23 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Sink(Protocol):
-    """A destination of events. Each run calls it from one separate thread.
+    """A destination of events. A function that is called with each event is one, too.
 
-    Two more methods are optional. `flush` is called whenever there is nothing more to write for
-    now. `close` is called at the end of each run that wrote to the sink. All three may be async.
-    They then run on the event loop of the caller, or on a loop of their own for sync callers.
+    A method `close` is optional; it is called at the end of each run that wrote to the sink. Each
+    may be async. It then runs on the event loop of the caller, or on a loop of its own for sync
+    callers.
 
-    If a method raises, the error is counted and the next event is written. A sink that is too slow
-    loses the oldest events, see `SinkHealth`. Neither blocks the run.
+    One separate thread calls all sinks of a run. If a sink raises, the error is counted and the
+    next event is written. If the sinks are too slow, they lose the oldest events, see `SinkHealth`.
+    Neither blocks the run.
     """
 
     def write(self, event: RunEvent, /) -> Awaitable[None] | None:
         """Receive an event; the events of a run arrive in order, one at a time."""
 
 
-SinkLike: TypeAlias = "Sink | Callable[[RunEvent], object] | str | Path"
+SinkOrFunction: TypeAlias = "Sink | Callable[[RunEvent], object]"
+SinkLike: TypeAlias = "SinkOrFunction | str | Path"
 """The types that `as_sink` accepts."""
 
 
@@ -60,23 +62,7 @@ class StdoutSink:
         if out.isatty() and "NO_COLOR" not in os.environ:
             line = styled(line, event)
         encoding = out.encoding or "utf-8"
-        print(line.encode(encoding, "backslashreplace").decode(encoding), file=out)
-
-    def flush(self) -> None:
-        """Flush standard output."""
-        sys.stdout.flush()
-
-
-class CallbackSink:
-    """Calls a sync or async function with each event, see `Sink`."""
-
-    def __init__(self, function: Callable[[RunEvent], object]) -> None:
-        self.name = getattr(function, "__qualname__", type(function).__name__)
-        self._function = function
-
-    def write(self, event: RunEvent) -> Any:
-        """Call the function with the event, and return what it returns, which may be awaitable."""
-        return self._function(event)
+        print(line.encode(encoding, "backslashreplace").decode(encoding), file=out, flush=True)
 
 
 class JsonLinesSink:
@@ -93,22 +79,14 @@ class JsonLinesSink:
         self.path = Path(path)
         self.name = f"JsonLinesSink({self.path})"
         self._lock = threading.Lock()
-        self._lines: list[bytes] = []
         self._file: io.FileIO | None = None
         self._check()
 
     def write(self, event: RunEvent) -> None:
-        """Add a line for the event, which the next `flush` writes."""
+        """Write a line for the event."""
         # ASCII: some programs split lines at non-ASCII characters that JSON allows.
-        line = json.dumps(event.as_json(), allow_nan=False).encode() + b"\n"
+        rest = json.dumps(event.as_json(), allow_nan=False).encode() + b"\n"
         with self._lock:
-            self._lines.append(line)
-
-    def flush(self) -> None:
-        """Write the events since the last flush; if writing fails, they are lost."""
-        with self._lock:
-            rest = b"".join(self._lines)
-            self._lines.clear()
             try:
                 self._file = self._file or self._open()
                 while rest:
@@ -119,7 +97,6 @@ class JsonLinesSink:
 
     def close(self) -> None:
         """Close the file; the next event reopens it."""
-        self.flush()
         with self._lock:
             self._close()
 
@@ -148,12 +125,11 @@ class JsonLinesSink:
             raise UsageError(f"cannot write events to {self.path}: {why}; {hint}") from error
 
 
-def as_sink(value: object) -> Sink:
+def as_sink(value: object) -> SinkOrFunction:
     """Return the sink that a value describes.
 
     Args:
-        value: a sink; a function, see `CallbackSink`; the path of a file, see `JsonLinesSink`; or
-            `"stdout"`.
+        value: a sink; a function; the path of a file, see `JsonLinesSink`; or `"stdout"`.
 
     Raises:
         UsageError: the value is none of these, or the file cannot be written.
@@ -164,10 +140,8 @@ def as_sink(value: object) -> Sink:
         return JsonLinesSink(value)
     if isinstance(value, type | io.IOBase):  # classes are callable, and files have `write`
         value = repr(value)
-    elif isinstance(value, Sink):
+    elif isinstance(value, Sink) or callable(value):
         return value
-    elif callable(value):
-        return CallbackSink(value)
     raise UsageError(
         f"{value!r} is not a sink; pass an object with `write(event)`, a function, the path of a "
         'file, or "stdout"'
