@@ -2,7 +2,11 @@
 
 This is the only file that uses the C++ runtime of CEL (`cel-expr-python`). An expression can read
 the values of a run, but neither `env` nor `secrets`. It can call only the functions and macros of
-CEL itself, and its running time is bounded.
+CEL itself, and at most 10,000 steps of its macros are run.
+
+The runtime converts the values of an `Activation`, and frees them with it. Converting takes longer
+than most evaluations, so the conditions of all items of a collection share one (`Converted`), and
+get the item from a function.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ from __future__ import annotations
 import math
 import re
 import threading
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -117,7 +120,7 @@ class Condition:
             (dot, name, opened) in ((".", "map", "("), (".", "filter", "("))
             for dot, name, opened in zip(tokens, tokens[1:], tokens[2:], strict=False)
         )
-        self._compiled = _compiled(_runtime(), text)
+        self._compiled = _compiled(text, items=False)
         self.kind = _kind(self._compiled.return_type())
         """CEL type of the result: `bool`, `string`, `list`; `dyn` if only a run determines it."""
         longest_first = sorted(self.paths, key=len, reverse=True)
@@ -125,8 +128,8 @@ class Condition:
         self._shared = [path for path in longest_first if path[0] not in _EACH]
         if self._each:
             for name in self.roots.intersection(_EACH):
-                text = f"given('{name}').map({name}, {text}\n)[0]"
-            self._compiled = _compiled(_runtime_of_items(), text)
+                text = f"current_{name}().map({name}, {text}\n)[0]"
+            self._compiled = _compiled(text, items=True)
 
     def value(self, scopes: Mapping[str, Any], converted: Converted | None = None) -> Any:
         """Evaluate the expression, and return its result as plain JSON data.
@@ -142,25 +145,31 @@ class Condition:
                 value cannot be represented in JSON.
         """
         each = _named(self._each, scopes)
-        size = self._refuse_unfit(each)
-        activation = self._activation(scopes, {} if converted is None else converted, size)
+        if not self.roots.intersection(_EACH) <= each.keys():
+            raise self._error("it uses a name that is not known here")
+        self._refuse_unfit(each)
+        activation = self._activation(scopes, {} if converted is None else converted)
         try:
-            with _giving(each):
-                found = self._compiled.eval(activation=activation)
+            for name, item in each.items():
+                _current.lists[name].append(item)
+            found = self._compiled.eval(activation=activation)
         except (RuntimeError, ValueError, TypeError) as error:
             raise self._error(self._reason(str(error))) from None
+        finally:
+            for items in _current.lists.values():
+                items.clear()
         return self._plain(found)
 
-    def _activation(self, scopes: Mapping[str, Any], converted: Converted, size: int) -> Any:
+    def _activation(self, scopes: Mapping[str, Any], converted: Converted) -> Any:
         """Return the runtime's form of all values that the expression uses except `_EACH`."""
         values = [_at(path, scopes) for path in self._shared]
         kept = converted.get(self.text)
-        if kept is None or kept.left < size or not kept.is_of(values):
+        if kept is None or kept.left == 0 or not kept.is_of(values):
             data = _named(self._shared, scopes)
-            room = _ROOM + self._refuse_unfit(data)
-            runtime = _runtime_of_items() if self._each else _runtime()
-            kept = converted[self.text] = _Kept(values, runtime.Activation(data=data), room)
-        kept.left -= size
+            self._refuse_unfit(data)
+            activation = _runtime(items=bool(self._each)).Activation(data=data)
+            kept = converted[self.text] = _Kept(values, activation)
+        kept.left -= 1
         return kept.activation
 
     def truth(self, scopes: Mapping[str, Any], converted: Converted | None = None) -> bool:
@@ -188,10 +197,9 @@ class Condition:
             return found
         raise self._error(f"its value, a {kind}, cannot be represented in JSON")
 
-    def _refuse_unfit(self, data: Mapping[str, Any]) -> int:
-        """Refuse data that the runtime cannot process, and return the number of values in it."""
+    def _refuse_unfit(self, data: Mapping[str, Any]) -> None:
+        """Refuse data that the runtime cannot process."""
         ahead: list[Any] = [data]
-        count = 0
         for _ in range(MAX_DEPTH):
             inner: list[Any] = []
             for value in ahead:
@@ -199,7 +207,6 @@ class Condition:
                     message = f"map and filter take at most {MAX_ITEMS:,} items"
                     raise self._error(f"{message}, and a list here has {len(value):,}")
                 items = [*value, *value.values()] if isinstance(value, dict) else value
-                count += len(items)
                 if any(isinstance(item, str) and "\0" in item for item in items):
                     # The runtime would cut off the text at the null character.
                     raise self._error("a text value contains a null character")
@@ -207,14 +214,13 @@ class Condition:
             ahead = inner
         if ahead:
             raise self._error(f"it uses a value nested deeper than {MAX_DEPTH} levels")
-        return count
 
     def _reason(self, said: str) -> str:
         """Return why it cannot be evaluated, as a message that contains no values."""
-        if found := re.search(r"No matching overloads found : (_\W+_|-_|!_)\((.*)\)", said):
-            return _no_overload(found[1], found[2])
-        if found := re.search(r"No matching overloads found : \((.*)\)\.(\w+)\(", said):
-            return _no_overload(found[2], found[1])
+        if found := re.search(
+            r"overloads found : (?!<[a-z])(?:\((.*)\)\.)?([^\s(]+)(?:\((.*)\))?", said
+        ):
+            return _no_overload(found[2], found[1] or found[3])
         missing = re.search(r'Key not found in map : "(.*)"', said, re.DOTALL)
         # A key that was computed may be confidential; a key in the expression is not.
         if missing and any(missing[1] in path for path in self.paths):
@@ -258,8 +264,8 @@ class _Kept:
 
     values: list[tuple[int, Any]]
     activation: Any
-    left: int
-    """Number of item values that it can still be used for; the runtime never frees their copies."""
+    left: int = 100
+    """Evaluations that it can still be used for, since it keeps a copy of each item."""
 
     def is_of(self, values: list[tuple[int, Any]]) -> bool:
         """Check whether these are the same objects."""
@@ -273,9 +279,6 @@ Converted = dict[str, _Kept]
 """Converted values by the text of their condition. Use it only for the items of one collection,
 whose shared values do not change, and drop it afterwards."""
 
-_ROOM = 10_000
-"""Minimum number of item values to process before the shared values are converted again."""
-
 
 @lru_cache(maxsize=1024)
 def compile_condition(text: str) -> Condition:
@@ -288,62 +291,45 @@ def compile_condition(text: str) -> Condition:
     return Condition(text)
 
 
-@cache
-def _runtime() -> Any:
-    """Return the environment that compiles expressions."""
-    cel = import_extra("cel_expr_python.cel", extra="workflow", purpose="a condition")
-    return cel.NewEnv(variables=dict.fromkeys(NAMES, cel.Type.DYN))
-
-
 _EACH = ("item", "index")
 """The names whose values differ between items."""
 
 
-class _Given(threading.local):
+class _Current(threading.local):
     """The values of `_EACH` for the evaluation in the current thread.
 
-    Each value is in a list that is reused, since the runtime never frees the result of a function.
+    Each value is in a list that is reused, because the runtime never frees the result of a
+    function.
     """
 
     def __init__(self) -> None:
         self.lists: dict[str, list[Any]] = {name: [] for name in _EACH}
 
 
-_given = _Given()
-
-
-@contextmanager
-def _giving(each: Mapping[str, Any]) -> Iterator[None]:
-    for name, value in each.items():
-        _given.lists[name].append(value)
-    try:
-        yield
-    finally:
-        for name in each:
-            _given.lists[name].clear()
-
-
-def _give(name: str) -> list[Any]:
-    if not _given.lists[name]:
-        raise LookupError("not found in Activation")
-    return _given.lists[name]
+_current = _Current()
 
 
 @cache
-def _runtime_of_items() -> Any:
-    """Return an environment with a function that returns `_EACH`.
+def _runtime(*, items: bool) -> Any:
+    """Return the environment that compiles expressions.
 
-    The runtime keeps all values that it is given in any other way.
+    Args:
+        items: whether it has the functions that return `_EACH`, which no condition may call. They
+            have no parameters, because the runtime never frees the arguments of a function.
     """
     cel = import_extra("cel_expr_python.cel", extra="workflow", purpose="a condition")
-    asked = cel.Overload("given", cel.Type.DYN, [cel.Type.STRING], impl=_give)
-    variables = dict.fromkeys(NAMES, cel.Type.DYN)
-    return cel.NewEnv(variables=variables, functions=[cel.FunctionDecl("given", [asked])])
+
+    def function(name: str) -> Any:
+        overload = cel.Overload(name, cel.Type.DYN, [], impl=lambda: _current.lists[name])
+        return cel.FunctionDecl(f"current_{name}", [overload])
+
+    functions = [function(name) for name in _EACH] if items else []
+    return cel.NewEnv(variables=dict.fromkeys(NAMES, cel.Type.DYN), functions=functions)
 
 
-def _compiled(runtime: Any, text: str) -> Any:
+def _compiled(text: str, *, items: bool) -> Any:
     try:
-        return runtime.compile(text)
+        return _runtime(items=items).compile(text)
     except (RuntimeError, ValueError, TypeError) as error:
         raise ConditionError(text, *_refusal(text, str(error))) from None
 
@@ -377,10 +363,13 @@ def _refusal(text: str, said: str) -> tuple[str, str]:
     return "it is malformed", _HINT
 
 
-def _no_overload(function: str, types: str) -> str:
-    operator = re.fullmatch(r"_?(\W+)_", function.removeprefix("@"))
-    name = repr(operator[1]) if operator else function
-    listed = [_TYPES.get(one.partition("<")[0], one) for one in types.split(", ")]
+def _no_overload(function: str, types: str | None) -> str:
+    name = function if function.isalpha() else repr(function.strip("_@").partition("_")[0])
+    if types is None:
+        return f"{name} does not take these values"
+    while (outer := re.sub(r"\([^()]*\)", "", types)) != types:  # the types within a list
+        types = outer
+    listed = [_TYPES.get(cel_type, cel_type) for cel_type in types.split(", ")]
     return f"{name} does not take {' and '.join(listed)}"
 
 
