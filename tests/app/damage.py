@@ -80,7 +80,7 @@ QUIET: dict[str, str] = {
     "cached vector, a text": "update catalog_embeddings set vector = 'garbage'",
     "day of use": "update catalog_embeddings set used_on = 'monday', size = 'much'",
 }
-"""Damage that a query may not detect."""
+"""Damage to data that a query does not need, as SQL."""
 
 
 def change(file: Path, statement: str) -> None:

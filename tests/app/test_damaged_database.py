@@ -41,7 +41,8 @@ def test_what_is_damaged_is_said(ready_cli: Cli, answer: str, way: str) -> None:
     done = ready_cli(*QUERY)
     if way in LOUD:
         assert (done.code, done.out) == (1, "")
-    assert done.code or done.out == answer
+    else:
+        assert (done.code, done.out) == (0, answer)
     said(done)
     turn = [*LOUD, *QUIET].index(way) % len(OTHERS)
     for command in OTHERS if DENSE else [OTHERS[turn]]:

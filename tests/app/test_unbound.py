@@ -94,7 +94,7 @@ def test_answers_need_no_search(project: Project, place: dict[str, str]) -> None
     assert streamed.answer.verdict == "none"
     chain = at.prompt() | model | at.citations()
     assert chain.invoke(QUESTION, config).verdict == "none"
-    assert all(heard[-1].text == QUESTION for heard in model.heard)
+    assert [heard[-1].text for heard in model.heard] == [QUESTION] * 3
     assert at.retriever().invoke(QUESTION) == []
     assert asyncio.run(at.retriever().ainvoke(QUESTION)) == []
     assert searches.count == 0

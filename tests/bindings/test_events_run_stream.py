@@ -98,9 +98,8 @@ async def test_a_thread_of_its_own() -> None:
 async def test_events_come_while_the_run_goes_on() -> None:
     """The first event is received long before the last."""
     began = Run(2, pause=0.2)
-    async for event in RunStream(began):
-        if event.type == "run_start":
-            assert began.status == "running"
+    statuses = {event.type: began.status async for event in RunStream(began)}
+    assert statuses["run_start"] == "running"
 
 
 @READERS

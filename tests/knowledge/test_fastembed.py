@@ -240,7 +240,7 @@ async def test_a_commit_known_and_no_file(hub: HubServer, tmp_path: Path) -> Non
     made = embedder(tmp_path)
     await embed_query(made, "keys")
     assert made.fingerprint.revision == commit
-    assert all(commit.split("@")[1].split("/")[0] in one for one in hub.requests)
+    assert {commit.split("@")[1].split("/")[0] in one for one in hub.requests} == {True}
 
 
 # Downloads.

@@ -64,7 +64,7 @@ def test_a_folder_that_becomes_a_link(
     outside = project.parent / "outside" if folder else project.parent / "other"
     (project.parent / "other").mkdir()
     (project.parent / "other/docs").symlink_to(project.parent / "outside")
-    real, calls, when = os.open, 0, 0
+    real, calls, when, reads = os.open, 0, 0, 0
 
     def swapping(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         nonlocal calls
@@ -80,10 +80,12 @@ def test_a_folder_that_becomes_a_link(
         calls = 0
         with suppress(OSError):
             assert read(project, "docs/deep/a.md") == "inside"
+            reads += 1
         if swapped.is_symlink():
             swapped.unlink()
             (project.parent / "aside").rename(swapped)
         when += 1
+    assert 0 < reads < when
 
 
 def test_what_cannot_be_opened(project: Path) -> None:

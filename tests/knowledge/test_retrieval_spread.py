@@ -135,6 +135,6 @@ async def test_only_what_passes_counts(bench: Bench) -> None:
     await long_and_short(bench)
     bar = {"min_score": 0.4, "min_score_on": "dense", "max_per_document": 2}
     kept = await bench.ask(QUESTION, top_k=16, **bar)
-    assert all(one.scores["dense"] >= 0.4 for one in kept)
+    assert min(one.scores["dense"] for one in kept) >= 0.4
     three = await bench.ask(QUESTION, top_k=3, **bar)
     assert three.matches == kept.matches[:3]

@@ -104,6 +104,7 @@ def _swapped(case: random.Random) -> None:
                 _write(root.joinpath(*folders, f"{number}.md"), f"{text} {TEMPLATE}")
         way = folders[: case.randint(1, len(folders))]
         read = case.choice([_documents, _objects, _templates])(project, "/".join(folders))
+        assert all("inside" in one() for one in read)
         with _swapping(project.joinpath(*way), place.joinpath("outside", *way)):
             for _ in range(_READS // _FILES):
                 for one in read:
