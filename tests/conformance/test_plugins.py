@@ -11,7 +11,7 @@ from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.middleware.cache import QueryCache
-from lorebind_knowledge.middleware.retrying import StoreRetries
+from lorebind_knowledge.middleware.resilience import StoreRetries
 from lorebind_knowledge.middleware.tracing import Tracing
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.base import VectorStore

@@ -21,7 +21,7 @@ from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.middleware.isolation import Isolation
-from lorebind_knowledge.middleware.retrying import StoreRetries
+from lorebind_knowledge.middleware.resilience import StoreRetries
 from lorebind_knowledge.records import Partition, QueryResult
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.stores import MemoryStore, VectorStore

@@ -47,13 +47,6 @@ class ConnectionLostError(ServerError):
     may_pass = True
 
 
-class _RefusedError(Exception):
-    """An answer without success."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self.response = response
-
-
 class Connection:
     """A connection to a server."""
 
@@ -196,15 +189,13 @@ class Connection:
             with self._told():
                 request = self._client.build_request(method, path, **options)
                 response = self._client.send(request, stream=stream)
-                if response.is_success:
-                    return response
-                with closing(response):
+                if not response.is_success:
                     response.read()
-            raise _RefusedError(response)
+                return response.raise_for_status()
 
         retries = Retries(
             limits=_RETRY,
-            on=_RefusedError,
+            on=httpx.HTTPStatusError,
             classify=lambda error: _failure(error.response),
             final_error=lambda error, *_: self._error(error.response),
         )
@@ -270,12 +261,11 @@ def _given(parameters: dict[str, Any]) -> dict[str, Any]:
 def _failure(response: httpx.Response) -> Failure:
     """Retry a request that the server wants again soon."""
     wait = retry_after(response.headers)
+    is_soon = wait is not None and wait <= _RETRY.max_backoff_ms / 1000
     # A request that has started a workflow would start it again.
-    if response.status_code not in _BUSY or b'"thread_id"' in response.content:
-        return Failure("final")
-    if wait is None or wait > _RETRY.max_backoff_ms / 1000:
-        return Failure("final")
-    return Failure("again", wait=wait)
+    has_begun = b'"thread_id"' in response.content
+    again = response.status_code in _BUSY and is_soon and not has_begun
+    return Failure("again" if again else "final", wait=wait)
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[str]:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
 
-from lorebind.server.doors.callers import Callers
+from lorebind.server.doors.callers import Callers, Rates
 from lorebind.server.doors.door import REQUEST_SECONDS, RequestGuard
 from lorebind.server.doors.hosts import Hosts
-from lorebind.server.doors.rates import Rates
 from lorebind.server.failures import answer_failures
 from lorebind.server.problems import MEDIA_TYPE, STATUS
 from lorebind.server.routes import (

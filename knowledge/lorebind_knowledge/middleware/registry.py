@@ -39,7 +39,7 @@ def make_wrapper(declaration: WrapperDeclaration, environment: Environment) -> t
 
             made: Wraps = QueryCache(declaration.max_entries, declaration.ttl_seconds)
         case RateLimitWrapper():
-            from lorebind_knowledge.middleware.rate_limit import RateLimit
+            from lorebind_knowledge.middleware.resilience import RateLimit
 
             made = RateLimit(
                 declaration.queries_per_second,
@@ -49,7 +49,7 @@ def make_wrapper(declaration: WrapperDeclaration, environment: Environment) -> t
                 ),
             )
         case RetryWrapper():
-            from lorebind_knowledge.middleware.retrying import StoreRetries
+            from lorebind_knowledge.middleware.resilience import StoreRetries
 
             made = StoreRetries(declaration.retry)
         case TracingWrapper():

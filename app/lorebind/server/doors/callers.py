@@ -1,4 +1,4 @@
-"""Identify callers: their token, their tenant and their rights."""
+"""Identify callers: their token, their tenant, their rights and their rate limit."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.state.tokens import LONGEST_NAME, find_token
 from lorebind_config.errors import LorebindError
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.resilience.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
     from lorebind.server.state.tokens import Rights, Token, Tokens
+    from lorebind_config.declarations.server import RateLimitDeclaration
 
 _KNOWN_SECONDS = 0.5
 """Seconds until known tokens are read again, after which a revoked one is refused."""
@@ -25,6 +27,8 @@ _APART_SECONDS = 0.1
 """The shortest time between two reads of the tokens."""
 _LONGEST_SECONDS = 10.0
 """Seconds after which a read of the tokens counts as failed, as the database may hang."""
+_LONGEST_WAIT = 10**9
+"""Maximum seconds in headers: numbers may have 15 digits, and a rate may be arbitrarily low."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,38 @@ class Callers:
             # Permanent: revoking the last token must not open the server to everyone.
             self._open = False
         return True
+
+
+class Rates:
+    """Allows each caller bursts of `burst` requests, and `per_second` requests on average."""
+
+    def __init__(self, declared: RateLimitDeclaration) -> None:
+        self._per_second, self._burst = declared.per_second, declared.burst
+        self._limiter = RateLimiter(declared.per_second, declared.burst)
+
+    def take(self, caller: str) -> dict[str, str]:
+        """Count a request, and return headers with the number of remaining requests.
+
+        Raises:
+            ProblemError: the caller has no requests left.
+        """
+        refused, left = self._limiter.take(caller)
+        # Seconds until a full burst is available, or after a refusal, the next request.
+        wait = self._seconds(1 - left if refused else self._burst - left)
+        headers = {
+            # draft-ietf-httpapi-ratelimit-headers-10
+            "RateLimit-Policy": f'"default";q={self._burst};w={self._seconds(self._burst)}',
+            "RateLimit": f'"default";r={int(left)};t={wait}',
+        }
+        if refused:
+            detail = f"too many requests; try again in {wait} s"
+            headers["Retry-After"] = str(wait)
+            raise ProblemError("rate_limited", detail, headers=headers)
+        return headers
+
+    def _seconds(self, requests: float) -> int:
+        """Return the seconds until the caller may send this number of requests."""
+        return math.ceil(min(requests / self._per_second, _LONGEST_WAIT))
 
 
 def _tenant(headers: Headers) -> str | None:

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from lorebind.server.doors.callers import Callers
+    from lorebind.server.doors.callers import Callers, Rates
     from lorebind.server.doors.hosts import Hosts
-    from lorebind.server.doors.rates import Rates
 
 MOST_BYTES = 8 * 1024 * 1024
 REQUEST_SECONDS = 30.0

@@ -1,19 +1,64 @@
-"""A limit of searches per second for each tenant."""
+"""Retries of calls of vector databases, and a limit of searches per second for each tenant."""
 
 from __future__ import annotations
 
 import asyncio
+import random as random_numbers
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from lorebind_config.errors import RateLimitError
+from lorebind_config.errors import RateLimitError, StoreError
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.resilience.rate_limiter import RateLimiter
+from lorebind_knowledge.resilience.retries import Retries
+from lorebind_knowledge.stores.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
+    from lorebind_config.declarations.embedders import RetryConfig
     from lorebind_knowledge.middleware.base import Retrieval, Retrieve
     from lorebind_knowledge.records import QueryResult
+    from lorebind_knowledge.resilience.failures import Failure
+    from lorebind_knowledge.stores.base import VectorStore
+    from lorebind_knowledge.stores.wrapper import StoreCall
+
+R = TypeVar("R")
+
+
+class StoreRetries(Wrapper):
+    """Retries the calls that the store protocol allows to repeat: all except `close`."""
+
+    def __init__(
+        self,
+        retry: RetryConfig,
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        random: Callable[[], float] = random_numbers.random,
+    ) -> None:
+        """
+        Args:
+            retry: attempts and waits.
+            sleep, random: the time in seconds, and random numbers in [0, 1).
+        """
+        self.retries = Retries(
+            limits=retry, on=StoreError, final_error=_final, sleep=sleep, random=random
+        )
+
+    def store(self, inner: VectorStore) -> VectorStore:
+        return _Retried(inner, self.retries)
+
+
+class _Retried(StoreWrapper):
+    def __init__(self, inner: VectorStore, retries: Retries[StoreError]) -> None:
+        super().__init__(inner)
+        self._retries = retries
+
+    async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
+        return await (ask() if asked.name == "close" else self._retries.call(ask))
+
+
+def _final(error: StoreError, _: Failure, attempts: int) -> StoreError:
+    return error if attempts == 1 else StoreError(f"{error}; gave up after {attempts} attempts")
 
 
 class RateLimit(Wrapper):

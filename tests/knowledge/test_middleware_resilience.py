@@ -15,7 +15,7 @@ from lorebind_config.errors import RateLimitError
 from lorebind_config.namespace import tenant
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
-from lorebind_knowledge.middleware.rate_limit import RateLimit
+from lorebind_knowledge.middleware.resilience import RateLimit
 
 
 class Time:
