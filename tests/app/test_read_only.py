@@ -7,19 +7,16 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from .forked_python import OF_COMMANDS, ForkedPython
 from .helpers import PROJECT, Cli, Done, run_forked
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    ReadOnly = Callable[..., Done]
+ReadOnly = Callable[..., Done]
 
 MOUNT = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && cd "$0" && exec "$@"'
 NOTICE = "lorebind.db cannot be written here; it is opened read-only"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind.cli.terminal import one_line
 from lorebind.remote.hints import Hints
@@ -52,10 +53,7 @@ from lorebind_prompts.rendering.template import TemplateRenderer
 from lorebind_prompts.tokens import TiktokenCounter
 from lorebind_prompts.units import split_units
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Function = Callable[[str], Any]
+Function = Callable[[str], Any]
 
 _REFUSALS = (LorebindError, RefusedError, ProblemError, ValueError)
 

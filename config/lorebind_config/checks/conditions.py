@@ -14,17 +14,15 @@ from __future__ import annotations
 import math
 import re
 import threading
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind_config.errors import UsageError, did_you_mean
 from lorebind_config.extras import import_extra
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    _Path = tuple[str, ...]
+_Path = tuple[str, ...]
 
 NAMES = ("input", "workflow", "tasks", "state", "item", "index", "output", "error")
 """The names that expressions may use; which of them are defined depends on the location."""

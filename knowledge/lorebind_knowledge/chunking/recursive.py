@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from lorebind_knowledge.chunking.base import Chunker, Interval, strip
 from lorebind_knowledge.chunking.rulers import Ruler, Unit, make_ruler
 from lorebind_knowledge.chunking.windows import windows
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    Level: TypeAlias = Callable[[str, int, int], Iterable[int]]
-    """Yields the positions, in ascending order, where a part of a text may be cut at one level."""
+Level: TypeAlias = Callable[[str, int, int], Iterable[int]]
+"""Yields the positions, in ascending order, where a part of a text may be cut at one level."""
 
 
 def before(separator: str) -> Level:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 from xml.etree import ElementTree
+from zipfile import ZipFile
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
@@ -21,9 +21,6 @@ from lorebind_knowledge.loaders.base import (
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html import load_html, meta_charset
 from lorebind_knowledge.loaders.packages import reading_package
-
-if TYPE_CHECKING:
-    from zipfile import ZipFile
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"

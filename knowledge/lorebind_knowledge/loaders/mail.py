@@ -5,7 +5,9 @@ from __future__ import annotations
 import codecs
 import email
 import email.policy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from email.message import MIMEPart
+from typing import Any
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
@@ -18,10 +20,6 @@ from lorebind_knowledge.loaders.base import (
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.front_matter import LONGEST_VALUE, flat_values
 from lorebind_knowledge.loaders.html import load_html
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from email.message import MIMEPart
 
 _HEADERS = ("From", "To", "Date")
 _LONGEST_HEADER = 4000

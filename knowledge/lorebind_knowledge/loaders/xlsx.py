@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import io
 import re
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from zipfile import ZipFile
 
 from lorebind_config.extras import import_extra
 from lorebind_knowledge.loaders.base import (
@@ -20,10 +22,6 @@ from lorebind_knowledge.loaders.base import (
 )
 from lorebind_knowledge.loaders.packages import reading_package
 from lorebind_knowledge.loaders.tables import records
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from zipfile import ZipFile
 
 _BETWEEN_SHEETS = "\n\n"
 _NOT_CALCULATED = re.compile(

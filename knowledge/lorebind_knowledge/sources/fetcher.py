@@ -6,11 +6,13 @@ import asyncio
 import functools
 import re
 import socket
+import ssl
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 
@@ -31,10 +33,6 @@ from lorebind_knowledge.sources.conditional import conditions, version_of
 from lorebind_knowledge.sources.limits import too_large
 from lorebind_knowledge.sources.silence import silence
 from lorebind_knowledge.sources.web_address import basic_auth, origin, parsed, shown
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Iterable, Mapping
 
 _RETRY = RetryConfig(attempts=3, backoff_ms=1000, max_backoff_ms=600_000)
 _CONNECT_SECONDS = 10
