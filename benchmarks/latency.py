@@ -9,10 +9,10 @@ that no figure includes a model; vectors have 384 dimensions and lie in clusters
 
 `vectors`: the ten nearest passages, through each layer of Lorebind: the store called in a thread,
 awaited as every search awaits it, the project's async version, and its sync version. `found` is the
-share of results that are as near as those of the exact answer. `searches`: the other retrieval
-strategies, in the whole project; a filter is new if its value was never used before. `askers`:
-eight threads at a time. `cold`: a fresh process opens the project and asks; the file is in the
-system's cache, as after an ingest.
+share of results that are as near as those of the exact answer; `ms over the store` is what Lorebind
+adds to its own store. `searches`: the other retrieval strategies, in the whole project; a filter is
+new if its value was never used before. `askers`: eight threads at a time. `cold`: a fresh process
+opens the project and asks; the file is in the system's cache, as after an ingest.
 """
 
 from __future__ import annotations
@@ -210,10 +210,13 @@ class Asked:
 
         asyncio.run(measure())
         print(f"\n{title}; {self.rounds} rounds of {len(self.questions)} questions")
-        print(f"{'':34}   p50 ms   p95 ms   to {next(iter(rows))}{'   found' if exact else ''}")
+        more = "   found   ms over the store" if exact else ""
+        print(f"{'':34}   p50 ms   p95 ms   to {next(iter(rows))}{more}")
         base = next(iter(taken.values()))
         for name, rounds in taken.items():
             share = f"   {self._share(found[name], exact):.3f}" if exact else ""
+            if (store := taken.get(f"{name.partition(':')[0]}: store")) and exact:
+                share += f"   {excess(rounds, store):12.2f}"
             print(f"{name:34} {figures(rounds)}   {ratio(rounds, base):8.2f}{share}")
 
     def together(self, title: str, rows: Mapping[str, Ask]) -> None:
@@ -296,6 +299,14 @@ def ratio(rounds: Sequence[Sequence[float]], base: Sequence[Sequence[float]]) ->
     """Return the median over the rounds of the ratio of medians."""
     return statistics.median(
         statistics.median(ours) / statistics.median(theirs)
+        for ours, theirs in zip(rounds, base, strict=True)
+    )
+
+
+def excess(rounds: Sequence[Sequence[float]], base: Sequence[Sequence[float]]) -> float:
+    """Return the median over the rounds of the difference of medians, in milliseconds."""
+    return 1000 * statistics.median(
+        statistics.median(ours) - statistics.median(theirs)
         for ours, theirs in zip(rounds, base, strict=True)
     )
 

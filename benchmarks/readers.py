@@ -289,8 +289,8 @@ class Reader:
 def found_in(view: View) -> dict[str, list[tuple[int, int]]]:
     """Return for each document the generations of the chunks that all ways of searching find."""
     most = len(URIS) * SIZE + 3
-    nearest = {one.number for one in view.nearest(vector_of(str(random.random())), most)}
-    worded = {one.number for one in view.bm25_search("passage", most)}
+    nearest = set(view.nearest(vector_of(str(random.random())), most).numbers.tolist())
+    worded = set(view.bm25_search("passage", most).numbers.tolist())
     found: dict[str, list[tuple[int, int]]] = {}
     for number, chunk in view.chunks(nearest | worded).items():
         if number in nearest and number in worded:

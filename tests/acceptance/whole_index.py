@@ -46,8 +46,8 @@ def all_passages(project: Project, kb_id: str, revision: str) -> Passages:
             DocumentMatch(one.id, score, score, {"dense": cosine}, one.text, one.metadata)
             for one, score, cosine in zip(
                 map(whole.__getitem__, numbers),
-                map(score_of, nearest.figures),
-                nearest.figures.tolist(),
+                map(score_of, nearest.scores),
+                nearest.scores.tolist(),
                 strict=True,
             )
         ]

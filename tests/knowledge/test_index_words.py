@@ -44,7 +44,7 @@ def document_figures(to: Driver, question: str) -> dict[str, float]:
 
     def ask(view: View) -> dict[str, float]:
         _, numbers = view.rows()
-        figures = view.document_figures(question, numbers)
+        figures = view.document_scores(question, numbers)
         chunks = view.chunks(numbers.tolist())
         found: dict[str, set[float]] = {}
         for number, figure in zip(numbers.tolist(), figures.tolist(), strict=True):
@@ -172,7 +172,7 @@ class TestWords(OnEveryCatalog):
         question = "engines mechanic bread kitchen"
         numbers = np.array([*(one.number for one in to.fetch(*LIBRARY).values()), 10**6])
         figures = {match.id: match.figure for match in to.words(question)}
-        given = to.index.read(HERE, lambda view: view.word_figures(question, numbers))
+        given = to.index.read(HERE, lambda view: view.bm25_scores(question, numbers))
         expected = [figures.get(name, 0.0) for name in to.fetch(*LIBRARY)]
         assert given.tolist() == pytest.approx([*expected, 0.0])
         assert 0 < len(figures) < len(LIBRARY)
@@ -214,7 +214,7 @@ class TestWords(OnEveryCatalog):
 
         def full(question: str) -> tuple[float, float]:
             def ask(view: View) -> tuple[float, float]:
-                return view.full_word_figure(question), view.full_document_figure(question)
+                return view.full_bm25_score(question), view.full_document_score(question)
 
             return to.index.read(HERE, ask)
 
@@ -274,7 +274,7 @@ class TestWords(OnEveryCatalog):
         to.publish("empty.md", namespace=neighbour)
         assert to.words("bread", namespace=neighbour) == []
         none = np.zeros(0, np.int64)
-        assert not len(to.index.read(neighbour, lambda view: view.document_figures("bread", none)))
+        assert not len(to.index.read(neighbour, lambda view: view.document_scores("bread", none)))
         to.add(record("e", uri="e.md", text=""))
         assert document_figures(to, "bread") == {"e.md": 0.0}
 

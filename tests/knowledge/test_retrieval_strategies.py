@@ -106,7 +106,7 @@ async def test_where_nothing_is_near_nothing_scores_high(bench: Bench, strategy:
     await filled(bench)
     for question in (QUESTION, "zebra", f"zebra quagga okapi {QUESTION.split()[0]}"):
         vector = bench.embedder.embed_query(question)
-        nearest = (await viewed(bench, lambda view, v=vector: view.nearest(v, 1))).figures[0]
+        nearest = (await viewed(bench, lambda view, v=vector: view.nearest(v, 1))).scores[0]
         found = await ask(bench, question, strategy, top_k=50)
         assert all(match.score <= max(nearest, 0) + 1e-6 for match in found)
 
@@ -119,8 +119,8 @@ async def test_what_only_one_list_holds_has_both_figures(bench: Bench, strategy:
     near, named = await viewed(
         bench, lambda view: (view.nearest(vector, 200), view.bm25_search(QUESTION, 200))
     )
-    cosines = dict(zip(near.ids, near.figures, strict=True))
-    words = dict(zip(named.ids, named.figures, strict=True))
+    cosines = dict(zip(near.ids, near.scores, strict=True))
+    words = dict(zip(named.ids, named.scores, strict=True))
     assert len(words) > 50
     found = (await ask(bench, QUESTION, strategy, top_k=50, fusion={"depth": 50})).matches
     for match in found:

@@ -305,7 +305,7 @@ class LorebindVectorStore(LangChainVectorStore):
         def find(view: View) -> list[tuple[StoredChunk, float]]:
             found = view.nearest(vector, k, where)
             chunks = view.chunks(found.numbers.tolist())
-            pairs = zip(found.numbers.tolist(), found.figures.tolist(), strict=True)
+            pairs = zip(found.numbers.tolist(), found.scores.tolist(), strict=True)
             return [(chunks[number], figure) for number, figure in pairs]
 
         return await self._asked(find, [])

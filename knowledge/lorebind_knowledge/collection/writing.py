@@ -9,7 +9,7 @@ from lorebind_config.errors import IndexMismatchError
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.ledger import Manifest
 from lorebind_knowledge.embedders.base import embed_query
-from lorebind_knowledge.index.turn import turn
+from lorebind_knowledge.index.hold_lease import hold_lease
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ async def collection_turn(
         IndexMismatchError: the collection was created with another embedder.
         EmbedderError, StoreError: an outage.
     """
-    async with turn(index.catalog, namespace, wait=True) as lease:
+    async with hold_lease(index.catalog, namespace, wait=True) as lease:
         entry = await call(index.catalog.ledger.index, namespace, "active")
         if entry is None:
             manifest = await _manifest(embedder)

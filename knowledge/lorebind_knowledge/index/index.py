@@ -176,8 +176,8 @@ class Index:
             _check_there(sql, index)
             new = versions.stage(sql, space.index_uid, entries, self._told)
             if not self.store.returns_vectors:
-                kept = {number: entry.vector for number, entry in new.items()}
-                chunks.keep_vectors(sql, space.index_uid, kept)
+                copies = {number: entry.vector for number, entry in new.items()}
+                chunks.keep_vectors(sql, space.index_uid, copies)
         vectors = [
             StoredVector(number, entry.vector, entry.text, self._told(entry.metadata))
             for number, entry in new.items()
@@ -206,7 +206,9 @@ class Index:
             _check_there(sql, index)
             changes = versions.publish(sql, index.index_uid, generations)
             put_documents(sql, index.key, rows, run_id)
-        self._changed[index.index_uid] += sum(one.added + one.removed for one in changes.values())
+        self._changed[index.index_uid] += sum(
+            change.added + change.removed for change in changes.values()
+        )
         self._sweep_sometimes(lease, index)
         return changes
 
@@ -311,11 +313,11 @@ class Index:
         with self.catalog.reading() as sql:
             numbers = chunks.newest_numbers(sql, index.index_uid, count)
             texts = chunks.embedded_texts(sql, index.index_uid, numbers)
-            kept = chunks.kept_vectors(sql, index.index_uid, numbers)
-        known: Mapping[int, Vector | None] = kept
+            stored = chunks.kept_vectors(sql, index.index_uid, numbers)
+        vectors: Mapping[int, Vector | None] = stored
         if self.store.returns_vectors:
-            known = finish(self.store.get(index.space, numbers))
-        return [(text, known.get(number)) for number, text in texts.items()]
+            vectors = finish(self.store.get(index.space, numbers))
+        return [(text, vectors.get(number)) for number, text in texts.items()]
 
     def restore(self, lease: Lease, index: IndexEntry, vectors: Mapping[int, Vector]) -> None:
         """Add vectors that were lost, under their old numbers."""

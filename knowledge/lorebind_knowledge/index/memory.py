@@ -42,8 +42,8 @@ class Memory:
 
     def forget(self, index_uid: int) -> None:
         """Forget an index that no longer exists."""
-        for kept in (self._masks, self._keys, self._members, self._words):
-            kept.pop(index_uid, None)
+        for cache in (self._masks, self._keys, self._members, self._words):
+            cache.pop(index_uid, None)
 
     def masks(self, index_uid: int, version: int, rows: Callable[[], Rows]) -> Masks:
         """Return the filter masks for one version of an index.
@@ -52,30 +52,30 @@ class Memory:
             index_uid, version: identify the version of the index.
             rows: reads the rows of its chunks, and the numbers of their vectors.
         """
-        known = self._masks.get(index_uid)
-        if known is not None and known[0] == version:
-            return known[1]
-        masks = Masks(*rows(), None if known is None else known[1])
-        if known is None or known[0] < version:
+        cached = self._masks.get(index_uid)
+        if cached is not None and cached[0] == version:
+            return cached[1]
+        masks = Masks(*rows(), None if cached is None else cached[1])
+        if cached is None or cached[0] < version:
             self._masks[index_uid] = version, masks
         return masks
 
     def keys(self, index_uid: int, version: int) -> KnownKeys:
         """Return the known metadata keys for one version of an index."""
-        known = self._keys.get(index_uid)
-        if known is None or known[0] != version:
-            known = self._keys[index_uid] = version, KnownKeys()
-        return known[1]
+        cached = self._keys.get(index_uid)
+        if cached is None or cached[0] != version:
+            cached = self._keys[index_uid] = version, KnownKeys()
+        return cached[1]
 
     def members(self, index_uid: int, version: int) -> dict[int, Member | None]:
         """Return the known chunks of one version of an index, by number; callers add to it.
 
         None stands for a chunk that searches do not find.
         """
-        known = self._members.get(index_uid)
-        if known is None or known[0] < version or len(known[1]) > _MEMBERS_KEPT:
-            known = self._members[index_uid] = version, {}
-        return known[1] if known[0] == version else {}
+        cached = self._members.get(index_uid)
+        if cached is None or cached[0] < version or len(cached[1]) > _MEMBERS_KEPT:
+            cached = self._members[index_uid] = version, {}
+        return cached[1] if cached[0] == version else {}
 
     def words(self, index_uid: int) -> Words:
         """Return the words of an index, in any version."""

@@ -62,19 +62,19 @@ class Purge:
         project: str,
         indexes: Mapping[str, Index],
         declared: Mapping[tuple[str, str], str],
-        made: Made = dict,
+        tenant_owned: Made = dict,
     ) -> None:
         """
         Args:
             project: the project's name; data of other projects is not touched.
             indexes: its vector databases, by id.
             declared: the vector database of each declared knowledge base, by scope and id.
-            made: returns the vector database of each knowledge base that belongs to one tenant
-                only, by tenant and id; an empty name stands for any database. It is called again
-                before each removal.
+            tenant_owned: returns the vector database of each knowledge base that belongs to one
+                tenant only, by tenant and id; an empty name stands for any database. It is called
+                again before each removal.
         """
         self._project, self._indexes, self._declared = project, indexes, declared
-        self._made = made
+        self._made = tenant_owned
 
     def find(self) -> list[OrphanedIndex]:
         """Return the knowledge bases that `remove` would remove."""
@@ -97,24 +97,24 @@ class Purge:
 
     def _found(self) -> list[tuple[Namespace, list[str]]]:
         """Return undeclared knowledge bases with their vector databases: some share a catalog."""
-        found: dict[tuple[Namespace, IndexEntry | str], list[str]] = {}
-        made = self._made()
+        orphans: dict[tuple[Namespace, IndexEntry | str], list[str]] = {}
+        tenant_owned = self._made()
         for db_id, index in self._indexes.items():
             for namespace in index.catalog.ledger.namespaces(self._project):
-                if not self._is_kept(namespace, db_id, made):
-                    known = self._active(namespace, db_id) or db_id
-                    found.setdefault((namespace, known), []).append(db_id)
-        return [(namespace, db_ids) for (namespace, _), db_ids in found.items()]
+                if not self._is_kept(namespace, db_id, tenant_owned):
+                    active = self._active(namespace, db_id) or db_id
+                    orphans.setdefault((namespace, active), []).append(db_id)
+        return [(namespace, db_ids) for (namespace, _), db_ids in orphans.items()]
 
     def _is_kept(
-        self, namespace: Namespace, db_id: str, made: Mapping[tuple[str, str], str]
+        self, namespace: Namespace, db_id: str, tenant_owned: Mapping[tuple[str, str], str]
     ) -> bool:
         """Return whether it is declared, possibly in another database with the same catalog."""
         if namespace.scope == COLLECTION_SCOPE:
             return True
         home = self._declared.get((namespace.scope, namespace.kb))
         if home is None and namespace.scope == PROJECT_SCOPE:
-            home = made.get((namespace.tenant, namespace.kb))
+            home = tenant_owned.get((namespace.tenant, namespace.kb))
         if home is None or home in (db_id, ""):
             return home is not None
         return self._active(namespace, db_id) == self._active(namespace, home)

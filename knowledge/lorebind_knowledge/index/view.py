@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.index.masks import Masks
     from lorebind_knowledge.index.memory import Memory
-    from lorebind_knowledge.index.words import Asked
+    from lorebind_knowledge.index.words import QueryTerms
     from lorebind_knowledge.records import Vector
     from lorebind_knowledge.stores.base import SearchHits, VectorStore
 
@@ -45,18 +45,18 @@ class Found(NamedTuple):
 
     numbers: NDArray[np.int64]
     ids: list[str]
-    figures: NDArray[np.float64]
+    scores: NDArray[np.float64]
     """Cosines or BM25 values."""
 
     def at(self, positions: Sequence[int]) -> Found:
         """Return the chunks at some positions, in the order of the positions."""
-        wanted = np.array(positions, np.intp)
+        chosen = np.array(positions, np.intp)
         ids = [self.ids[at] for at in positions]
-        return Found(self.numbers[wanted], ids, self.figures[wanted])
+        return Found(self.numbers[chosen], ids, self.scores[chosen])
 
-    def best(self, k: int, figure: float = 1.0) -> Found:
+    def best(self, k: int, best_score: float = 1.0) -> Found:
         """Return the best `k` by score, ties by id. A score is a figure divided by `figure`."""
-        return self.at(best_first(scores_of(self.figures / figure), self.ids)[:k])
+        return self.at(best_first(scores_of(self.scores / best_score), self.ids)[:k])
 
 
 _NOTHING = Found(np.zeros(0, np.int64), [], np.zeros(0))
@@ -67,7 +67,7 @@ class _Filter(NamedTuple):
 
     where: Mapping[str, Any]
     """A well-formed filter."""
-    told: Mapping[str, Any]
+    for_store: Mapping[str, Any]
     """The filter without conditions on fields that the store does not have."""
     allowed_ids: NDArray[np.int64] | None
     """The numbers of the chunks that pass, ascending; None if all pass or the store filters."""
@@ -94,27 +94,27 @@ class View:
         self._sql, self._store, self._memory = sql, store, memory
         self._space = index.space
         self._members = memory.members(index.index_uid, state.version)
-        self._asked: tuple[str, Asked] | None = None
+        self._query_terms: tuple[str, QueryTerms] | None = None
         self._vectors: dict[int, Any] = {}
         """The vectors that the store has given so far, by number."""
 
     def has_metadata_key(self, name: str) -> bool:
         """Return whether the metadata of any chunk has a key."""
-        known = self._memory.keys(self.index.index_uid, self.state.version)
-        if known.every is not None:
-            return name in known.every
-        if name not in known.there:
+        keys = self._memory.keys(self.index.index_uid, self.state.version)
+        if keys.every is not None:
+            return name in keys.every
+        if name not in keys.there:
             if not chunks.has_metadata_key(self._sql, self.index.index_uid, name):
                 return False
-            known.there.add(name)
+            keys.there.add(name)
         return True
 
     def metadata_keys(self) -> list[str]:
         """Return all metadata keys of chunks, sorted. The first call reads every chunk."""
-        known = self._memory.keys(self.index.index_uid, self.state.version)
-        if known.every is None:
-            known.every = chunks.metadata_keys(self._sql, self.index.index_uid)
-        return known.every
+        keys = self._memory.keys(self.index.index_uid, self.state.version)
+        if keys.every is None:
+            keys.every = chunks.metadata_keys(self._sql, self.index.index_uid)
+        return keys.every
 
     def nearest(self, vector: Vector, k: int, where: Mapping[str, Any] | None = None) -> Found:
         """Return the `k` chunks nearest to a vector, with cosines, best score first, ties by id.
@@ -129,7 +129,7 @@ class View:
         if only.total == 0:
             return _NOTHING
         direction = direction_of(vector)
-        # A vector of length 0 is equally near to all: the figures below give the order.
+        # A vector of length 0 is equally near to all: the scores below give the order.
         unit = direction if direction.any() else np.eye(1, len(direction))[0]
         query: Vector = unit.astype(np.float32)
         dead = self.state.entered - self.state.live
@@ -138,19 +138,19 @@ class View:
         ask = min(k + 1 + k // 10 + min(dead, max(k, 16)), self.state.entered)
         while True:
             nominees = finish(
-                self._store.nearest(self._space, query, ask, only.told, only.allowed_ids)
+                self._store.nearest(self._space, query, ask, only.for_store, only.allowed_ids)
             )
-            found, last = self._judged(nominees, direction, only)
-            best = found.best(k)
-            if len(found.ids) == only.total:
+            hits, last = self._judged(nominees, direction, only)
+            best = hits.best(k)
+            if len(hits.ids) == only.total:
                 return best
             if len(nominees.numbers) < ask or self._are_all(nominees):
-                self._check_complete(len(found.ids), only)
+                self._check_complete(len(hits.ids), only)
                 return best
-            if len(best.ids) == k and max(last, 0) < best.figures[-1] - MARGIN:
+            if len(best.ids) == k and max(last, 0) < best.scores[-1] - MARGIN:
                 return best
             if last <= 0 and not only.where:
-                return self._filled(found, vector, k)
+                return self._filled(hits, vector, k)
             ask *= _GROWTH
 
     def bm25_search(self, question: str, k: int, where: Mapping[str, Any] | None = None) -> Found:
@@ -165,15 +165,15 @@ class View:
         only = self._filter(k, where)
         if only.total == 0:
             return _NOTHING
-        return self._best_worded(*self._words(question).passages, k, only)
+        return self._best_by_words(*self._words(question).passages, k, only)
 
-    def word_figures(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    def bm25_scores(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the BM25 of chunks, in the order of the numbers; 0 for chunks without a match."""
         if not len(numbers):
             return np.zeros(0)
-        return self._words(question).figures(numbers)
+        return self._words(question).scores(numbers)
 
-    def document_figures(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    def document_scores(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the BM25 of the documents of live chunks, in the order of the numbers.
 
         A document without any of the words has 0. The rarity of a word is counted over the live
@@ -183,11 +183,11 @@ class View:
             return np.zeros(0)
         return self._words(question).documents(numbers, self.documents(numbers.tolist()))
 
-    def full_word_figure(self, question: str) -> float:
+    def full_bm25_score(self, question: str) -> float:
         """Return the BM25 of a chunk of average length with just the words of a question."""
         return self._words(question).full_passage()
 
-    def full_document_figure(self, question: str) -> float:
+    def full_document_score(self, question: str) -> float:
         """Return the BM25 of a document of average length with just the words of a question."""
         return self._words(question).full_document()
 
@@ -196,8 +196,8 @@ class View:
         if not len(numbers):
             return np.zeros(0)
         vectors = np.array(self.vectors(numbers.tolist()), np.float32)
-        figures: NDArray[np.float64] = cosines(vectors, direction_of(vector))
-        return figures
+        scores: NDArray[np.float64] = cosines(vectors, direction_of(vector))
+        return scores
 
     def vectors(self, numbers: Sequence[int]) -> list[Vector]:
         """Return the unit vectors of chunks, in the order of the numbers.
@@ -205,10 +205,10 @@ class View:
         Raises:
             StoreError: an outage, or the store has lost one of them.
         """
-        known = self._known_vectors(numbers)
-        if missing := [number for number in numbers if number not in known]:
+        vectors = self._known_vectors(numbers)
+        if missing := [number for number in numbers if number not in vectors]:
             raise self._lost(len(missing))
-        return [known[number] for number in numbers]
+        return [vectors[number] for number in numbers]
 
     def documents(self, numbers: Sequence[int]) -> list[int]:
         """Return a number for the document of each chunk, in the order of the chunks' numbers."""
@@ -257,12 +257,12 @@ class View:
 
     def _are_all(self, nominees: SearchHits) -> bool:
         """Return whether the store cannot have more, though it returned as many as requested."""
-        given = len(set(nominees.numbers))
-        if given < self.state.entered:
+        returned = len(set(nominees.numbers))
+        if returned < self.state.entered:
             return False
         # It may have vectors unknown to the catalog, which an interrupted writer has left.
         there = finish(self._store.count(self._space))
-        return there is not None and given >= there
+        return there is not None and returned >= there
 
     def _judged(
         self,
@@ -275,22 +275,22 @@ class View:
         vectors = nominees.vectors
         if vectors is None:
             # Missing vectors were added or deleted in the meantime.
-            known = self._known_vectors(numbers)
-            numbers = [number for number in numbers if number in known]
-            vectors = np.array([known[number] for number in numbers])
+            by_number = self._known_vectors(numbers)
+            numbers = [number for number in numbers if number in by_number]
+            vectors = np.array([by_number[number] for number in numbers])
         else:
             self._vectors.update(zip(numbers, vectors, strict=True))
         if not numbers:
             return _NOTHING, 1.0
-        figures = cosines(vectors, direction)
-        return self._found(numbers, figures, only), float(figures[-1])
+        scores = cosines(vectors, direction)
+        return self._found(numbers, scores, only), float(scores[-1])
 
-    def _found(self, numbers: Sequence[int], figures: NDArray[np.float64], only: _Filter) -> Found:
+    def _found(self, numbers: Sequence[int], scores: NDArray[np.float64], only: _Filter) -> Found:
         """Return the chunks that are live and pass a filter, each once."""
         passing = self._passing(numbers, only)
         places = {number: at for at, number in enumerate(numbers) if number in passing}
         ids = [passing[number].id for number in places]
-        return Found(np.array(list(places), np.int64), ids, figures[list(places.values())])
+        return Found(np.array(list(places), np.int64), ids, scores[list(places.values())])
 
     def _known_vectors(self, numbers: Sequence[int]) -> Mapping[int, Any]:
         """Return the vectors of at least these numbers; missing ones are omitted."""
@@ -311,50 +311,50 @@ class View:
 
     def _live(self, numbers: Collection[int]) -> dict[int, Member]:
         """Return the chunks that searches find, by number. Each is looked up only once."""
-        known = self._members
-        if new := set(numbers).difference(known):
-            found = chunks.members_of(self._sql, self._space.index_uid, new)
+        members = self._members
+        if new := set(numbers).difference(members):
+            live = chunks.members_of(self._sql, self._space.index_uid, new)
             # In one step, because other threads use the same dictionary.
-            known.update({number: found.get(number) for number in new})
-        return {number: one for number in numbers if (one := known[number]) is not None}
+            members.update({number: live.get(number) for number in new})
+        return {number: member for number in numbers if (member := members[number]) is not None}
 
-    def _filled(self, found: Found, vector: Vector, k: int) -> Found:
+    def _filled(self, hits: Found, vector: Vector, k: int) -> Found:
         """Return the best `k` if all others have the score 0: those tie, and are sorted by id."""
-        related = found.at(np.flatnonzero(scores_of(found.figures) > 0).tolist())
-        known = set(related.numbers.tolist())
+        related = hits.at(np.flatnonzero(scores_of(hits.scores) > 0).tolist())
+        related_numbers = set(related.numbers.tolist())
         first = chunks.first_by_id(self._sql, self._space.index_uid, k)
-        names = {number: name for number, name in first if number not in known}
+        names = {number: name for number, name in first if number not in related_numbers}
         others = np.array(list(names), np.int64)
         return Found(
             np.concatenate([related.numbers, others]),
             [*related.ids, *names.values()],
-            np.concatenate([related.figures, self.cosines(vector, others)]),
+            np.concatenate([related.scores, self.cosines(vector, others)]),
         ).best(k)
 
-    def _best_worded(
-        self, numbers: NDArray[np.int64], figures: NDArray[np.float64], k: int, only: _Filter
+    def _best_by_words(
+        self, numbers: NDArray[np.int64], scores: NDArray[np.float64], k: int, only: _Filter
     ) -> Found:
         if only.allowed_ids is not None:
             inside = _are_inside(numbers, only.allowed_ids)
-            numbers, figures = numbers[inside], figures[inside]
-        wanted = k
+            numbers, scores = numbers[inside], scores[inside]
+        limit = k
         while True:
-            some = _best_of(figures, wanted)
-            hits = self._found(numbers[some].tolist(), figures[some], only)
-            if len(hits.ids) >= k or len(some) == len(figures):
-                return hits.best(k, float(hits.figures.max(initial=0.0)) or 1.0)
-            wanted *= _GROWTH
+            some = _best_of(scores, limit)
+            hits = self._found(numbers[some].tolist(), scores[some], only)
+            if len(hits.ids) >= k or len(some) == len(scores):
+                return hits.best(k, float(hits.scores.max(initial=0.0)) or 1.0)
+            limit *= _GROWTH
 
     def _masks(self) -> Masks:
         return self._memory.masks(self.index.index_uid, self.state.version, self.rows)
 
-    def _words(self, question: str) -> Asked:
-        if self._asked is None or self._asked[0] != question:
+    def _words(self, question: str) -> QueryTerms:
+        if self._query_terms is None or self._query_terms[0] != question:
             words = self._memory.words(self.index.index_uid).at(
                 self._sql, self.state.version, question
             )
-            self._asked = question, words
-        return self._asked[1]
+            self._query_terms = question, words
+        return self._query_terms[1]
 
     def _check(self, vector: Vector) -> None:
         if vector.shape != (self._space.dimension,):
@@ -367,10 +367,10 @@ class View:
         if not np.isfinite(vector).all():
             raise StoreError(f"{self._space}: searched with a vector that holds NaN or infinity")
 
-    def _check_complete(self, found: int, only: _Filter) -> None:
+    def _check_complete(self, passing: int, only: _Filter) -> None:
         """Raise if the store has fewer vectors than expected."""
         expected = self.state.live if only.total is None else only.total
-        if found >= expected or (only.total is None and found):
+        if passing >= expected or (only.total is None and passing):
             return
         if only.total is None or not self._store.is_exact:
             there = finish(self._store.count(self._space))
@@ -379,7 +379,7 @@ class View:
             # The missing vectors may be those that a writer is adding or deleting.
             if (there is None or there >= self.state.live) and not self._lacks_some():
                 return
-        raise self._lost(expected - found)
+        raise self._lost(expected - passing)
 
     def _lacks_some(self) -> bool:
         """Return whether one of a few vectors is missing, for when a count does not tell."""
@@ -416,10 +416,10 @@ def _are_inside(numbers: NDArray[np.int64], allowed_ids: NDArray[np.int64]) -> N
     return there
 
 
-def _best_of(figures: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Return the positions of the best `count` figures and of ties with the last, best first."""
-    some = np.arange(len(figures))
-    if count < len(figures):
-        least = np.partition(figures, -count)[-count] - MARGIN * figures.max()
-        some = np.flatnonzero(figures >= least)
-    return some[np.argsort(-figures[some], kind="stable")]
+def _best_of(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Return the positions of the best `count` scores and of ties with the last, best first."""
+    some = np.arange(len(scores))
+    if count < len(scores):
+        least = np.partition(scores, -count)[-count] - MARGIN * scores.max()
+        some = np.flatnonzero(scores >= least)
+    return some[np.argsort(-scores[some], kind="stable")]

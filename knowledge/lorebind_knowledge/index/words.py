@@ -58,15 +58,15 @@ class _Column:
             if last >= len(self._known):
                 more = np.full(last + 1 - len(self._known), -1, np.int64)
                 self._known = np.concatenate([self._known, more])
-            found = self._known[numbers]
-        missing = numbers[found < 0]
+            values = self._known[numbers]
+        missing = numbers[values < 0]
         if len(missing):
-            values = read(missing.tolist())  # without the lock, so that other threads continue
+            new = read(missing.tolist())  # without the lock, so that other threads continue
             with self._lock:
-                for number, value in values.items():
+                for number, value in new.items():
                     self._known[number] = value
-                found = self._known[numbers]
-        return found
+                values = self._known[numbers]
+        return values
 
 
 class _Word:
@@ -75,7 +75,7 @@ class _Word:
     def __init__(self, postings: Postings, lengths: NDArray[np.int64], totals: Totals) -> None:
         self.numbers, times = postings
         average = totals.words / max(totals.passages, 1)
-        self.figures: NDArray[np.float64] = idf(totals.passages, len(self.numbers)) * tf_saturation(
+        self.scores: NDArray[np.float64] = idf(totals.passages, len(self.numbers)) * tf_saturation(
             times, lengths, average
         )
         """Its BM25 in each of these passages, for one occurrence in the question."""
@@ -113,33 +113,37 @@ class Words:
         self._documents: dict[str, int] = {}
         self._lengths_of_versions: dict[int, int] = {}
 
-    def at(self, sql: Sql, version: int, question: str) -> Asked:
+    def at(self, sql: Sql, version: int, question: str) -> QueryTerms:
         """Look up the words of a question in the version of the index that a transaction sees."""
         with self._lock:
             if version > self._version:
                 self._version, self._totals, self._known, self._kept = version, None, {}, 0
             totals = self._totals if version == self._version else None
         totals = totals or self._count(sql)
-        wanted = query_terms(question, totals.languages or {DEFAULT})
+        terms = query_terms(question, totals.languages or {DEFAULT})
         with self._lock:
-            known = self._known if version == self._version else {}
-            found = {word: known[word] for word in wanted if word in known}
-        new = {word: self._read(sql, word, totals) for word in wanted.keys() - found.keys()}
+            cached = self._known if version == self._version else {}
+            postings = {word: cached[word] for word in terms if word in cached}
+        new = {word: self._read(sql, word, totals) for word in terms.keys() - postings.keys()}
         with self._lock:
             if version == self._version:
                 self._totals = totals
-                self._remember(found | new)
-        found |= new
-        held = [(weight, one) for word, weight in wanted.items() if (one := found[word])]
-        missing = wanted.total() - sum(weight for weight, _ in held)
-        return Asked(self, sql, totals, held, missing)
+                self._remember(postings | new)
+        postings |= new
+        held = [
+            (weight, in_passages)
+            for word, weight in terms.items()
+            if (in_passages := postings[word])
+        ]
+        missing = terms.total() - sum(weight for weight, _ in held)
+        return QueryTerms(self, sql, totals, held, missing)
 
     def lengths(self, sql: Sql, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of words of each passage."""
 
         def read(missing: list[int]) -> Mapping[int, int]:
-            found: dict[int, int] = words_in(sql).lengths(sql.driver, self.index_uid, missing)
-            return found
+            lengths: dict[int, int] = words_in(sql).lengths(sql.driver, self.index_uid, missing)
+            return lengths
 
         return self._lengths.of(numbers, read)
 
@@ -149,26 +153,28 @@ class Words:
         def read(missing: list[int]) -> dict[int, int]:
             owners = chunks.owners_of(sql, self.index_uid, missing)
             with self._lock:
-                known = self._documents
-                return {number: known.setdefault(uri, len(known)) for number, uri in owners}
+                cached = self._documents
+                return {number: cached.setdefault(uri, len(cached)) for number, uri in owners}
 
         return self._owners.of(numbers, read)
 
     def lengths_of_versions(self, sql: Sql, versions: Collection[int]) -> dict[int, int]:
         """Return the number of words of versions of documents. A version never changes."""
         with self._lock:
-            known = {one: self._lengths_of_versions.get(one) for one in versions}
-        missing = [version for version, length in known.items() if length is None]
-        found = dict.fromkeys(missing, 0)
+            cached = {version: self._lengths_of_versions.get(version) for version in versions}
+        missing = [version for version, length in cached.items() if length is None]
+        counted = dict.fromkeys(missing, 0)
         if rows := chunks.numbers_of(sql, missing) if missing else []:
             lengths = self.lengths(sql, np.array([number for _, number in rows], np.int64))
             for (version, _), length in zip(rows, np.maximum(lengths, 0).tolist(), strict=True):
-                found[version] += length
+                counted[version] += length
         with self._lock:
-            if len(self._lengths_of_versions) + len(found) > _VERSIONS_KEPT:
+            if len(self._lengths_of_versions) + len(counted) > _VERSIONS_KEPT:
                 self._lengths_of_versions = {}
-            self._lengths_of_versions |= found
-        return {one: length for one, length in known.items() if length is not None} | found
+            self._lengths_of_versions |= counted
+        return {
+            version: length for version, length in cached.items() if length is not None
+        } | counted
 
     def _read(self, sql: Sql, word: str, totals: Totals) -> _Word | None:
         postings = words_in(sql).postings(sql.driver, self.index_uid, word)
@@ -182,11 +188,11 @@ class Words:
         written = languages.keys() - {""}  # documents without text have no language
         return Totals(passages, words, sum(languages.values()), frozenset(written))
 
-    def _remember(self, asked: Mapping[str, _Word | None]) -> None:
-        for word, one in asked.items():
+    def _remember(self, postings_by_word: Mapping[str, _Word | None]) -> None:
+        for word, postings in postings_by_word.items():
             self._forget(word)
-            self._known[word] = one
-            self._kept += _size(one)
+            self._known[word] = postings
+            self._kept += _size(postings)
         while self._kept > _PLACES_KEPT:
             self._forget(next(iter(self._known)))  # the least recently used word
 
@@ -195,7 +201,7 @@ class Words:
             self._kept -= _size(self._known.pop(word))
 
 
-class Asked:
+class QueryTerms:
     """The words of one question, looked up in an index at one moment."""
 
     def __init__(
@@ -209,14 +215,14 @@ class Asked:
     @cached_property
     def passages(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The numbers of all passages that contain any of the words, ascending, and their BM25."""
-        size = max((int(one.numbers[-1]) + 1 for _, one in self._held), default=0)
-        figures = np.zeros(size)
-        for weight, one in self._held:
-            figures[one.numbers] += weight * one.figures
-        numbers = np.flatnonzero(figures)
-        return numbers, figures[numbers]
+        size = max((int(postings.numbers[-1]) + 1 for _, postings in self._held), default=0)
+        scores = np.zeros(size)
+        for weight, postings in self._held:
+            scores[postings.numbers] += weight * postings.scores
+        numbers = np.flatnonzero(scores)
+        return numbers, scores[numbers]
 
-    def figures(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    def scores(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the BM25 of passages; 0 for a passage without any of the words."""
         return _of(*self.passages, numbers)
 
@@ -235,19 +241,20 @@ class Asked:
         of_versions = self._words.lengths_of_versions(self._sql, set(versions))
         lengths = np.array([of_versions[version] for version in versions])
         average = max(self._totals.words / max(self._totals.documents, 1), 1e-9)
-        times = np.array([_of(*one, ids) for _, one in self._in_documents])
-        if any(len(one[0]) > self._totals.documents for _, one in self._in_documents):
+        times = np.array([_of(*postings, ids) for _, postings in self._in_documents])
+        if any(len(postings[0]) > self._totals.documents for _, postings in self._in_documents):
             raise damaged("more documents have a word than an index counts")
         weights = [
-            weight * idf(self._totals.documents, len(one[0])) for weight, one in self._in_documents
+            weight * idf(self._totals.documents, len(postings[0]))
+            for weight, postings in self._in_documents
         ]
         each = tf_saturation(times, lengths, average) * np.array(weights)[:, None]
-        figures: NDArray[np.float64] = each.sum(axis=0)
-        return figures
+        scores: NDArray[np.float64] = each.sum(axis=0)
+        return scores
 
     def full_passage(self) -> float:
         """Return the BM25 of a passage of average length with just the words of the question."""
-        having = [(weight, len(one.numbers)) for weight, one in self._held]
+        having = [(weight, len(postings.numbers)) for weight, postings in self._held]
         return self._full(self._totals.passages, having)
 
     def full_document(self) -> float:
@@ -262,21 +269,21 @@ class Asked:
     @cached_property
     def _in_documents(self) -> list[tuple[int, tuple[NDArray[np.int32], NDArray[np.int32]]]]:
         owners = partial(self._words.owners, self._sql)
-        return [(weight, one.in_documents(owners)) for weight, one in self._held]
+        return [(weight, postings.in_documents(owners)) for weight, postings in self._held]
 
 
-def _of(keys: NDArray[Any], values: NDArray[Any], wanted: NDArray[Any]) -> NDArray[Any]:
-    """Return the values of the wanted keys; 0 for a missing key.
+def _of(keys: NDArray[Any], values: NDArray[Any], looked_up: NDArray[Any]) -> NDArray[Any]:
+    """Return the values of some keys; 0 for a missing key.
 
     Args:
         keys: unique and ascending.
         values: one per key.
-        wanted: any keys.
+        looked_up: any keys.
     """
     if not len(keys):
-        return np.zeros(len(wanted))
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[at] == wanted, values[at], 0)
+        return np.zeros(len(looked_up))
+    at = np.minimum(np.searchsorted(keys, looked_up), len(keys) - 1)
+    return np.where(keys[at] == looked_up, values[at], 0)
 
 
 def _size(word: _Word | None) -> int:

@@ -47,8 +47,8 @@ class Search(ABC):
         The level of several knowledge bases is the lowest of theirs.
         """
         levels = [kb.weak_levels.of(settings) for kb in self.kbs]
-        known = [level for level in levels if level is not None]
-        return min(known) if len(known) == len(levels) else None
+        declared = [level for level in levels if level is not None]
+        return min(declared) if len(declared) == len(levels) else None
 
     @cached_property
     def name(self) -> str:

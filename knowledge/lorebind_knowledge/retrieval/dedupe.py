@@ -110,8 +110,8 @@ def _first(runs: _Runs) -> list[int]:
     return sorted(runs)[: len(runs) - ceil(NEARLY * len(runs)) + 1]
 
 
-def _alike(one: _Runs, other: _Runs) -> bool:
-    if min(len(one), len(other)) < NEARLY * max(len(one), len(other)):
+def _alike(runs: _Runs, other_runs: _Runs) -> bool:
+    if min(len(runs), len(other_runs)) < NEARLY * max(len(runs), len(other_runs)):
         return False
-    common = len(one & other)
-    return common >= NEARLY * (len(one) + len(other) - common)
+    common = len(runs & other_runs)
+    return common >= NEARLY * (len(runs) + len(other_runs) - common)

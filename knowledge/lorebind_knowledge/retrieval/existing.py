@@ -63,9 +63,9 @@ class _ExistingSearch(Search):
     notices: dict[str, str] = field(default_factory=dict)
 
     async def ranked(self, settings: RetrievalDeclaration) -> tuple[list[DocumentMatch], float]:
-        strategy, wanted = settings.strategy, settings.top_k
+        strategy, top_k = settings.strategy, settings.top_k
         if strategy == "similarity":
-            return await self._found(settings, wanted)
+            return await self._found(settings, top_k)
         self.notices["fusion"] = (
             f"{self.name} is filled by others and has no word index: {strategy!r} ranks by vectors "
             "only, without the scores lexical, document, smoothed and fused"
@@ -74,23 +74,25 @@ class _ExistingSearch(Search):
         nearest = before_reranking(settings).model_copy(update=apart)
         if strategy == "rerank":
             reranker, most = declared_reranker(self, settings)
-            found, _ = await self._found(nearest, most)
-            ranked = await rerank(reranker, self.question, found, settings)
+            candidates, _ = await self._found(nearest, most)
+            ranked = await rerank(reranker, self.question, candidates, settings)
         else:
-            found, _ = await self._found(nearest, _CHOSEN_FROM)
-            ranked = await self._diverse(settings, found)
+            candidates, _ = await self._found(nearest, _CHOSEN_FROM)
+            ranked = await self._diverse(settings, candidates)
         best = max((relevance(match.scores, settings) for match in ranked), default=0.0)
         passed = list(passing(ranked, settings))
-        return spread_matches(passed, settings.max_per_document)[:wanted], best
+        return spread_matches(passed, settings.max_per_document)[:top_k], best
 
     async def _diverse(
-        self, settings: RetrievalDeclaration, found: Sequence[DocumentMatch]
+        self, settings: RetrievalDeclaration, candidates: Sequence[DocumentMatch]
     ) -> list[DocumentMatch]:
-        if not found:
+        if not candidates:
             return []
-        texts = [match.text for match in found]
+        texts = [match.text for match in candidates]
         store, weight = self.kbs[0].store, settings.mmr_lambda
-        return [found[at] for at in await store.chosen(self.question, texts, len(texts), weight)]
+        return [
+            candidates[at] for at in await store.chosen(self.question, texts, len(texts), weight)
+        ]
 
     async def _found(
         self, settings: RetrievalDeclaration, k: int
@@ -100,17 +102,19 @@ class _ExistingSearch(Search):
         sifts = settings.filters or settings.min_score is not None or most is not None
         limit = max(k, _SIFTED) if sifts else k
         while True:
-            found = [_match(kb.id, *one) for one in await kb.store.nearest(self.question, limit)]
-            allowed = [match for match in found if allows(match.metadata)]
+            documents = [
+                _match(kb.id, *match) for match in await kb.store.nearest(self.question, limit)
+            ]
+            allowed = [match for match in documents if allows(match.metadata)]
             best = max((relevance(match.scores, settings) for match in allowed), default=0.0)
             passed = list(passing(allowed, settings))
-            first = {one.id for one in found[:LOOKED_THROUGH]}
-            movable = sum(one.id in first for one in passed)
+            first = {match.id for match in documents[:LOOKED_THROUGH]}
+            movable = sum(match.id in first for match in passed)
             ranked = [*spread_matches(passed[:movable], most), *passed[movable:]]
-            kept = without_repeats(ranked) if kb.dedupe else ranked
+            unique = without_repeats(ranked) if kb.dedupe else ranked
             # If some documents score too low, all documents further away do too.
-            if len(kept) >= k or len(found) < limit or len(passed) < len(allowed):
-                return kept[:k], best
+            if len(unique) >= k or len(documents) < limit or len(passed) < len(allowed):
+                return unique[:k], best
             if limit == _MOST:
                 raise StoreError(
                     f"{self.name}: fewer than {k} of the {limit} nearest documents pass the "

@@ -49,11 +49,11 @@ def fused(
     candidates: Candidates, fusion: FusionDeclaration, full: tuple[float, float] = (0.0, 0.0)
 ) -> NDArray[np.float64]:
     """Return the raw score `fused` of each candidate, in the order of the candidates."""
-    dense, lexical = candidates.figures["dense"], candidates.figures["lexical"]
+    dense, lexical = candidates.raw_scores["dense"], candidates.raw_scores["lexical"]
     if fusion.method == "rrf":
         figures = _reciprocal_ranks(dense, lexical, fusion.rank_constant)
     else:
-        documents = candidates.figures.get("document", np.zeros(len(candidates)))
+        documents = candidates.raw_scores.get("document", np.zeros(len(candidates)))
         least = _ENOUGH * _mixed(*full, fusion.document_weight)
         words = scaled(_mixed(lexical, documents, fusion.document_weight), least)
         figures = _mixed(words, scaled(dense), fusion.dense_weight)
@@ -87,7 +87,7 @@ def _reciprocal_ranks(
     most = 2 / (constant + 1)
     sums = (1 / (constant + _ranks(dense)) + 1 / (constant + _ranks(lexical))) / most
     # Many sums end in a half, which NumPy may round the other way: it multiplies before rounding.
-    return np.array([round(one, _DECIMALS) for one in sums.tolist()])
+    return np.array([round(total, _DECIMALS) for total in sums.tolist()])
 
 
 def _ranks(figures: NDArray[np.float64]) -> NDArray[np.float64]:

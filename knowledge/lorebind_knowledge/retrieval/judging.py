@@ -95,6 +95,9 @@ def relevance(scores: Mapping[str, float], settings: RetrievalDeclaration) -> fl
 
 def passing(ranked: Iterable[_Scored], settings: RetrievalDeclaration) -> Iterator[_Scored]:
     """Yield the passages whose relevance reaches `min_score`."""
-    for one in ranked:
-        if settings.min_score is None or relevance(one.scores, settings) >= settings.min_score:
-            yield one
+    for candidate in ranked:
+        if (
+            settings.min_score is None
+            or relevance(candidate.scores, settings) >= settings.min_score
+        ):
+            yield candidate

@@ -23,7 +23,7 @@ def mmr(query: Query, ranked: Candidates, limit: int) -> Ranking:
     if not ranked:
         return []
     vectors = query.vectors(ranked.passages)
-    relevance = scaled(ranked.figures["fused"])
+    relevance = scaled(ranked.raw_scores["fused"])
     weight = query.settings.mmr_lambda
     likeness = np.zeros(len(ranked))
     left = np.ones(len(ranked), np.bool_)
@@ -33,6 +33,6 @@ def mmr(query: Query, ranked: Candidates, limit: int) -> Ranking:
         at = int(np.argmax(gain))  # the first of equals: candidates are sorted by relevance
         left[at] = False
         likeness = np.maximum(likeness, dots(vectors, vectors[at]))
-        one = ranked[at]
-        chosen.append(one.scored(one.score, mmr=float(gain[at])))
+        candidate = ranked[at]
+        chosen.append(candidate.scored(candidate.score, mmr=float(gain[at])))
     return chosen

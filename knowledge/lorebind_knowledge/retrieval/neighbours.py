@@ -66,9 +66,9 @@ def _joined(match: DocumentMatch, chunks: Sequence[StoredChunk]) -> DocumentMatc
 
 
 def _within(match: DocumentMatch, other: DocumentMatch) -> bool:
-    one, whole = match.metadata, other.metadata
+    inner, whole = match.metadata, other.metadata
     return bool(
-        (one["kb_id"], one["uri"]) == (whole["kb_id"], whole["uri"])
-        and whole["start"] <= one["start"]
-        and one["end"] <= whole["end"]
+        (inner["kb_id"], inner["uri"]) == (whole["kb_id"], whole["uri"])
+        and whole["start"] <= inner["start"]
+        and inner["end"] <= whole["end"]
     )

@@ -35,7 +35,7 @@ _DECIMALS = 9
 """Decimals of a score: more than the 6 of relative ones, so that different scores differ."""
 
 
-Place: TypeAlias = tuple[str, int, str]
+PassageKey: TypeAlias = tuple[str, int, str]
 """The knowledge base of a passage, the passage's number there, and its id."""
 
 
@@ -59,9 +59,9 @@ class Candidate(NamedTuple):
 class Candidates(Sequence[Candidate]):
     """Candidates stored as columns. Items are created on access, since most are only compared."""
 
-    passages: Sequence[Place]
+    passages: Sequence[PassageKey]
     scores: NDArray[np.float64]
-    figures: Mapping[str, NDArray[np.float64]]
+    raw_scores: Mapping[str, NDArray[np.float64]]
     """The raw scores of all candidates, by name."""
 
     @overload
@@ -71,24 +71,24 @@ class Candidates(Sequence[Candidate]):
     def __getitem__(self, at: int | slice) -> Candidate | Candidates:
         if isinstance(at, slice):
             return self.at(range(len(self))[at])
-        figures = {name: figure.item(at) for name, figure in self.figures.items()}
+        figures = {name: figure.item(at) for name, figure in self.raw_scores.items()}
         return Candidate(*self.passages[at], self.scores.item(at), figures)
 
     def __len__(self) -> int:
         return len(self.passages)
 
     def __iter__(self) -> Iterator[Candidate]:
-        columns = [figure.tolist() for figure in self.figures.values()]
+        columns = [figure.tolist() for figure in self.raw_scores.values()]
         rows = zip(self.passages, self.scores.tolist(), *columns, strict=True)
         for (kb_id, number, name), score, *figures in rows:
-            scores = dict(zip(self.figures, figures, strict=True))
+            scores = dict(zip(self.raw_scores, figures, strict=True))
             yield Candidate(kb_id, number, name, score, scores)
 
     def at(self, positions: Sequence[int]) -> Candidates:
         """Return the candidates at these positions, in the order of the positions."""
-        wanted = np.array(positions, np.intp)
-        figures = {name: figure[wanted] for name, figure in self.figures.items()}
-        return Candidates([self.passages[at] for at in positions], self.scores[wanted], figures)
+        chosen = np.array(positions, np.intp)
+        figures = {name: figure[chosen] for name, figure in self.raw_scores.items()}
+        return Candidates([self.passages[at] for at in positions], self.scores[chosen], figures)
 
     def order(self, figures: NDArray[np.float64]) -> list[int]:
         """Return the positions in the order of these values, best first, ties by id."""
@@ -119,10 +119,10 @@ class Query:
         """
         parts = []
         for kb_id, view in self.views.items():
-            found = view.nearest(self.vector, k, self.settings.filters)
-            parts.append(_candidates(kb_id, found.numbers, found.ids, dense=found.figures))
+            hits = view.nearest(self.vector, k, self.settings.filters)
+            parts.append(_candidates(kb_id, hits.numbers, hits.ids, dense=hits.scores))
         candidates = _joined(parts)
-        scores = scores_of(candidates.figures["dense"])
+        scores = scores_of(candidates.raw_scores["dense"])
         return replace(candidates, scores=scores).at(candidates.order(scores)[:k])
 
     def bm25_search(self, k: int) -> Candidates:
@@ -133,13 +133,13 @@ class Query:
         """
         depth, parts = self.settings.fusion.depth, []
         for kb_id, view in self.views.items():
-            found = view.bm25_search(self.question, max(k, depth), self.settings.filters)
-            dense = view.cosines(self.vector, found.numbers)
+            hits = view.bm25_search(self.question, max(k, depth), self.settings.filters)
+            dense = view.cosines(self.vector, hits.numbers)
             parts.append(
-                _candidates(kb_id, found.numbers, found.ids, lexical=found.figures, dense=dense)
+                _candidates(kb_id, hits.numbers, hits.ids, lexical=hits.scores, dense=dense)
             )
         candidates = _joined(parts)
-        figures = candidates.figures["lexical"]
+        figures = candidates.raw_scores["lexical"]
         # Scaled by the same passages for every k, so that scores do not depend on k.
         return weighed(candidates, scores_of(figures / figures.max(initial=0.0)), depth=depth)[:k]
 
@@ -157,53 +157,53 @@ class Query:
             more = [at for at, number in enumerate(by_words.numbers.tolist()) if number not in near]
             others = by_words.at(more)
             numbers = np.concatenate([nearest.numbers, others.numbers])
-            dense = [nearest.figures, view.cosines(self.vector, others.numbers)]
+            dense = [nearest.scores, view.cosines(self.vector, others.numbers)]
             figures = {
                 "dense": np.concatenate(dense),
-                "lexical": view.word_figures(self.question, numbers),
+                "lexical": view.bm25_scores(self.question, numbers),
             }
             if self.settings.fusion.counts_documents:
-                figures["document"] = view.document_figures(self.question, numbers)
+                figures["document"] = view.document_scores(self.question, numbers)
             parts.append(_candidates(kb_id, numbers, nearest.ids + others.ids, **figures))
         candidates = _joined(parts)
         if len(parts) > 1:
-            near_order = candidates.order(scores_of(candidates.figures["dense"]))
-            words = candidates.figures["lexical"]
+            near_order = candidates.order(scores_of(candidates.raw_scores["dense"]))
+            words = candidates.raw_scores["lexical"]
             by_words_order = [at for at in candidates.order(words)[:depth] if words[at]]
             candidates = candidates.at(sorted({*near_order[:depth], *by_words_order}))
         return candidates
 
-    def full_word_figures(self) -> tuple[float, float]:
+    def full_scores(self) -> tuple[float, float]:
         """Return the figures `lexical` and `document` of texts with just the question's words.
 
         Each is the highest of all indexes; `document` is 0 if documents do not count.
         """
         views = self.views.values()
-        passage = max(view.full_word_figure(self.question) for view in views)
+        passage = max(view.full_bm25_score(self.question) for view in views)
         if not self.settings.fusion.counts_documents:
             return passage, 0.0
-        return passage, max(view.full_document_figure(self.question) for view in views)
+        return passage, max(view.full_document_score(self.question) for view in views)
 
-    def vectors(self, passages: Sequence[Place]) -> Matrix:
+    def vectors(self, passages: Sequence[PassageKey]) -> Matrix:
         """Return the unit vectors of these passages, shape (passages, dimension)."""
         rows = self._of_each(passages, lambda view, numbers: view.vectors(numbers))
         return np.array(rows, np.float32)
 
-    def documents(self, passages: Sequence[Place]) -> list[tuple[str, int]]:
+    def documents(self, passages: Sequence[PassageKey]) -> list[tuple[str, int]]:
         """Return the key of each passage's document; passages of one document have the same."""
         numbers = self._of_each(passages, lambda view, numbers: view.documents(numbers))
-        return [(one[0], number) for one, number in zip(passages, numbers, strict=True)]
+        return [(passage[0], number) for passage, number in zip(passages, numbers, strict=True)]
 
     def best_relevance(self, candidates: Candidates, most: int | None = None) -> float:
         """Return the highest relevance of the first `most` candidates; 0 if there are none."""
-        figures = deciding(candidates.figures, self.settings)
+        figures = deciding(candidates.raw_scores, self.settings)
         return score_of(figures[:most].max(initial=0.0))
 
     def passages(self, candidates: Sequence[Candidate]) -> list[DocumentMatch]:
         """Return the candidates with their texts and metadata."""
         candidates = list(candidates)
         chunks = self._of_each(
-            [one[:3] for one in candidates],
+            [passage[:3] for passage in candidates],
             lambda view, numbers: map(view.chunks(numbers).__getitem__, numbers),
         )
         return list(map(self._passage, candidates, chunks))
@@ -214,29 +214,31 @@ class Query:
             yield from self.passages(candidates[start : start + at_once])
 
     def _of_each(
-        self, passages: Sequence[Place], read: Callable[[View, list[int]], Iterable[T]]
+        self, passages: Sequence[PassageKey], read: Callable[[View, list[int]], Iterable[T]]
     ) -> list[T]:
         """Return what `read` gives for each passage, after one call for each index."""
-        given: dict[str, Iterator[T]] = {}
+        rows: dict[str, Iterator[T]] = {}
         for kb_id, view in self.views.items():
             if numbers := [number for owner, number, _ in passages if owner == kb_id]:
-                given[kb_id] = iter(read(view, numbers))
-        return [next(given[kb_id]) for kb_id, _, _ in passages]
+                rows[kb_id] = iter(read(view, numbers))
+        return [next(rows[kb_id]) for kb_id, _, _ in passages]
 
-    def _passage(self, one: Candidate, chunk: StoredChunk) -> DocumentMatch:
+    def _passage(self, candidate: Candidate, chunk: StoredChunk) -> DocumentMatch:
         about = chunk.metadata
-        _check_metadata(one, about)
-        decisive = relevance(one.scores, self.settings)
-        return DocumentMatch(one.id, one.score, decisive, one.scores, chunk.text, about)
+        _check_metadata(candidate, about)
+        decisive = relevance(candidate.scores, self.settings)
+        return DocumentMatch(
+            candidate.id, candidate.score, decisive, candidate.scores, chunk.text, about
+        )
 
 
-def _check_metadata(one: Candidate, metadata: Mapping[str, Any]) -> None:
+def _check_metadata(candidate: Candidate, metadata: Mapping[str, Any]) -> None:
     """Raise `StoreError` if the source or the span of a passage has a wrong type."""
     for key, kind, default in _CHECKED:
         if not isinstance(metadata.get(key, default), kind):
             raise StoreError(
-                f"the metadata of passage {one.id} of knowledge base {one.kb_id!r} are damaged; "
-                f"rebuild its index with: lorebind knowledge reindex {one.kb_id}"
+                f"the metadata of passage {candidate.id} of knowledge base {candidate.kb_id!r} are "
+                f"damaged; rebuild its index with: lorebind knowledge reindex {candidate.kb_id}"
             )
 
 
@@ -260,11 +262,11 @@ def weighed(
         depth: how many of the best are searched for the nearest candidate; None means all.
     """
     order = candidates.order(figures)
-    scale = score_of(candidates.figures["dense"][order[:depth]].max(initial=0.0))
+    scale = score_of(candidates.raw_scores["dense"][order[:depth]].max(initial=0.0))
     best = figures.max(initial=0.0) or 1.0
     scores = np.round(figures / best * scale, _DECIMALS)
-    known = candidates.figures if name is None else {**candidates.figures, name: figures}
-    return Candidates(candidates.passages, scores, known).at(order)
+    raw_scores = candidates.raw_scores if name is None else {**candidates.raw_scores, name: figures}
+    return Candidates(candidates.passages, scores, raw_scores).at(order)
 
 
 def _candidates(
@@ -276,6 +278,6 @@ def _candidates(
 
 def _joined(parts: Sequence[Candidates]) -> Candidates:
     passages = [passage for part in parts for passage in part.passages]
-    names = parts[0].figures
-    figures = {name: np.concatenate([part.figures[name] for part in parts]) for name in names}
+    names = parts[0].raw_scores
+    figures = {name: np.concatenate([part.raw_scores[name] for part in parts]) for name in names}
     return Candidates(passages, np.zeros(len(passages)), figures)

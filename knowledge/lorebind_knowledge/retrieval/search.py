@@ -253,14 +253,14 @@ class _IndexSearch(Search):
         views = [view for view in views if view.state.live]
         for name, required in names.items():
             if views and not any(view.has_metadata_key(name) for view in views):
-                known = {key for view in views for key in view.metadata_keys()}
+                known_keys = {key for view in views for key in view.metadata_keys()}
                 # To exclude documents by a key that none has yet is no mistake, unless it is one
                 # of the known keys, misspelled.
-                if required or nearest(name, known):
+                if required or nearest(name, known_keys):
                     self.notices[name] = (
                         f"no document of {self.name} has the metadata key {name!r}, which the "
                         f"filter names{'' if required else ' to exclude documents'}; "
-                        f"{did_you_mean(name, known)}"
+                        f"{did_you_mean(name, known_keys)}"
                     )
 
 
@@ -333,6 +333,6 @@ def _passed(query: Query, ranked: Ranking) -> Ranking:
         list(passing(some, settings)) for some in (ranked[:LOOKED_THROUGH], ranked[LOOKED_THROUGH:])
     )
     if settings.max_per_document is not None:
-        documents = query.documents([one[:3] for one in first])
+        documents = query.documents([candidate[:3] for candidate in first])
         first = spread(first, documents, settings.max_per_document)
     return [*first, *others]

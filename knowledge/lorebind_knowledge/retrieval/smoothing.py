@@ -52,8 +52,10 @@ def smooth(
         return candidates
     near = figures_of_near_documents(fused, documents, vectors, smoothing.documents)
     mixed = (1 - smoothing.weight) * fused + smoothing.weight * near
-    figures = {**candidates.figures, "smoothed": np.round(near, _DECIMALS)}
-    return weighed(replace(candidates, figures=figures), np.round(mixed, _DECIMALS), name="fused")
+    figures = {**candidates.raw_scores, "smoothed": np.round(near, _DECIMALS)}
+    return weighed(
+        replace(candidates, raw_scores=figures), np.round(mixed, _DECIMALS), name="fused"
+    )
 
 
 def figures_of_near_documents(
@@ -69,7 +71,7 @@ def figures_of_near_documents(
         count: how many documents.
     """
     places: dict[Hashable, int] = {}
-    owners = np.array([places.setdefault(one, len(places)) for one in documents])
+    owners = np.array([places.setdefault(document, len(places)) for document in documents])
     together = np.argsort(owners, kind="stable")
     starts = np.searchsorted(owners[together], np.arange(len(places)))
     best: NDArray[np.float64] = np.maximum.reduceat(figures[together], starts)

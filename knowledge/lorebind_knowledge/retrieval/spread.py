@@ -37,23 +37,25 @@ def spread(
     if most is None:
         return list(ranked)
     left = list(zip(ranked, documents, strict=True))
-    given: Counter[Hashable] = Counter()
+    taken: Counter[Hashable] = Counter()
     order: list[_Scored] = []
     while left:
         at = 0
         best, document = left[0]
-        if given[document] >= most:
-            others = (n for n, (_, other) in enumerate(left) if given[other] < most)
+        if taken[document] >= most:
+            others = (n for n, (_, other) in enumerate(left) if taken[other] < most)
             first = next(others, 0)
             if left[first][0].score >= NEARLY * best.score:
                 at = first
-        one, document = left.pop(at)
-        given[document] += 1
-        order.append(one)
+        chosen, document = left.pop(at)
+        taken[document] += 1
+        order.append(chosen)
     return order
 
 
 def spread_matches(ranked: Sequence[DocumentMatch], most: int | None) -> list[DocumentMatch]:
     """Spread passages that have been read. A passage without a uri is its own document."""
-    documents = [(one.metadata.get("kb_id"), one.metadata.get("uri") or one.id) for one in ranked]
+    documents = [
+        (match.metadata.get("kb_id"), match.metadata.get("uri") or match.id) for match in ranked
+    ]
     return spread(ranked, documents, most)

@@ -44,11 +44,11 @@ def check_stages(name: str, stages: Sequence[RetrievalDeclaration]) -> None:
     Raises:
         UsageError: names the stage, counted from 1, and what it lacks.
     """
-    for number, one in enumerate(stages[1:], start=1):
-        where = f"{name}: stage {number} uses the strategy {one.strategy!r}"
-        if one.strategy == "rerank" and one.rerank is None:
+    for number, stage in enumerate(stages[1:], start=1):
+        where = f"{name}: stage {number} uses the strategy {stage.strategy!r}"
+        if stage.strategy == "rerank" and stage.rerank is None:
             raise UsageError(f"{where}, which needs a reranker; write 'rerank' next to 'stages'")
-        wanted = one.min_score_on
-        if wanted and wanted not in _FIGURES[one.strategy]:
-            known = ", ".join(_FIGURES[one.strategy])
-            raise UsageError(f"{where}, which has no score {wanted!r}; known: {known}")
+        decides = stage.min_score_on
+        if decides and decides not in _FIGURES[stage.strategy]:
+            scores = ", ".join(_FIGURES[stage.strategy])
+            raise UsageError(f"{where}, which has no score {decides!r}; known: {scores}")

@@ -157,7 +157,7 @@ class Driver:
 
         def ask(view: View) -> list[Match]:
             found = view.bm25_search(question, k, where)
-            return _matches(view, found, found.figures.max(initial=0.0) or 1.0)
+            return _matches(view, found, found.scores.max(initial=0.0) or 1.0)
 
         return self.index.read(namespace, ask)
 
@@ -216,7 +216,7 @@ def _matches(view: View, found: Found, best: float) -> list[Match]:
     whole = view.chunks(numbers)
     return [
         Match(name, score_of(figure / best), figure, whole[number].text, whole[number].metadata)
-        for number, name, figure in zip(numbers, found.ids, found.figures.tolist(), strict=True)
+        for number, name, figure in zip(numbers, found.ids, found.scores.tolist(), strict=True)
     ]
 
 

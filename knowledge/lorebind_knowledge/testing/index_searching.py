@@ -184,7 +184,7 @@ class IndexSearching(IndexTests):
         found = to.index.read(HERE, lambda view: view.nearest(query, 5))
         some = found.at([3, 1, 2])
         figures = to.index.read(HERE, lambda view: view.cosines(query, some.numbers))
-        assert figures.tolist() == some.figures.tolist()
+        assert figures.tolist() == some.scores.tolist()
         none = found.at([]).numbers
         assert len(to.index.read(HERE, lambda view: view.cosines(query, none))) == 0
 

@@ -23,7 +23,7 @@ _GROWTH = 1.5
 
 
 @asynccontextmanager
-async def turn(catalog: Catalog, namespace: Namespace, *, wait: bool) -> AsyncIterator[Lease]:
+async def hold_lease(catalog: Catalog, namespace: Namespace, *, wait: bool) -> AsyncIterator[Lease]:
     """Hold the lease of a namespace until the end of the block; see `Catalog.lease`.
 
     Calls in the block run in the catalog's lane of ingests, and as the namespace's tenant.
