@@ -92,7 +92,7 @@ async def _main(verb: str) -> object:
     loaded = load_project(Path())
     flows = Workflows(loaded, KnowledgeService(loaded), ModelPool(loaded))
     bus = EventBus("t")
-    bus.attach(JsonLinesSink("events.jsonl"))
+    bus.attach([JsonLinesSink("events.jsonl")])
     try:
         if verb == "run":
             result = await flows.run("w", {}, thread_id="t", bus=bus)
