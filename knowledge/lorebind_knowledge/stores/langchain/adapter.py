@@ -16,7 +16,6 @@ from langchain_core.vectorstores import VectorStore
 
 from lorebind_config.errors import StoreError
 from lorebind_knowledge.stores.langchain.recipe import EMBEDDING_PARAMETERS
-from lorebind_knowledge.stores.langchain.store import is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
     from langchain_core.documents import Document
 
     from lorebind_knowledge.stores.langchain.recipe import Recipe
+
+
+SPACE = "lorebind_space"
+"""The name of the metadata that tells the space of a document."""
 
 
 def adopted(held: VectorStore, embedding: Embeddings) -> VectorStore:
@@ -43,7 +46,7 @@ def adopted(held: VectorStore, embedding: Embeddings) -> VectorStore:
         some = store.similarity_search("documents", k=4)
     except Exception:  # any error of a class whose vectors have another dimension
         some = held.similarity_search("documents", k=4)
-    if not all(map(is_ours, some)):
+    if not all(SPACE in document.metadata for document in some):
         raise StoreError(
             f"the {type(held).__name__} has documents that Lorebind did not add; pass an "
             "empty one, with a collection, table or file of its own"

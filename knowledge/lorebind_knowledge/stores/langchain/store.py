@@ -18,7 +18,7 @@ from langchain_core.documents import Document
 
 from lorebind_config.errors import StoreError
 from lorebind_knowledge.stores.base import SearchHits, VectorStore
-from lorebind_knowledge.stores.langchain.adapter import Adapter
+from lorebind_knowledge.stores.langchain.adapter import SPACE, Adapter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SPACE, _NUMBER, _ZERO = "lorebind_space", "lorebind_number", "lorebind_zero"
+_NUMBER, _ZERO = "lorebind_number", "lorebind_zero"
 _AT_ONCE = 500
 _GROWTH = 4
 _MOST = 100_000
@@ -153,11 +153,6 @@ def document_id(space: Partition, number: int) -> str:
     return str(uuid.UUID(int=high << 80 | 0x8 << 76 | middle << 64 | 0b10 << 62 | low))
 
 
-def is_ours(document: Document) -> bool:
-    """Return whether a store of this kind has added the document, in any space."""
-    return _SPACE in document.metadata
-
-
 def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
 
@@ -165,7 +160,7 @@ def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
 def _document(space: Partition, one: StoredVector) -> Document:
     """Return the document to store, whose metadata has its space and number."""
     # As a text, because some databases store numbers as floats.
-    metadata = {_SPACE: space.name, _NUMBER: str(one.number)}
+    metadata = {SPACE: space.name, _NUMBER: str(one.number)}
     if not one.vector.any():
         metadata[_ZERO] = "true"
     return Document(one.text, id=document_id(space, one.number), metadata=metadata)
@@ -185,7 +180,7 @@ def _numbers(space: Partition, documents: Iterable[Document]) -> tuple[list[int]
     near: dict[int, None] = {}
     zeros: dict[int, None] = {}
     for document in documents:
-        if document.metadata.get(_SPACE) == space.name:
+        if document.metadata.get(SPACE) == space.name:
             group = zeros if _ZERO in document.metadata else near
             group[int(document.metadata[_NUMBER])] = None
     return list(near), list(zeros)
