@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
@@ -11,6 +10,7 @@ from pydantic_core import to_jsonable_python
 from lorebind_config.checks.json_schemas import mismatch
 from lorebind_config.errors import ModelError
 from lorebind_config.reading.yaml_source import short
+from lorebind_knowledge.text.markdown import fences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 ANSWER_TOOL = "final_answer"
 _ATTEMPTS = 2
-_FENCE = re.compile(r"```(?:json)?[ \t]*\n")
-_CLOSING_FENCE = re.compile(r"\n[ \t]*```")
 
 
 class StructuredOutput:
@@ -120,9 +118,9 @@ def _answer_tool(schema: dict[str, Any]) -> BaseTool:
 
 def _read(text: str) -> tuple[Any, str]:
     """Return the JSON value of a text, fenced or not, and an error message or ''."""
-    written = text
-    if (opening := _FENCE.search(text)) and (end := _CLOSING_FENCE.search(text, opening.end())):
-        written = text[opening.end() : end.start()]
+    blocks = (one for one in fences(text, 0, len(text)) if one.language in ("", "json"))
+    block = next(blocks, None)
+    written = block.code(text) if block else text
     try:
         return json.loads(written, parse_constant=_no_number), ""
     except (ValueError, RecursionError) as error:

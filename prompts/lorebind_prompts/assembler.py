@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import UsageError
+from lorebind_knowledge.text.markdown import BLANK_LINE
+from lorebind_knowledge.text.sentences import sentence_breaks
 from lorebind_prompts.citations import Citation
 from lorebind_prompts.duplicates import Candidate, candidates_of
 from lorebind_prompts.rendering.base import Passage
@@ -36,7 +39,6 @@ _SLACK_PER_ENTRY = 2
 _SHORTEST_CUT = 24
 _CHARACTERS_PER_TOKEN = 12
 
-_SENTENCE_END = re.compile(r"[.!?…][\"'”’)\]*`]*(?=\s)|[。！？]|\n(?=[^\S\n]*+\n)")
 _WORD_END = re.compile(r"(?<=\S)(?=\s)")
 
 
@@ -249,15 +251,10 @@ def _cut_places(text: str, longest: int) -> Iterable[int]:
     The last sentence ends come first, then the last word ends; both only if at least a third of
     `longest` stays. A text without words (an endless line, some scripts) is cut anywhere.
     """
-    sentences = [
-        at
-        for found in _SENTENCE_END.finditer(text, 0, longest + 1)
-        if (at := found.end()) <= longest
-    ]
-    words = [
-        at for found in _WORD_END.finditer(text, 0, longest + 1) if (at := found.start()) <= longest
-    ]
-    sentences = [at for at in sentences if at >= longest / 3]
-    words = [at for at in words if at >= longest / 3]
-    places = [*sentences[:-4:-1], *words[:-4:-1], longest, longest - _SLACK]
+    breaks = takewhile(lambda place: place[0] <= longest, sentence_breaks(text, 0, len(text)))
+    paragraphs = (found.start() for found in BLANK_LINE.finditer(text, 0, longest + 1))
+    sentences = sorted({*paragraphs, *(end for end, _ in breaks)})
+    words = [found.start() for found in _WORD_END.finditer(text, 0, longest + 1)]
+    last = [at for ends in (sentences, words) for at in ends[:-4:-1] if 3 * at >= longest]
+    places = [*last, longest, longest - _SLACK]
     return [at for at in places if at >= _SHORTEST_CUT]

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from lorebind_knowledge.text.markdown import code_spans, is_escaped, outside_fences
 from lorebind_prompts.cleaning import clean_line
 
 # Every repetition is possessive, so that any answer takes linear time.
@@ -37,7 +38,6 @@ _LINKED = re.compile(
     r"(?:\s++(?:\"[^\"]*+\"|'[^']*+'|\([^()]*+\)))?+\s*+\)"
 )
 _TARGET = re.compile(r"^[ >]{0,8}(?=\[\s?(\d{1,9})\s?\]:[ \t]*<?[A-Za-z][A-Za-z0-9+.-]+:\S)", re.M)
-_FENCE = re.compile(r"[ >]*(?:[-*+] +)?(`{3,}|~{3,})(.*)")
 _LONGEST_RANGE = 100
 _LONGEST_NUMBER = 10
 
@@ -205,57 +205,16 @@ def _found(text: str) -> Iterator[re.Match[str]]:
 
 
 def _unescaped(text: str) -> Iterator[re.Match[str]]:
-    return (found for found in _MARKER.finditer(text) if not _is_escaped(text, found.start()))
-
-
-def _is_escaped(text: str, at: int) -> bool:
-    start = at
-    while start and text[start - 1] == "\\":
-        start -= 1
-    return (at - start) % 2 == 1
+    return (found for found in _MARKER.finditer(text) if not is_escaped(text, found.start()))
 
 
 def _without_code(text: str) -> str:
     """Replace code with spaces, so that positions do not change."""
-    lines: list[str] = []
-    paragraph: list[str] = []
-    fence = ""
-    for line in text.split("\n"):
-        opened = _FENCE.match(line)
-        if fence:
-            closes = opened and opened[1].startswith(fence) and not opened[2].strip()
-            fence = "" if closes else fence
-            lines.append(" " * len(line))
-        elif opened and not (opened[1][0] == "`" and "`" in opened[2]):
-            lines += [*_without_spans(paragraph), " " * len(line)]
-            paragraph, fence = [], opened[1]
-        elif line.strip(" >"):
-            paragraph.append(line)
-        else:
-            lines += [*_without_spans(paragraph), line]
-            paragraph = []
-    return "\n".join([*lines, *_without_spans(paragraph)])
-
-
-def _without_spans(lines: list[str]) -> list[str]:
-    """Replace inline code in a paragraph: from a run of backticks to the next of that length."""
-    if not lines:
-        return []
-    text = "\n".join(lines)
-    runs = list(re.finditer("`+", text))
-    closing: dict[int, list[int]] = {}
-    for index in reversed(range(len(runs))):
-        closing.setdefault(len(runs[index][0]), []).append(index)
-    pieces, at, index = [], 0, 0
-    while index < len(runs):
-        start = runs[index].start() + _is_escaped(text, runs[index].start())
-        same = closing.get(runs[index].end() - start, [])
-        while same and same[-1] <= index:
-            same.pop()
-        if not same:
-            index += 1
-            continue
-        end = runs[same[-1]].end()
-        pieces += [text[at:start], re.sub(r"[^\n]", " ", text[start:end])]
-        at, index = end, same[-1] + 1
-    return "".join([*pieces, text[at:]]).split("\n")
+    pieces, at = [], 0
+    for first, last in outside_fences(text, 0, len(text)):
+        for start, end in [(at, first), *code_spans(text, first, last)]:
+            pieces += [text[at:start], re.sub(r"[^\n]", " ", text[start:end])]
+            at = end
+        pieces.append(text[at:last])
+        at = last
+    return "".join(pieces)

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-_FENCE = re.compile(r"\s*(`{3,}|~{3,})\s*(.*)")
+from lorebind_knowledge.text.markdown import code_spans, end_of_cut_code, fences
+from lorebind_knowledge.text.sentences import split_sentences
+
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*)")
 _ITEM = re.compile(r"\s*(?:[*+-]|\d{1,3}[.)])\s+(.*)")
 _ROW = re.compile(r"\s*\|(.+)\|\s*")
@@ -23,14 +25,6 @@ _DIAGRAMS = {"mermaid", "dot", "plantuml"}
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--.{0,1000}?-->")
 _LINK = re.compile(r"!?\[([^\[\]]+)\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*(?:\s+\"[^\"]*\")?\)")
 _ATTRIBUTES = re.compile(r"(?<!\s)\s*+\{\s*[.#:][^{}]*\}")
-_CODE_SPAN = re.compile(r"(?<!`)(`++).{1,1000}?(?<!`)\1(?!`)")
-
-_SENTENCE_END = re.compile(
-    r"[.!?…][\"'”’)\]*_]*\s+(?=[\"'“‘(\[*_`]*[^\W\d_a-z])|[。！？]|[.!?…]\s+(?=`)"
-)
-_ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|no|fig|mr|mrs|dr|st|E\.g|I\.e|[A-Z])\.)\s*$"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,36 +73,19 @@ def split_units(text: str) -> list[Unit]:
     return units
 
 
-def split_sentences(text: str) -> list[str]:
-    """Return the sentences of one line of prose; code spans and abbreviations are not split."""
-    sentences, start = [], 0
-    masked = _CODE_SPAN.sub(lambda found: "`" + "x" * (len(found[0]) - 2) + "`", text)
-    for found in _SENTENCE_END.finditer(masked):
-        if not _ABBREVIATION.search(masked, max(0, found.start() - 10), found.end()):
-            sentences.append(text[start : found.end()].strip())
-            start = found.end()
-    sentences.append(text[start:].strip())
-    return [sentence for sentence in sentences if re.search(r"\w", sentence)]
-
-
 def _blocks(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield lines with their kinds; a fenced block is one item, even if its start or end is cut."""
-    lines = _without_headless_code(text.split("\n"))
-    fence, language, code = "", "", list[str]()
+    at = end_of_cut_code(text)
+    for fence in fences(text, at, len(text)):
+        yield from _lines(text[at : fence.start])
+        yield "code", fence.code(text), fence.language
+        at = fence.end
+    yield from _lines(text[at:])
+
+
+def _lines(text: str) -> Iterator[tuple[str, str, str]]:
     table: list[str] = []
-    for line in lines:
-        opened = _FENCE.match(line)
-        if fence:
-            if opened and opened[1].startswith(fence) and not opened[2].strip():
-                yield "code", "\n".join(code), language
-                fence = ""
-            else:
-                code.append(line)
-            continue
-        if opened and "`" not in opened[2]:
-            fence, language, code = opened[1], opened[2].split(" ")[0].strip("{}."), []
-            yield "break", "", ""
-            continue
+    for line in text.split("\n"):
         row = _ROW.fullmatch(line)
         if row and not _RULE.fullmatch(line):
             table.append(" | ".join(cell.strip() for cell in row[1].split("|")))
@@ -120,8 +97,6 @@ def _blocks(text: str) -> Iterator[tuple[str, str, str]]:
             table = []
         yield _line(line)
     yield from (("row", content, "") for content in table)
-    if fence:
-        yield "code", "\n".join(code), language
 
 
 def _line(line: str) -> tuple[str, str, str]:
@@ -136,23 +111,13 @@ def _line(line: str) -> tuple[str, str, str]:
     return "line", line.strip().removeprefix(">").strip(), ""
 
 
-def _without_headless_code(lines: list[str]) -> list[str]:
-    """Remove the rest of a code block whose beginning was cut off."""
-    fences = [
-        (index, found[2]) for index, line in enumerate(lines) if (found := _FENCE.match(line))
-    ]
-    # A closing fence names no language; the fence after it opens a block and mostly names one.
-    headless = len(fences) % 2 and not fences[0][1] and all(name for _, name in fences[1:2])
-    return lines[fences[0][0] + 1 :] if headless else lines
-
-
 def _plain(text: str) -> str:
     """Remove tags, link targets and attribute lists from Markdown; code spans do not change."""
     pieces, at = [], 0
     text = _LINK.sub(r"\1", text)
-    for span in _CODE_SPAN.finditer(text):
-        pieces += [_untagged(text[at : span.start()]), span[0]]
-        at = span.end()
+    for start, end in code_spans(text, 0, len(text)):
+        pieces += [_untagged(text[at:start]), text[start:end]]
+        at = end
     pieces.append(_untagged(text[at:]))
     return re.sub(r"\s+", " ", "".join(pieces)).strip()
 

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 
-from lorebind_prompts.units import Unit, split_sentences, split_units
+from lorebind_prompts.units import Unit, split_units
 
 from .helpers import texts
-
-
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        ("One. Two! Three?", ["One.", "Two!", "Three?"]),
-        ("Use e.g. Redis. Then go.", ["Use e.g. Redis.", "Then go."]),
-        ("Call `f. X()` now. **Bold** next.", ["Call `f. X()` now.", "**Bold** next."]),
-        ("Version 3.11 is fine.", ["Version 3.11 is fine."]),
-        ("使用它。然后继续。", ["使用它。", "然后继续。"]),
-        ("...", []),
-    ],
-)
-def test_sentences(text: str, sentences: list[str]) -> None:
-    """Sentences end where a reader sees their end, not at every full stop."""
-    assert split_sentences(text) == sentences
 
 
 def test_markdown() -> None:
@@ -72,6 +55,7 @@ def test_a_passage_may_begin_inside_code() -> None:
         Unit("sentence", "Prose:"),
         Unit("code", "x = 1", "", "python"),
     ]
+    assert split_units("x\n```\n\nProse.\n\n```python\ny")[0] == Unit("sentence", "Prose.")
 
 
 @settings(deadline=None)

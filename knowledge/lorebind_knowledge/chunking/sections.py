@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.chunking.recursive import PARAGRAPHS, WORDS, RecursiveChunker, before
 from lorebind_knowledge.chunking.rulers import make_ruler
-from lorebind_knowledge.chunking.sentences import sentence_starts
+from lorebind_knowledge.text.markdown import LINE, outside_fences
+from lorebind_knowledge.text.sentences import sentence_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,28 +22,25 @@ if TYPE_CHECKING:
     from lorebind_knowledge.chunking.base import Interval
     from lorebind_knowledge.chunking.recursive import Level
 
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
 _DELIMITER_ROW = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-*+:?[ \t]*+)*+$")
 _HEADING_END = re.compile(r"[^\n]*(?:\n {0,3}(?:=+|-+)[ \t\r]*(?=\n|\Z))?\s*")
 
 
 def markdown_blocks(text: str, start: int, end: int) -> Iterator[int]:
     """Yield the starts of blocks that should not be split: paragraphs, fenced code, tables."""
-    fence, in_table, apart, block = "", False, True, start
+    for first, last in outside_fences(text, start, end):
+        yield from _blocks_between(text, first, last)
+        if last < end:
+            yield last
+
+
+def _blocks_between(text: str, start: int, end: int) -> Iterator[int]:
+    in_table, apart, block = False, True, start
     above = -1  # start of the previous line if it may be a table's header, else -1
-    for line in _LINE.finditer(text, start, end):
+    for line in LINE.finditer(text, start, end):
         content = line[0].rstrip()
-        mark = _FENCE.match(content)
-        if fence:
-            if mark and mark[1].startswith(fence) and not mark[2]:
-                fence, apart = "", True
-            continue
         is_row = "|" in content
-        if mark and not (mark[1][0] == "`" and "`" in mark[2]):
-            yield line.start()
-            fence, in_table, above = mark[1], False, -1
-        elif not content:
+        if not content:
             apart, in_table, above = True, False, -1
         elif apart or (in_table and not is_row):
             block = line.start()

@@ -10,12 +10,13 @@ from itertools import pairwise
 
 from lorebind_knowledge.chunking.base import strip
 from lorebind_knowledge.chunking.sections import markdown_blocks, sections
-from lorebind_knowledge.chunking.sentences import sentence_starts
+from lorebind_knowledge.text.markdown import is_fence
+from lorebind_knowledge.text.sentences import sentence_starts
 
 HEADING, PARAGRAPH, ITEM, NOTHING = 1.0, 0.5, 0.25, 0.0
 """Strengths of the border before a segment, from 0 to 1."""
 
-_WHOLE = re.compile(r"[ \t]*(?:`{3}|~{3}|\|)")
+_ROW = re.compile(r"[ \t]*\|")
 _ITEM = re.compile(r"\n(?=[ \t]*(?:[-*+•]|\d{1,9}[.)])[ \t])")
 
 
@@ -67,7 +68,7 @@ def _cuts(
 
 def _within(text: str, block: int, end: int) -> Iterator[tuple[int, float]]:
     yield block, PARAGRAPH
-    if _WHOLE.match(text, block, end):
+    if is_fence(text, block, end) or _ROW.match(text, block, end):
         return
     items = ((found.end(), ITEM) for found in _ITEM.finditer(text, block, end))
     sentences = ((place, NOTHING) for place in sentence_starts(text, block, end))

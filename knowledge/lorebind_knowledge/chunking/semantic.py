@@ -68,7 +68,7 @@ class SemanticChunker(Chunker):
         settings = " ".join(f"{name}={value}" for name, value in asdict(self._settings).items())
         # A plan has no vectors, which must not make documents look changed.
         vectors = self._embedder or ("lexical" if self._embed is None else "embedder")
-        return f"semantic/1 {settings} vectors={vectors}"
+        return f"semantic/2 {settings} vectors={vectors}"
 
     @property
     def estimates(self) -> bool:

@@ -268,11 +268,11 @@ def _make(declaration: ChunkingDeclaration, environment: ChunkerEnvironment) -> 
         case "markdown":
             from lorebind_knowledge.chunking.sections import MARKDOWN, SectionChunker
 
-            return SectionChunker(size, overlap, unit, levels=MARKDOWN, name="markdown/1")
+            return SectionChunker(size, overlap, unit, levels=MARKDOWN, name="markdown/2")
         case "html":
             from lorebind_knowledge.chunking.sections import HTML, SectionChunker
 
-            return SectionChunker(size, overlap, unit, levels=HTML, name="html/1")
+            return SectionChunker(size, overlap, unit, levels=HTML, name="html/2")
         case "json":
             from lorebind_knowledge.chunking.json_text import JSON
             from lorebind_knowledge.chunking.recursive import RecursiveChunker

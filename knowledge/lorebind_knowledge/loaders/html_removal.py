@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.loaders.base import words
-from lorebind_knowledge.loaders.markdown_code import InlineCode, outside_fences
+from lorebind_knowledge.text.markdown import InlineCode, outside_fences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,7 @@ def _moved(heading: Heading, shift: int) -> Heading:
 def _edits(text: str, start: int) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and replacement of each part to remove, in order."""
     closed = {name.lower() for name in _CLOSED.findall(text, start)}
-    for first, last in outside_fences(text, start):
+    for first, last in outside_fences(text, start, len(text)):
         yield from _edits_between(text, first, last, closed)
 
 

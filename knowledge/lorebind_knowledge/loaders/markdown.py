@@ -15,10 +15,9 @@ from lorebind_knowledge.loaders.base import (
     well_formed,
 )
 from lorebind_knowledge.loaders.front_matter import flat_values, read_front_matter
+from lorebind_knowledge.text.markdown import LINE, outside_fences
 
-# CommonMark 4.5 (fences), 4.2 (ATX) and 4.3 (setext headings).
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+# CommonMark 4.2 (ATX) and 4.3 (setext headings).
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
 _CLOSING_HASHES = re.compile(r"(?:^|(?<=[ \t]))#+$")
 _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
@@ -46,17 +45,15 @@ def load_markdown(text: str, uri: str) -> LoadedDocument:
 
 
 def headings_of(text: str, start: int) -> Iterator[Heading]:
-    fence = ""
+    for first, last in outside_fences(text, start, len(text)):
+        yield from _headings_between(text, first, last)
+
+
+def _headings_between(text: str, start: int, end: int) -> Iterator[Heading]:
     above: int | None = None  # start of the paragraph that an underline would make a heading
-    for line in _LINE.finditer(text, start):
+    for line in LINE.finditer(text, start, end):
         content = line[0].rstrip("\r\n")
-        mark = _FENCE.match(content)
-        if fence:
-            if mark and mark[1].startswith(fence) and not mark[2].strip():
-                fence = ""
-        elif mark and not (mark[1][0] == "`" and "`" in mark[2]):
-            fence, above = mark[1], None
-        elif heading := _ATX.match(content):
+        if heading := _ATX.match(content):
             above = None
             if title := _plain(_CLOSING_HASHES.sub("", (heading[2] or "").rstrip(" \t"))):
                 yield Heading(line.start(), len(heading[1]), title)

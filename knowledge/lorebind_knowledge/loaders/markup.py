@@ -13,8 +13,8 @@ from lorebind_knowledge.loaders.base import (
     LoadedDocument,
     title_of,
 )
+from lorebind_knowledge.text.markdown import LINE
 
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1*+\s*+$")
 _ASCIIDOC_HEADING = re.compile(r"(={1,6})[ \t]++(\S.*)")
 _ASCIIDOC_BLOCK = re.compile(r"(-{4,}|\.{4,}|/{4,}|\+{4,}|={4,}|`{3,})\s*+$")
@@ -73,7 +73,7 @@ def _rst_headings(text: str) -> Iterator[Heading]:
     styles: list[tuple[str, bool]] = []
     before = above = ""  # the two previous lines
     start = 0
-    for line in _LINE.finditer(text):
+    for line in LINE.finditer(text):
         title = above.strip()
         underlined = _UNDERLINE.match(line[0]) and not _UNDERLINE.match(above)
         if underlined and title and len(line[0].rstrip()) >= min(len(title), 4):
@@ -88,7 +88,7 @@ def _rst_headings(text: str) -> Iterator[Heading]:
 
 def _asciidoc_headings(text: str) -> Iterator[Heading]:
     block = ""
-    for line in _LINE.finditer(text):
+    for line in LINE.finditer(text):
         mark = _ASCIIDOC_BLOCK.match(line[0])
         if mark and mark[1][0] != "=":  # example blocks (`====`) may contain headings
             block = "" if block == mark[1] else block or mark[1]

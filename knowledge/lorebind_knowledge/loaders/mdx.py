@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.loaders.front_matter import read_front_matter
 from lorebind_knowledge.loaders.markdown import load_markdown
-from lorebind_knowledge.loaders.markdown_code import InlineCode, outside_fences
+from lorebind_knowledge.text.markdown import InlineCode, outside_fences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def load_mdx(text: str, uri: str) -> LoadedDocument:
     found = _FIRST_IMPORTS.match(text, body)
     start = found.end() if found else body
     pieces = [text[:body], _line_breaks(text[body:start])]
-    for first, last in outside_fences(text, start):
+    for first, last in outside_fences(text, start, len(text)):
         pieces += [text[start:first], *_without_programs(text[first:last])]
         start = last
     return load_markdown("".join([*pieces, text[start:]]), uri)

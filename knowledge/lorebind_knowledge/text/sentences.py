@@ -1,0 +1,49 @@
+"""Sentences, which end by punctuation, but not after an abbreviation or within inline code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from lorebind_knowledge.text.markdown import code_spans
+
+# Possessive quantifiers and the lookbehind keep the time linear in the length of the text.
+_END = re.compile(
+    r"((?<![.!?…])[.!?…]++[\"'”’»)\]*_]{0,4}+(?=\s++[\"'“‘«(\[*_]{0,4}+[^\W_a-z]"
+    r"|\s++[\"'“‘«(\[*_]{0,4}+`)"
+    r"|[。！？｡][\"'”’」』）]{0,4}+)\s*+"
+)
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|ca|approx|no|nos|fig|figs|eq|sec|ch|vol|pp?|mr|mrs|ms|dr|prof|st|"
+    r"inc|ltd|al)|(?-i:\b[A-Z])|^[ \t]*\d{1,3})\.\Z",  # the last: the number of a list item
+    re.IGNORECASE | re.MULTILINE,
+)
+_LONGEST_ABBREVIATION = 8
+
+
+def sentence_breaks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield where a sentence ends and where the next one begins, in ascending order."""
+    spans = code_spans(text, start, end)
+    code = next(spans, None)
+    for found in _END.finditer(text, start, end):
+        full_stop = found.start() + 1
+        while code and code[1] < full_stop:
+            code = next(spans, None)
+        if code and code[0] < full_stop:
+            continue
+        if _ABBREVIATION.search(text, max(start, full_stop - _LONGEST_ABBREVIATION), full_stop):
+            continue
+        yield found.end(1), found.end()
+
+
+def sentence_starts(text: str, start: int, end: int) -> Iterator[int]:
+    """Yield the positions where a sentence follows another one, in ascending order."""
+    return (following for _, following in sentence_breaks(text, start, end))
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text that have letters or digits, without white space around."""
+    cuts = [0, *sentence_starts(text, 0, len(text)), len(text)]
+    parts = (text[first:last].strip() for first, last in pairwise(cuts))
+    return [part for part in parts if re.search(r"\w", part)]
