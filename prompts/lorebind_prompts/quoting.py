@@ -7,7 +7,6 @@ the rank of its passage.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import re
@@ -15,11 +14,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.text.languages import stop_words
+from lorebind_knowledge.text.languages import detect_language
+from lorebind_knowledge.text.terms import content_words, terms_of
 from lorebind_prompts.units import Unit, split_units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from lorebind_prompts.rendering.base import Passage
 
@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 _ASKING = """
 cannot done get give gives let like may me might much must need needed one please shall tell use
 used using via want way us whose without yes show explain describe make makes
-"""
-
-_WORD = re.compile(r"[^\W_]+")
-_IDENTIFIER = re.compile(r"(?<![^\W_])[^\W_]++(?:_[^\W_]++)++")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+""".split()  # noqa: SIM905 - a list of words is read more easily so
 
 # Words that tie a sentence to the previous one, and words that refer the reader elsewhere.
 _HANGING = re.compile(
@@ -46,7 +42,7 @@ _POINTER = re.compile(
 )
 
 # A unit must have this share of the question's weight, alone and with its heading.
-_LEAST_ALONE = 0.15
+_LEAST_ALONE = 0.12
 _LEAST_COVERED = 0.34
 _PHRASE = 0.08
 _HEADING = 0.35
@@ -69,41 +65,9 @@ class _Scored:
     passage: int
     position: int
     unit: Unit
-    words: set[str]
+    terms: list[str]
+    """Its content words as the index stores them."""
     score: float = 0.0
-
-
-def stems(text: str) -> list[str]:
-    """Return the content words of a text without their endings.
-
-    `CORSMiddleware` gives two words. `response_model` gives three, as the name counts too.
-    """
-    words = _WORD.findall(_HUMP.sub(" ", text))
-    plain = [stem(word) for word in map(str.lower, words) if word not in _empty_words()]
-    return plain + [name.lower() for name in _IDENTIFIER.findall(text)]
-
-
-@functools.cache
-def _empty_words() -> frozenset[str]:
-    return stop_words("en") | frozenset(_ASKING.split())
-
-
-@functools.lru_cache(maxsize=65536)
-def stem(word: str) -> str:
-    """Remove the most frequent endings of an English word, well enough to compare words."""
-    if len(word) <= 3 or not word.isascii():
-        return word
-    if word.endswith("ies"):
-        word = word[:-3] + "y"
-    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
-    for ending in ("ation", "ing", "ed", "ly", "er", "or"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            word = word[: -len(ending)]
-            if word[-1] == word[-2] and word[-1] not in "ls":
-                word = word[:-1]
-            break
-    return word.removesuffix("e") if len(word) > 3 else word
 
 
 def choose(
@@ -114,8 +78,7 @@ def choose(
     The list is empty if no unit matches the question well enough. Other passages than the best one
     are quoted only if they are nearly as good.
     """
-    asked = stems(question)
-    scored = _score(asked, passages) if asked else []
+    scored = _score(question, passages)
     ranked = sorted(scored, key=lambda one: (-one.score, one.passage, one.position))
     chosen: list[_Scored] = []
     room = max_characters
@@ -152,34 +115,43 @@ def _bar(one: _Scored, best: _Scored) -> float:
 
 
 def _repeats(one: _Scored, chosen: Iterable[_Scored]) -> bool:
-    return any(
-        len(one.words & other.words) > 0.8 * len(one.words | other.words) for other in chosen
-    )
+    terms, others = {*one.terms}, ({*other.terms} for other in chosen)
+    return any(len(terms & other) > 0.8 * len(terms | other) for other in others)
 
 
-def _score(asked: Sequence[str], passages: Sequence[Passage]) -> list[_Scored]:
+def _score(question: str, passages: Sequence[Passage]) -> list[_Scored]:
     """Return all units that match something of the question, with their scores."""
+    languages = [detect_language(passage.content) for passage in passages]
+    asked = {language: _terms(question, language, _ASKING) for language in languages}
     units = [
-        _Scored(number, position, unit, set(stems(unit.text)))
+        _Scored(number, position, unit, _terms(unit.text, languages[number]))
         for number, passage in enumerate(passages)
         for position, unit in enumerate(split_units(passage.content))
     ]
-    frequency = Counter(word for one in units for word in one.words)
-    weight = {word: _rarity(len(units), frequency[word]) for word in asked}
-    total = sum(weight.values())
-    pairs = set(itertools.pairwise(asked))
-    sources = [set(stems(passage.source)) for passage in passages]
+    frequency = Counter(term for one in units for term in set(one.terms))
+    weights = {
+        language: {term: _rarity(len(units), frequency[term]) for term in terms}
+        for language, terms in asked.items()
+    }
     for one in units:
-        said = stems(one.unit.text)
-        alone = sum(weight[word] for word in weight.keys() & one.words) / total
-        around = (sources[one.passage] | set(stems(one.unit.heading))) & weight.keys()
-        beside = sum(weight[word] for word in around - one.words) / total
-        if alone < _LEAST_ALONE or alone + beside < _LEAST_COVERED:
+        language, passage = languages[one.passage], passages[one.passage]
+        weight, terms = weights[language], set(one.terms)
+        total = sum(weight.values())
+        alone = sum(weight[term] for term in weight.keys() & terms)
+        around = {*_terms(f"{passage.source}\n{one.unit.heading}", language)} - terms
+        beside = sum(weight[term] for term in weight.keys() & around)
+        if alone < _LEAST_ALONE * total or alone + beside < _LEAST_COVERED * total or not total:
             continue
-        phrases = len(pairs & set(itertools.pairwise(said)))
-        one.score = alone + _HEADING * beside + _PHRASE * phrases + _RANK / (one.passage + 1)
+        pairs = {*itertools.pairwise(asked[language])} & {*itertools.pairwise(one.terms)}
+        one.score = (alone + _HEADING * beside) / total
+        one.score += _PHRASE * len(pairs) + _RANK / (one.passage + 1)
         one.score *= _form(one.unit)
     return _with_neighbours(units)
+
+
+def _terms(text: str, language: str, omitted: Collection[str] = ()) -> list[str]:
+    words = (word for word in content_words(text, [language]) if word not in omitted)
+    return terms_of(words, language)
 
 
 def _rarity(units: int, frequency: int) -> float:
@@ -198,7 +170,7 @@ def _form(unit: Unit) -> float:
     if _HANGING.match(unit.text):
         factor *= 0.8
     if _POINTER.search(unit.text):
-        factor *= 0.7
+        factor *= 0.5
     return factor * (0.7 if len(unit.text.split()) < 5 else 1.0)
 
 

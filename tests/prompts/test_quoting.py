@@ -7,31 +7,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lorebind_prompts import Passage
-from lorebind_prompts.quoting import choose, stem, stems
+from lorebind_prompts.quoting import choose
 
 from .helpers import comes_to_an_end, texts
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("question", "answer", "other"),
     [
-        ("declare", "declared", "declaring", "declares"),
-        ("parameter", "parameters"),
-        ("run", "running"),
-        ("query", "queries"),
-        ("type", "types", "typed"),
-        ("status",),
+        ("How do I declare queries?", "A query is declared so.", "The moon is round and cold."),
+        (
+            "What is max_tokens?",
+            "The limit is `max_tokens`, in words of the model.",
+            "The default is 5, and it is a maximum.",
+        ),
+        (
+            "Wie wird das Haus beheizt?",
+            "Die Häuser sind seit dem Jahr 1990 mit Gas beheizt.",
+            "Das Dach ist aus Holz, und es wird nicht gestrichen.",
+        ),
+        ("東京へ行きましたか", "東京タワーへ行きました。", "猫が好きです。"),
     ],
 )
-def test_forms_of_a_word_are_one(words: tuple[str, ...]) -> None:
-    """All forms of an English word have the same stem."""
-    assert len({stem(word) for word in words}) == 1
+def test_forms_of_a_word_are_one(question: str, answer: str, other: str) -> None:
+    """A question and a passage share the words that the index of their language would find."""
+    passages = [Passage("[1]", "a.md", f"{other} {answer}")]
+    assert [quote.units[0].text for quote in choose(question, passages)] == [answer]
 
 
-def test_names_of_code_are_words_too() -> None:
-    """Names are compared by their parts, and names with underscores also as a whole."""
-    assert stems("How do I use CORSMiddleware?") == ["cor", "middlewar"]
-    assert stems("allow_credentials") == ["allow", "credential", "allow_credentials"]
+def test_passages_in_several_languages() -> None:
+    """The words of the question are compared in the language of each passage."""
+    passages = [
+        Passage("[1]", "a.md", "The engines of the boats have been running all day, as they do."),
+        Passage("[2]", "b.md", "Die Katze ist nicht in dem Haus, und sie wird auch nicht kommen."),
+    ]
+    for question, marker in (("When does the engine run?", "[1]"), ("Haus der Katze?", "[2]")):
+        assert [quote.marker for quote in choose(question, passages)] == [marker]
 
 
 def test_other_passages_only_if_comparably_good() -> None:

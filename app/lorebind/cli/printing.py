@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import DocumentMatch, QueryResult
 
 SNIPPET_LINES = 4
+SHORTEST_MARKED = 3
+"""Minimum length of a word that is marked: shorter ones begin too many others."""
 PLAIN_WIDTH = 100
 UNLIMITED = 1_000_000
 USUAL_WIDTH = 80
@@ -330,20 +332,24 @@ def print_sources(answer: Answer) -> None:
 
 
 def _words_to_mark(question: str) -> set[str]:
-    from lorebind_knowledge.text.languages import detect_language, stop_words
+    from lorebind_knowledge.text.languages import detect_language
+    from lorebind_knowledge.text.terms import content_words
+    from lorebind_knowledge.text.words import words_of
 
-    words = {word.lower() for word in re.findall(r"\w{3,}", question)}
-    return words - stop_words(detect_language(question)) or words
+    words = content_words(question, [detect_language(question)]) or words_of(question)
+    return {word for word in words if len(word) >= SHORTEST_MARKED}
 
 
 def _snippet(text: str, words: set[str]) -> list[str]:
     """Return the lines around the one that has most of the question's words."""
+    from lorebind_knowledge.text.words import words_of
+
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if not lines:
         return []
 
     def matching(line: str) -> int:  # a long word says more than a short one
-        found = set(re.findall(r"\w+", line.lower()))
+        found = set(words_of(line))
         return sum(len(word) for word in words if any(one.startswith(word) for one in found))
 
     best = max(range(len(lines)), key=lambda index: (matching(lines[index]), -index))

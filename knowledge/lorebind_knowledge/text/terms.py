@@ -49,26 +49,39 @@ def index_terms(text: str, language: str) -> str:
     return " ".join(map(known.__getitem__, words_of(text)))
 
 
+def content_words(text: str, languages: Collection[str]) -> list[str]:
+    """Return the words of a text without stop words and single ASCII letters and digits.
+
+    A single character outside ASCII stays, since it may be a whole word.
+
+    Args:
+        text: any text, such as a question.
+        languages: the languages that it may be written in; at least one.
+    """
+    language = detect_among(text, languages)
+    unwanted = frozenset().union(*map(stop_words, [language] if language else languages))
+    return [
+        word for word in words_of(text) if word not in unwanted and (len(word) > 1 or word > "\x7f")
+    ]
+
+
+def terms_of(words: Iterable[str], language: str) -> list[str]:
+    """Return the stored forms to search for of some words, in order."""
+    return [term for word in words for term in _wanted(word, language)]
+
+
 def query_terms(question: str, languages: Collection[str]) -> Counter[str]:
     """Return the words of a question to search for, with their counts.
 
-    Stop words and single ASCII letters and digits are omitted. A word that occurs twice counts
-    twice: long questions repeat their topic, and BM25 weights it accordingly. A single character
-    outside ASCII stays, since it may be a whole word.
+    A word that occurs twice counts twice: long questions repeat their topic, and BM25 weights it
+    accordingly.
 
     Args:
         question: any text.
         languages: the languages of the texts to search; at least one.
     """
-    asked = detect_among(question, languages)
-    unwanted = frozenset().union(*map(stop_words, [asked] if asked else languages))
-    said = Counter(
-        word
-        for word in words_of(question)
-        if word not in unwanted and (len(word) > 1 or word > "\x7f")
-    )
     found: Counter[str] = Counter()
-    for word, times in said.items():
+    for word, times in Counter(content_words(question, languages)).items():
         forms: Counter[str] = Counter()
         for language in languages:
             forms |= Counter(_wanted(word, language))
