@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_knowledge.records import DocumentMatch
-from lorebind_knowledge.retrieval.dedupe import NEARLY, without_repeats, words_of
+from lorebind_knowledge.retrieval.dedupe import NEARLY, without_repeats
 
 if TYPE_CHECKING:
     from .bench import Bench
@@ -160,9 +159,3 @@ def test_so_many_and_no_more() -> None:
     first = without_repeats(endless(), 3)
     assert [one.id for one in first] == [one.id for one in every[:3]]
     assert first[1].metadata == every[1].metadata
-
-
-@given(st.text(st.characters(max_codepoint=200), max_size=40))
-def test_words_of_ascii(text: str) -> None:
-    """A text has the same words whether or not all of it is ASCII."""
-    assert words_of(text) == re.findall(r"\w+", text.lower())

@@ -7,10 +7,11 @@ https://aclanthology.org/J97-1003/), which is steadier than comparing two senten
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
+
+from lorebind_knowledge.text.words import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _BATCH = 256
 _DIMENSION = 512
-_WORD = re.compile(r"\w+")
 
 
 def distances(texts: Sequence[str], embed: Embed, window: int) -> list[float]:
@@ -58,7 +58,7 @@ def lexical_vectors(texts: Sequence[str]) -> Matrix:
 
     vectors: Matrix = np.zeros((len(texts), _DIMENSION), dtype=np.float32)
     for row, text in enumerate(texts):
-        for word, count in Counter(_WORD.findall(text.lower())).items():
+        for word, count in Counter(words_of(text)).items():
             vectors[row, zlib.crc32(word.encode("utf-8", "replace")) % _DIMENSION] += count
     return vectors
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, TypeAlias
+
+from lorebind_knowledge.text.words import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 NEARLY = 0.9
 """The Jaccard similarity of three-word runs from which two passages count as duplicates."""
 
-_WORD = re.compile(r"\w+")
-# For ASCII text: lower-cases letters, and puts a space for all that `\w` does not match. Faster.
-_ASCII = "".join(char.lower() if _WORD.match(char) else " " for char in map(chr, range(128)))
 _RUN = 3
 
 _Runs: TypeAlias = "frozenset[int]"
@@ -92,13 +90,6 @@ def _runs(text: str) -> _Runs:
     if len(words) < _RUN:
         return frozenset([hash(" ".join(text.split()))])
     return frozenset(map(hash, zip(*[words[at:] for at in range(_RUN)], strict=False)))
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case, as the regular expression `\\w+` finds them."""
-    if text.isascii():
-        return text.translate(_ASCII).split()
-    return _WORD.findall(text.lower())
 
 
 def _first(runs: _Runs) -> list[int]:

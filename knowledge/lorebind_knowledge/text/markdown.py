@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 BLANK_LINE = re.compile(r"\n[ \t\r>]*+\n")
-"""What ends a paragraph, also in a quotation."""
+"""The end of a paragraph, also in a quotation."""
 _FENCE = re.compile(
     r"^([ \t>]*+(?P<bullet>(?:[-*+]|\d{1,9}[.)])[ \t]++)?+)(`{3,}|~{3,})[ \t]*+([^\n]*)",
     re.MULTILINE,
