@@ -66,7 +66,7 @@ def _folder(package: str) -> Path:
 
 def _module(package: str, room: str) -> Path:
     folder = _folder(package) / room
-    return folder if folder.is_dir() else folder.with_suffix(".py")
+    return folder if (folder / "__init__.py").exists() else folder.with_suffix(".py")
 
 
 def _drawing() -> Iterator[str]:
