@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,8 +24,9 @@ class OutsideError(Exception):
 def open_inside(folder: Path | str, path: Path | str) -> BinaryIO:
     """Open a file below a folder for reading. Links are followed if they stay inside the folder.
 
-    Another process can replace a folder with a link between two system calls. Therefore, the path
-    is resolved first, and opening the resolved path fails if any part of it is a link.
+    Another process can replace a folder with a link between two system calls. Therefore, the file
+    is opened without following any link. If that fails, the path is resolved, and opening the
+    resolved path fails if any part of it is a link by then.
 
     Args:
         folder: the real path of the folder, without any link in it.
@@ -34,7 +36,12 @@ def open_inside(folder: Path | str, path: Path | str) -> BinaryIO:
         OutsideError: the file is outside the folder.
         OSError: the file cannot be opened, or a part of its path has just become a link.
     """
-    real = os.path.realpath(os.path.join(folder, path), strict=True)
+    written = os.path.join(folder, path)
+    refuses_links = _NO_LINK_ANYWHERE or os.open in os.supports_dir_fd
+    if refuses_links and not os.path.isabs(path) and ".." not in written.split(os.sep):
+        with suppress(OSError):
+            return open(written, "rb", opener=_open)
+    real = os.path.realpath(written, strict=True)
     if not real.startswith(os.path.join(folder, "")):
         raise OutsideError(f"{os.fspath(path)!r} leads out of {folder}")
     return open(real, "rb", opener=_open)

@@ -72,9 +72,8 @@ class LruEviction:
         Raises:
             StoreError: the catalog cannot be written.
         """
-        await call(self._save)
         gone = 0
-        while went := await call(self._evict_some):
+        while went := await call(self._trim_some):
             gone += went
         return gone
 
@@ -89,7 +88,8 @@ class LruEviction:
                     keys=noted,
                 )
 
-    def _evict_some(self) -> int:
+    def _trim_some(self) -> int:
+        self._save()
         if self._max_bytes is None:
             return 0
         with self._database.reading() as sql:

@@ -205,11 +205,15 @@ class _Run:
         kb = self._kb
         enumeration = await call(enumerate_corpus, self._corpus, self._added)
         self._report.sources = enumeration.sources
+        self._active = active = await call(self._ledger.index, kb.namespace, "active")
+        served = await call(self._ledger.documents, active.key) if active else {}
         if not (allow_mass_delete or self._partial):
-            await self._refuse_mass_delete(enumeration)
+            self._refuse_mass_delete(enumeration, served)
+        self._serves_nothing = active is None
         index = await self._choose_index()
         self._report.notices += await restore_lost(kb, self._lease, index, self._vectors)
-        known = await call(self._ledger.documents, index.key)
+        same = active is not None and active.key == index.key
+        known = served if same else await call(self._ledger.documents, index.key)
         if any(entry.generation for entry in known.values()):
             await self._serve(index)  # an earlier run was interrupted before this step
         vanished = [] if self._partial else enumeration.vanished(known)
@@ -222,10 +226,10 @@ class _Run:
         self._report.notices += dict.fromkeys([*said, *self._corpus.chunker.notices])
         await self._finalise(index, vanished)
 
-    async def _refuse_mass_delete(self, enumeration: Enumeration) -> None:
+    def _refuse_mass_delete(
+        self, enumeration: Enumeration, known: Mapping[str, DocumentEntry]
+    ) -> None:
         kb = self._kb
-        active = await call(self._ledger.index, kb.namespace, "active")
-        known = await call(self._ledger.documents, active.key) if active else {}
         served = {uri: entry for uri, entry in known.items() if entry.generation}
         vanished = enumeration.vanished(served)
         if len(vanished) * 2 > len(served):
@@ -238,7 +242,6 @@ class _Run:
     async def _choose_index(self) -> IndexEntry:
         """Return the index to write: the active one, or its successor, which may be created."""
         kb = self._kb
-        self._serves_nothing = await call(self._ledger.index, kb.namespace, "active") is None
         mends = self._only_failed or (self._added is not None and not self._serves_nothing)
         if mends:
             found = [await call(index_to_mend, kb, adds=self._added is not None)]
@@ -330,7 +333,9 @@ class _Run:
         pending: list[_Pending] = []
         rows: list[DocumentEntry] = []
         changed = [one.uri for one in documents if one.action in ("added", "updated")]
-        generations = await call(self._kb.index.next_generations, index, changed)
+        generations: dict[str, int] = {}
+        if changed:
+            generations = await call(self._kb.index.next_generations, index, changed)
         for document in documents:
             entry = known.get(document.uri) or DocumentEntry(document.uri, document.source)
             count_document(report, document, entry)
@@ -363,7 +368,8 @@ class _Run:
                 rows.append(begun)
                 generation = generations[document.uri]
                 pending.append(_Pending(document, begun, generation, len(document.chunks)))
-        await call(self._ledger.put_documents, self._lease, index.key, rows, report.run_id)
+        if rows:
+            await call(self._ledger.put_documents, self._lease, index.key, rows, report.run_id)
         await self._publish(index, [one for one in pending if not one.waiting])
         return pending
 
@@ -476,8 +482,9 @@ class _Run:
             report.status = "failed"
         elif failed_sources or report.failures or any(one.unlisted for one in report.sources):
             report.status = "completed_with_failures"
-        await settle(kb, self._lease, index, report, partial=self._partial)
-        await call(kb.index.sweep, self._lease, index)
+        await settle(kb, self._lease, self._active, index, report, partial=self._partial)
+        if report.documents["updated"] or report.documents["removed"]:
+            await call(kb.index.sweep, self._lease, index)
         await call(kb.index.finish_load, index)
 
     def _finish(self, error: str = "") -> None:

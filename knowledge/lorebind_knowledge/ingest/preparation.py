@@ -120,6 +120,8 @@ class _Preparer:
         self._shared_recipe = recipe_of(corpus)
         extractor = corpus.html_extractor
         self._extractor = "" if extractor == "built_in" else f"{extractor} {trafilatura_version()}"
+        self._recipes: dict[tuple[str, str], str] = {}
+        """Recipes by the language of source code, and by newer versions of loaders."""
         self.fetched: dict[str, Content | SourceError | None] = {}
         """Results that were fetched in advance, by uri."""
 
@@ -168,10 +170,14 @@ class _Preparer:
         While its content is unknown, a document counts as HTML, so that the source returns the
         content again when the HTML extractor changes.
         """
-        declared = self._corpus.chunker
-        chunker = declared.for_language(language_of(uri))
-        own = [newer_version(uri), chunker.fingerprint if chunker is not declared else ""]
-        recipe = digest(self._shared_recipe, *own) if any(own) else self._shared_recipe
+        language, newer = language_of(uri), newer_version(uri)
+        recipe = self._recipes.get((language, newer), "")
+        if not recipe:
+            declared = self._corpus.chunker
+            chunker = declared.for_language(language)
+            own = [newer, chunker.fingerprint if chunker is not declared else ""]
+            recipe = digest(self._shared_recipe, *own) if any(own) else self._shared_recipe
+            self._recipes[language, newer] = recipe
         if self._extractor and (content is None or is_html(content.data, uri, content.media_type)):
             recipe = digest(recipe, self._extractor)
         return recipe
@@ -205,7 +211,7 @@ class _Preparer:
             raise SourceError(
                 f"{uri}: its source returned {type(content).__name__}, expected Content"
             )
-        said = json.dumps(dict(content.metadata), sort_keys=True)
+        said = json.dumps(dict(content.metadata), sort_keys=True) if content.metadata else "{}"
         signature = digest(content.data, content.media_type, said, self._recipe(uri, content))
         if entry and entry.state == "ready" and entry.signature == signature:
             return _unchanged(

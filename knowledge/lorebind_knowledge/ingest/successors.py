@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 def indexes_to_write(kb: KnowledgeBase, strategy: str) -> list[IndexEntry]:
     """Return the indexes that an ingest can continue, best first; if none, it creates one."""
     states = ("active", "building") if strategy == "upsert" else ("building",)
-    found = [kb.catalog.ledger.index(kb.namespace, state) for state in states]
+    ledger = kb.catalog.ledger
+    with kb.catalog.reading() as sql:
+        found = [ledger.index_within(sql, kb.namespace, state) for state in states]
     return [index for index in found if index is not None and _is_of_embedder(kb, index)]
 
 
@@ -80,15 +82,28 @@ async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
 
 
 async def settle(
-    kb: KnowledgeBase, lease: Lease, index: IndexEntry, report: IngestReport, *, partial: bool
+    kb: KnowledgeBase,
+    lease: Lease,
+    active: IndexEntry | None,
+    index: IndexEntry,
+    report: IngestReport,
+    *,
+    partial: bool,
 ) -> None:
     """Activate the index that was written, and drop indexes that are no longer needed.
 
     An unfinished successor that this run did not continue is dropped, unless the run has failed or
     has read only some documents.
+
+    Args:
+        kb: the knowledge base.
+        lease: the writer's.
+        active: the index that was active when the run started.
+        index: the index that was written.
+        report: of the run; it receives a notice if `active` stays in use.
+        partial: whether the run has read only some documents.
     """
     ledger = kb.catalog.ledger
-    active = await call(ledger.index, kb.namespace, "active")
     if active is not None and active.key != index.key:
         await _switch(kb, lease, active, index, report)
     elif report.status != "failed" and not partial:

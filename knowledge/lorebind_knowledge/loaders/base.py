@@ -199,7 +199,7 @@ class LoadedDocument:
 def name_of(uri: str) -> PurePosixPath:
     """Return the file name in a path or URL, without a URL's query and fragment."""
     if "://" not in uri:
-        return PurePosixPath(PurePosixPath(uri).name)
+        return PurePosixPath(uri.rstrip("/").rpartition("/")[2])
     try:
         parts = urlsplit(uri)
     except ValueError:  # brackets without an IPv6 address

@@ -131,6 +131,8 @@ class RedactingSource:
             return None
         if len(content.data) > self._max_bytes:
             raise too_large(uri, self._max_bytes)
+        if not content.metadata:
+            return content
         return replace(content, metadata=self._said(content.metadata))
 
     def _shown(self, text: str) -> str:
