@@ -17,12 +17,19 @@ from typing import Any
 
 import lorebind
 import lorebind_bindings
+import lorebind_config
 import lorebind_knowledge
 import lorebind_prompts
 
 OURS = tuple(
     os.path.join(os.path.dirname(package.__file__), "")
-    for package in (lorebind, lorebind_bindings, lorebind_prompts, lorebind_knowledge)
+    for package in (
+        lorebind,
+        lorebind_bindings,
+        lorebind_prompts,
+        lorebind_knowledge,
+        lorebind_config,
+    )
 )
 """The folders of our packages, wherever they are installed. The names of their parent folders do
 not tell whose code it is."""

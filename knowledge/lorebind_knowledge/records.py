@@ -56,6 +56,9 @@ class Span:
         }
 
 
+SPANS = Span.__slots__
+"""Positions of a chunk, which change with every edit before it. Stores do not receive them."""
+
 _NUMBERED = re.compile(r"(sheet .*, row|slide|cell|chapter)s? (\d+)(?:-(\d+))?", re.DOTALL)
 
 

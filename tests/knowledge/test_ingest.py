@@ -60,6 +60,24 @@ async def test_second_run(bench: Bench) -> None:
     assert await bench.visible() == before
 
 
+@pytest.mark.parametrize("documents", [4, 200])
+async def test_transactions_of_a_run_without_changes(
+    bench: Bench, documents: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many documents are unchanged, a run reads their rows once, and writes none."""
+    fill(bench, documents)
+    await bench.ingest()
+    database = bench.catalog._database
+    opened: list[str] = []
+    reading, writing = database.reading, database.writing
+    monkeypatch.setattr(database, "reading", lambda: [opened.append("reading"), reading()][1])
+    monkeypatch.setattr(database, "writing", lambda: [opened.append("writing"), writing()][1])
+    report = await bench.ingest()
+    assert report.documents == counts(unchanged=documents)
+    # Those that write take the lease, start the run, remove leftovers, end the run, and release it.
+    assert Counter(opened) == {"reading": 8, "writing": 5}
+
+
 async def test_one_paragraph(bench: Bench, make_bench: Callable[[str], Bench]) -> None:
     """Only the changed passage of an edited file is embedded, and the old one is removed."""
     fill(bench, 20)

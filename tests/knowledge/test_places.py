@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -89,3 +90,29 @@ def test_the_valid_parts_of_a_file_are_read_before_any_validator_is_built() -> N
         "print(type(workflow.tasks[0].branches[0][0]).__name__)\n"
     )
     assert words_of(code) == {"BasicTask"}
+
+
+def test_an_ingest_without_changes_imports_no_library_that_embeds(tmp_path: Path) -> None:
+    """An unchanged ingest compares files; it needs neither NumPy nor any other heavy library."""
+    (tmp_path / "a.md").write_text("One line.")
+    project = {
+        "name": "p",
+        "embedders": [{"id": "e", "provider": "hashing"}],
+        "knowledge_bases": [
+            {"id": "docs", "sources": [{"type": "markdown_glob", "path": "*.md"}]},
+        ],
+    }
+    code = (
+        "from pathlib import Path; import lorebind, sys\n"
+        "from lorebind_config.reading.loading import build_project\n"
+        "from lorebind_knowledge.bridge import run\n"
+        "from lorebind_knowledge.ingest.engine import ingest\n"
+        "from lorebind_knowledge.service import KnowledgeService\n"
+        f"loaded = build_project({project!r}, root=Path({str(tmp_path)!r}))\n"
+        "report = run(ingest(KnowledgeService(loaded).open('docs').corpus()))\n"
+        "print(*(f'{count}-{name}' for name, count in report.documents.items() if count))\n"
+    )
+    assert words_of(code) == {"1-added"}
+    modules = modules_after(code)
+    assert "1-unchanged" in modules
+    assert not modules.intersection(HEAVY)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from lorebind_knowledge.catalog.rows import damaged
 from lorebind_knowledge.catalog.versions import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from lorebind_knowledge.database.sql import Sql
@@ -157,6 +156,8 @@ def first_by_id(sql: Sql, space: int, count: int, after: str = "") -> list[tuple
 
 def live_rows(sql: Sql, space: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the rows of all live chunks and the numbers of their vectors."""
+    import numpy as np
+
     found = sql.run(f"select c.row, c.number {_LIVE_CHUNKS}", space=space)
     try:
         rows = np.array(found, np.int64).reshape(-1, 2)
@@ -241,6 +242,8 @@ def newest_numbers(sql: Sql, space: int, count: int) -> list[int]:
 
 def forgotten_numbers(sql: Sql, space: int) -> list[int]:
     """Return the vector numbers that an index has assigned and no longer uses."""
+    import numpy as np
+
     known = sql.run("select distinct number from catalog_chunks where space = :space", space=space)
     following = sql.run(
         "select next_number from catalog_indexes where index_uid = :space", space=space
@@ -270,6 +273,8 @@ def keep_vectors(sql: Sql, space: int, vectors: dict[int, Vector]) -> None:
 
 def kept_vectors(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, Vector]:
     """Return the stored copies of vectors by number; missing ones are omitted."""
+    import numpy as np
+
     rows = sql.run(
         "select number, vector from catalog_vectors where space = :space and number in (:*numbers)",
         space=space,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from lorebind_config.errors import StoreError
 
 if TYPE_CHECKING:
@@ -62,6 +60,8 @@ def unit_vector(vector: Vector) -> Vector:
 
 
 def _checked_vectors(records: Sequence[Record], space: Partition) -> list[Vector]:
+    import numpy as np
+
     with np.errstate(over="ignore"):  # overflow gives infinity, which is refused below
         vectors = [np.asarray(record.vector, dtype=np.float32) for record in records]
     for record, vector in zip(records, vectors, strict=True):
@@ -85,6 +85,8 @@ def _checked_vectors(records: Sequence[Record], space: Partition) -> list[Vector
 
 
 def _normalised(matrix: Any) -> Any:
+    import numpy as np
+
     wide = matrix.astype(np.float64)
     length = np.sqrt((wide * wide).sum(axis=-1, keepdims=True))
     length[length == 0] = 1

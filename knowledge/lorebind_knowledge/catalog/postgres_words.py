@@ -12,8 +12,6 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from lorebind_knowledge.bm25 import Postings
 from lorebind_knowledge.postgres.rows import array, bigint, insert_rows, integer
 from lorebind_knowledge.text.terms import index_terms
@@ -79,6 +77,8 @@ def remove(db: psycopg.Connection, space: int, passages: Sequence[Passage]) -> N
 
 def postings(db: psycopg.Connection, space: int, word: str) -> Postings | None:
     """Return the passages that contain a word, in its stored form; None if there are none."""
+    import numpy as np
+
     found = db.execute(_PLACES, {"space": space, "word": _number(space, word)}).fetchone()
     if found is None or not found[0]:
         return None

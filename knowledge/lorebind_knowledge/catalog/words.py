@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from lorebind_knowledge.bm25 import Postings
 from lorebind_knowledge.catalog.rows import damaged
 from lorebind_knowledge.text.terms import index_terms
@@ -36,6 +34,8 @@ def remove(db: sqlite3.Connection, space: int, passages: Sequence[Passage]) -> N
 
 def postings(db: sqlite3.Connection, space: int, word: str) -> Postings | None:
     """Return the passages that contain a word, in its stored form; None if there are none."""
+    import numpy as np
+
     vocabulary = f"temp.{_table(space)}_places"
     db.execute(
         f"create virtual table if not exists {vocabulary}"

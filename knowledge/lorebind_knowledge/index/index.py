@@ -27,8 +27,8 @@ from lorebind_knowledge.catalog import chunks, versions
 from lorebind_knowledge.catalog.entries import entries_of, unit_vector
 from lorebind_knowledge.catalog.ledger import put_documents, remove_documents
 from lorebind_knowledge.index.memory import Memory
-from lorebind_knowledge.index.view import SPANS, LostVectorsError, View
-from lorebind_knowledge.stores.base import ApproximateStore, StoredVector
+from lorebind_knowledge.records import SPANS
+from lorebind_knowledge.stores.base import ApproximateStore, LostVectorsError, StoredVector
 
 if TYPE_CHECKING:
     from lorebind_config.namespace import Namespace
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
     from lorebind_knowledge.catalog.versions import Change
     from lorebind_knowledge.database.sql import Sql
+    from lorebind_knowledge.index.view import View
     from lorebind_knowledge.records import Partition, Record, Vector
     from lorebind_knowledge.stores.base import VectorStore
 
@@ -148,6 +149,8 @@ class Index:
         return Version(index.index_uid, state.version, about.embedder_key, about.address)
 
     def _views(self, sql: Sql, namespaces: Sequence[Namespace]) -> dict[Namespace, View]:
+        from lorebind_knowledge.index.view import View  # with NumPy, which only searches need
+
         views = {}
         for namespace in namespaces:
             index = self.catalog.ledger.index_within(sql, namespace, "active")

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from lorebind_knowledge.index.masks import Masks
-from lorebind_knowledge.index.words import Words
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -15,6 +12,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lorebind_knowledge.catalog.chunks import Member
+    from lorebind_knowledge.index.masks import Masks
+    from lorebind_knowledge.index.words import Words
 
     Rows: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -52,6 +51,8 @@ class Memory:
             index_uid, version: identify the version of the index.
             rows: reads the rows of its chunks, and the numbers of their vectors.
         """
+        from lorebind_knowledge.index.masks import Masks
+
         cached = self._masks.get(index_uid)
         if cached is not None and cached[0] == version:
             return cached[1]
@@ -79,4 +80,6 @@ class Memory:
 
     def words(self, index_uid: int) -> Words:
         """Return the words of an index, in any version."""
+        from lorebind_knowledge.index.words import Words
+
         return self._words.setdefault(index_uid, Words(index_uid))

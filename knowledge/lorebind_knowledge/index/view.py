@@ -17,7 +17,8 @@ from lorebind_config.namespace import COLLECTION_SCOPE
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.cosines import MARGIN, best_first, cosines, direction_of, scores_of
-from lorebind_knowledge.records import Span
+from lorebind_knowledge.records import SPANS
+from lorebind_knowledge.stores.base import LostVectorsError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.words import QueryTerms
     from lorebind_knowledge.records import Vector
     from lorebind_knowledge.stores.base import SearchHits, VectorStore
-
-SPANS = Span.__slots__
-"""Positions of a chunk, which change with every edit before it. Stores do not receive them."""
 
 _GROWTH = 4
 _SAMPLE = 20
@@ -73,10 +71,6 @@ class _Filter(NamedTuple):
     """The numbers of the chunks that pass, ascending; None if all pass or the store filters."""
     total: int | None
     """Number of chunks that pass, if known."""
-
-
-class LostVectorsError(StoreError):
-    """The store has fewer vectors than the catalog knows of."""
 
 
 class View:

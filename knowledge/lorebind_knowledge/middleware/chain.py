@@ -11,8 +11,6 @@ from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
 from lorebind_knowledge.lanes import threads_of
 from lorebind_knowledge.middleware.registry import make_wrapper
-from lorebind_knowledge.retrieval.existing import search_existing
-from lorebind_knowledge.retrieval.search import search, search_several
 from lorebind_knowledge.stores.base import ApproximateStore, VectorStore
 
 if TYPE_CHECKING:
@@ -26,6 +24,9 @@ if TYPE_CHECKING:
 
 def _search(asked: Retrieval) -> Awaitable[QueryResult]:
     """Start the search that fits the knowledge bases."""
+    from lorebind_knowledge.retrieval.existing import search_existing
+    from lorebind_knowledge.retrieval.search import search, search_several
+
     ours = [kb for kb in asked.kbs if isinstance(kb, KnowledgeBase)]
     theirs = [kb for kb in asked.kbs if isinstance(kb, ExistingKnowledgeBase)]
     if len(asked.kbs) == 1:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from lorebind_config.errors import UsageError
-from lorebind_knowledge.cosines import score_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -90,6 +89,8 @@ def deciding(scores: Mapping[str, _Figure], settings: RetrievalDeclaration) -> _
 
 def relevance(scores: Mapping[str, float], settings: RetrievalDeclaration) -> float:
     """Return the relevance of a passage with these raw scores, from 0 to 1; see `deciding`."""
+    from lorebind_knowledge.cosines import score_of
+
     return score_of(deciding(scores, settings))
 
 

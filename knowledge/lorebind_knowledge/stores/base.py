@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from lorebind_config.errors import StoreError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping, Sequence
 
@@ -36,6 +38,10 @@ class SearchHits(NamedTuple):
     vectors: Matrix | None = None
     """Their vectors as they were added, shape (numbers, dimension); None if a call of `get` is as
     fast as returning them here."""
+
+
+class LostVectorsError(StoreError):
+    """The store has fewer vectors than the catalog knows of."""
 
 
 @runtime_checkable

@@ -10,8 +10,9 @@ import json
 import secrets
 import sqlite3
 import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -26,8 +27,6 @@ from lorebind_knowledge.sqlite.database import SqliteDatabase
 from lorebind_knowledge.stores.base import VectorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from lorebind_config.declarations.base import Wants
     from lorebind_config.reading.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Partition, Vector
@@ -40,6 +39,9 @@ _SPACES = """create table if not exists store_spaces (
   version integer not null
 )"""
 """`version` is a random number that changes with every write."""
+
+_BYTES = 4
+"""The size of a float32."""
 
 _VECTORS = """create table if not exists store_vectors (
   row integer primary key,
@@ -163,8 +165,7 @@ class SqliteStore(VectorStore):
                 f"select number, embedding from store_vectors where {_AMONG}",
                 (space.index_uid, _json(numbers)),
             )
-            found, vectors = _decoded(rows.fetchall(), space.dimension)
-            return dict(zip(found.tolist(), vectors, strict=True))
+            return _StoredVectors(rows.fetchall(), space.dimension, self._damaged)
 
     def delete(self, space: Partition, numbers: Collection[int]) -> None:
         if not self._has(space):
@@ -207,12 +208,13 @@ class SqliteStore(VectorStore):
             with self._database.reading() as db:
                 yield db
         except (TypeError, ValueError) as error:  # the stored data is damaged
-            raise StoreError(
-                f"{self}: is damaged; move the file away, then ingest again ({error})"
-            ) from error
+            raise self._damaged(error) from error
         except StoreError:
             self._latest = {}  # another process may have been writing the loaded vectors
             raise
+
+    def _damaged(self, error: Exception) -> StoreError:
+        return StoreError(f"{self}: is damaged; move the file away, then ingest again ({error})")
 
     def _has(self, space: Partition) -> bool:
         """Return whether anything was ever added; do not create the file."""
@@ -274,6 +276,40 @@ def _count_change(db: sqlite3.Connection, space: Partition) -> None:
         " on conflict (space) do update set version = excluded.version",
         (space.index_uid, space.dimension, secrets.randbits(62)),
     )
+
+
+class _StoredVectors(Mapping[int, "Vector"]):
+    """Vectors by number, decoded when one is read: checking that they exist needs no NumPy."""
+
+    def __init__(
+        self,
+        rows: list[tuple[int, bytes]],
+        dimension: int,
+        damaged: Callable[[Exception], StoreError],
+    ) -> None:
+        if any(len(embedding) != _BYTES * dimension for _, embedding in rows):
+            raise ValueError("a vector has another dimension")
+        self._rows, self._dimension, self._damaged = dict(rows), dimension, damaged
+
+    @cached_property
+    def _vectors(self) -> dict[int, Vector]:
+        try:
+            numbers, vectors = _decoded(list(self._rows.items()), self._dimension)
+        except (TypeError, ValueError) as error:
+            raise self._damaged(error) from error
+        return dict(zip(numbers.tolist(), vectors, strict=True))
+
+    def __getitem__(self, number: int) -> Vector:
+        return self._vectors[number]
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._rows
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 def _loaded(db: sqlite3.Connection, space: Partition, before: ExactMatrix) -> ExactMatrix:

@@ -12,8 +12,7 @@ import pytest
 
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog.ledger import DocumentEntry
-from lorebind_knowledge.index.view import LostVectorsError
-from lorebind_knowledge.stores.base import StoredVector
+from lorebind_knowledge.stores.base import LostVectorsError, StoredVector
 from lorebind_knowledge.testing.index_driver import (
     EAST,
     HERE,
