@@ -61,6 +61,9 @@ class Extension:
     def ingest_started(self, event: Event) -> None:
         """An ingest started. data: strategy."""
 
+    def ingest_listed(self, event: Event) -> None:
+        """The documents to read are known. data: documents (their number)."""
+
     def ingest_chunked(self, event: Event) -> None:
         """A document was read and compared. data: uri, action, chunks, kind (of a failure).
 

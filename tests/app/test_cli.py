@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
 import yaml
@@ -21,6 +21,8 @@ from lorebind.cli.commands import app
 from lorebind.cli.ingesting import show_plan
 from lorebind.cli.options import Output
 from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.open_inside import open_inside
+from lorebind_knowledge.sources import files
 from tests.bindings.helpers import PARTS, write
 from tests.knowledge.web_server import Answer, WebServer
 
@@ -352,11 +354,11 @@ def test_tables_for_people(ready_cli: Cli) -> None:
     assert "[1] docs/keys.md, lines 1-3" in ran
     assert re.search(r"Prompt: \d+ tokens \(o200k_base, exact\)", ran)
     again = ready_cli("knowledge", "ingest", "docs").out
-    assert "Plan: 2 documents (2 unchanged), 2 chunks, 0 to embed, 0 cached" in again
+    assert again.startswith("Plan: 2 documents\n")
     planned = ready_cli("knowledge", "plan", "docs").out.splitlines()
     assert planned[1:] == ["Tokens to embed: 0 (len/4, estimated)"]
     anew = ready_cli("knowledge", "reindex", "docs").out
-    assert "Plan: 2 documents (2 new), 2 chunks, 0 to embed, 2 cached" in anew
+    assert anew.startswith("Plan: 2 documents\n")
     assert re.search(r"(?m)^docs: completed in .*; 0 embedded, 2 from the cache$", anew)
 
 
@@ -375,7 +377,7 @@ embedders:
     [("20000", "0.7000"), ("0.02", "less than 0.0001"), ("100000000", "3,500.00")],
 )
 def test_what_an_ingest_will_cost(cli: Cli, price: str, shown: str) -> None:
-    """If the embedder has a price, `plan` and `ingest` print tokens and cost, and JSON has both."""
+    """If the embedder has a price, `plan` prints tokens and cost, and its JSON has both."""
     text = re.sub(r"(?m)^embedders:.*\n", PAID.replace("PRICE", price), PROJECT)
     cli.write({"lorebind.yaml": text})
     data = json.loads(cli("knowledge", "plan", "docs", "-o", "json").out)
@@ -383,7 +385,6 @@ def test_what_an_ingest_will_cost(cli: Cli, price: str, shown: str) -> None:
     assert data["cost"] == pytest.approx(35 * float(price) / 1e6)
     line = f"Tokens to embed: 35 (len/4, estimated), cost {shown}"
     assert cli("knowledge", "plan", "docs").out.splitlines()[1] == line
-    assert cli("knowledge", "ingest", "docs").out.splitlines()[1] == line
 
 
 def test_to_another_embedder(ready_cli: Cli) -> None:
@@ -543,7 +544,7 @@ def test_explain_names_every_setting(ready_cli: Cli) -> None:
 
 
 def test_an_address_is_fetched_once(empty_cli: Cli, socket_enabled: None) -> None:
-    """The ingest uses the documents that its plan has fetched; a second ingest fetches again."""
+    """An ingest, a second one and a reindex fetch each document once."""
     server = WebServer()
     try:
         server.routes["/a.md"] = Answer(b"# Keys\n\nRotate the keys.\n")
@@ -553,10 +554,10 @@ def test_an_address_is_fetched_once(empty_cli: Cli, socket_enabled: None) -> Non
         kb = {"id": "web", "sources": [web]}
         written = yaml.safe_dump({"name": "shop", "knowledge_bases": [kb]})
         empty_cli.write({"lorebind.yaml": f"{written}{PARTS}"})
-        for asked, documents in ((2, "2 new"), (4, "2 unchanged"), (6, "2 new")):
+        for asked, count in ((2, "added"), (4, "unchanged"), (6, "added")):
             verb = "reindex" if asked == 6 else "ingest"
-            done = empty_cli("knowledge", verb, "web")
-            assert documents in done.out
+            report = json.loads(empty_cli("knowledge", verb, "web", "-o", "json").out)
+            assert report["documents"][count] == 2
             assert len(server.asked) == asked
     finally:
         server.close()
@@ -594,6 +595,21 @@ def test_a_project_is_found_from_a_folder_in_it(cli: Cli, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "getuid", lambda: uid + 1)
     refused = cli("knowledge", "list")
     assert (refused.code, "lorebind.yaml" in refused.err) == (2, True)
+
+
+def test_an_ingest_opens_each_document_once(
+    ready_cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ingest makes no plan of its own, which would read every document before it does."""
+    opened: list[str] = []
+
+    def counted(home: str, path: str) -> BinaryIO:
+        opened.append(path)
+        return open_inside(home, path)
+
+    monkeypatch.setattr(files, "open_inside", counted)
+    assert ready_cli("ingest", "docs").code == 0
+    assert sorted(opened) == ["docs/bills.md", "docs/keys.md"]
 
 
 def test_an_ingest_tells_its_progress_without_a_terminal(

@@ -7,12 +7,14 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 
 from lorebind import trust
+from lorebind_config import project_modules
 from lorebind_config.errors import UsageError
+from lorebind_config.reading.yaml_source import YamlSource
 from lorebind_config.trust.demands import read_demands
 
 from .helpers import DOCUMENTS, EXTENSION, HOOKS, PROJECT, Cli
@@ -65,6 +67,26 @@ def test_trust_lets_it_run_until_something_new_is_demanded(others_cli: Cli) -> N
     assert (done.code, "hooks" in done.err, done.err.count("model 'm' wants")) == (2, False, 2)
     others_cli.write({"lorebind.yaml": PROJECT + EXTENSION})
     assert others_cli("ask", ".", QUESTION).code == 0
+
+
+def test_what_is_shown_is_read_once(others_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trust check lists the project that was loaded, and runs the bytes that it has read."""
+    read: list[str] = []
+    parse, open_module = YamlSource.parse, project_modules.open_inside
+
+    def parsed(text: str, shown_as: str) -> YamlSource:
+        read.append(shown_as)
+        return parse(text, shown_as)
+
+    def opened(root: Path, file: Path) -> BinaryIO:
+        read.append(str(file))
+        return open_module(root, file)
+
+    monkeypatch.setattr(YamlSource, "parse", parsed)
+    monkeypatch.setattr(project_modules, "open_inside", opened)
+    assert others_cli("ask", ".", QUESTION, "--trust").code == 0
+    assert (others_cli.root / "was-run").exists()
+    assert sorted(read) == ["hooks.py", "lorebind.yaml"]
 
 
 def test_trust_may_be_for_once(others_cli: Cli) -> None:

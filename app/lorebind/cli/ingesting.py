@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind.cli.inputs import input_values
 from lorebind.cli.options import Output
 from lorebind.cli.printing import (
+    counted,
     plan_line,
     print_line,
     print_report,
@@ -18,10 +21,9 @@ from lorebind.cli.printing import (
 from lorebind.cli.progress import progress_bars
 from lorebind.plain_data import as_data
 from lorebind_config.errors import IngestRunningError, UsageError
+from lorebind_knowledge.events import Event, Extension
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lorebind.cli.any_project import AnyKnowledgeBase, AnyProject
     from lorebind_knowledge.events import Events
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
@@ -119,9 +121,9 @@ def show_plan(
 def ingest_with_bars(
     kb: AnyKnowledgeBase,
     events: Events,
-    plan: IngestPlan,
     output: Output,
     *,
+    plan: IngestPlan | None = None,
     inputs: Mapping[str, Any] | None = None,
     strategy: str = "upsert",
     only_failed: bool = False,
@@ -131,8 +133,8 @@ def ingest_with_bars(
 ) -> IngestReport:
     """Ingest with progress bars, and print the summary if the output is `table`.
 
-    With `brief`, an ingest without changes prints only documents without text, skipped
-    documents and failures.
+    Without a plan, the number of documents is printed as soon as they are listed. With `brief`, an
+    ingest without changes prints only documents without text, skipped documents and failures.
     """
     ingest = partial(
         kb.ingest,
@@ -143,7 +145,7 @@ def ingest_with_bars(
         plan=plan,
     )
     try:
-        with progress_bars(events, plan):
+        with progress_bars(events), _count_printed(events, plan, output):
             report = ingest()
     except IngestRunningError:
         if not wait:
@@ -167,14 +169,34 @@ def _changed_nothing(report: IngestReport) -> bool:
 def reindex_with_bars(
     kb: AnyKnowledgeBase,
     events: Events,
-    plan: IngestPlan,
     output: Output,
     *,
     inputs: Mapping[str, Any] | None = None,
 ) -> IngestReport:
     """Reindex with progress bars, and print the summary if the output is `table`."""
-    with progress_bars(events, plan):
-        report = kb.reindex(inputs=inputs, plan=plan)
+    with progress_bars(events), _count_printed(events, None, output):
+        report = kb.reindex(inputs=inputs)
     if output is Output.table:
         print_report(report)
     return report
+
+
+class _Count(Extension):
+    """Prints the number of documents as soon as they are listed."""
+
+    def ingest_listed(self, event: Event) -> None:
+        print_line(f"Plan: {counted(event.data['documents'], 'document')}")
+
+
+@contextmanager
+def _count_printed(events: Events, plan: IngestPlan | None, output: Output) -> Iterator[None]:
+    """Print the number of documents within the block, unless a plan has told more already."""
+    if plan is not None or output is not Output.table:
+        yield
+        return
+    count = _Count()
+    events.subscribe(count)
+    try:
+        yield
+    finally:
+        events.unsubscribe(count)

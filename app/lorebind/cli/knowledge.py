@@ -210,7 +210,6 @@ def ingest(
         ingest_with_bars,
         knowledge_bases,
         print_heading,
-        show_plan,
     )
     from lorebind.cli.printing import counted, print_data, print_line
     from lorebind_knowledge.ingest.report import IngestReport
@@ -223,11 +222,9 @@ def ingest(
             if len(found) > 1 and output is Output.table:
                 print_heading(kb)
             try:
-                planned = show_plan(kb, output, inputs=values, strategy=strategy)
                 report = ingest_with_bars(
                     kb,
                     loaded.events,
-                    planned,
                     output,
                     inputs=values,
                     strategy=strategy,
@@ -267,13 +264,12 @@ def reindex(
     Texts in the embedding cache are not embedded again.
     """
     from lorebind.cli.given import given_project
-    from lorebind.cli.ingesting import knowledge_bases, reindex_with_bars, show_plan
+    from lorebind.cli.ingesting import knowledge_bases, reindex_with_bars
     from lorebind.cli.printing import print_data
 
     with given_project(project) as loaded:
         ((kb, values),) = knowledge_bases(loaded, kb_id, workflow, inputs)
-        planned = show_plan(kb, output, inputs=values, strategy="replace")
-        report = reindex_with_bars(kb, loaded.events, planned, output, inputs=values)
+        report = reindex_with_bars(kb, loaded.events, output, inputs=values)
     if output is not Output.table:
         print_data(report, output)
     if report.status != "completed":

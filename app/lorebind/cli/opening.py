@@ -90,7 +90,13 @@ def _ingest(project: Project, kb: KnowledgeBase, output: Output) -> IngestReport
         raise SourceError(f"there is nothing to search in {kb.id!r}: {'; '.join(reasons)}")
     try:
         report = ingest_with_bars(
-            kb, project.events, plan, output, allow_mass_delete=from_folder, wait=True, brief=True
+            kb,
+            project.events,
+            output,
+            plan=plan,
+            allow_mass_delete=from_folder,
+            wait=True,
+            brief=True,
         )
     except ReadOnlyError:
         return None

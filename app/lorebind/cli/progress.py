@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from lorebind_knowledge.events import Events
-    from lorebind_knowledge.ingest.report import IngestPlan
 
 
 EVERY_SECONDS = 10
@@ -25,13 +24,22 @@ EVERY_SECONDS = 10
 
 
 class _Bars(Extension):
-    def __init__(self, progress: Progress, plan: IngestPlan) -> None:
-        self._progress = progress
-        self._read: TaskID = progress.add_task("read", total=_to_read(plan))
-        self._embed: TaskID = progress.add_task("embed", total=_to_embed(plan))
+    """Advances a bar for reading and one for embedding, which appear with the first new chunk."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self._chunks = progress, 0
+        self._read: TaskID = progress.add_task("read", total=None)
+        self._embed: TaskID = progress.add_task("embed", total=None)
+
+    def ingest_listed(self, event: Event) -> None:
+        self._progress.update(self._read, total=event.data["documents"])
 
     def ingest_chunked(self, event: Event) -> None:
         self._progress.advance(self._read)
+        self._chunks += event.data["chunks"]
+        if self._chunks:
+            self._progress.update(self._embed, total=self._chunks)
+            self._progress.start()
 
     def ingest_embedded(self, event: Event) -> None:
         self._progress.advance(self._embed, event.data["chunks"])
@@ -40,13 +48,16 @@ class _Bars(Extension):
 class _Lines(Extension):
     """Prints how far an ingest is, at most every ten seconds."""
 
-    def __init__(self, plan: IngestPlan) -> None:
-        self._documents, self._chunks = _to_read(plan), _to_embed(plan)
-        self._read = self._embedded = 0
+    def __init__(self) -> None:
+        self._documents = self._chunks = self._read = self._embedded = 0
         self._printed_at = time.monotonic()
+
+    def ingest_listed(self, event: Event) -> None:
+        self._documents = event.data["documents"]
 
     def ingest_chunked(self, event: Event) -> None:
         self._read += 1
+        self._chunks += event.data["chunks"]
         self._print()
 
     def ingest_embedded(self, event: Event) -> None:
@@ -91,17 +102,8 @@ def _downloading(progress: Progress, line: str, size: int) -> Iterator[Callable[
     yield lambda count: progress.advance(task, count / 1e6)
 
 
-def _to_read(plan: IngestPlan) -> int:
-    return sum(plan.documents.values()) - plan.documents["removed"]
-
-
-def _to_embed(plan: IngestPlan) -> int:
-    """Count the chunks of all new and changed documents, including cached embeddings."""
-    return plan.texts_to_embed + plan.cache_hits
-
-
 @contextmanager
-def progress_bars(events: Events, plan: IngestPlan) -> Iterator[None]:
+def progress_bars(events: Events) -> Iterator[None]:
     """Show a bar for each stage, with its rate and the remaining time, within the block.
 
     If standard error is not a terminal, it gets a line every ten seconds instead.
@@ -125,11 +127,8 @@ def progress_bars(events: Events, plan: IngestPlan) -> Iterator[None]:
             return Text(f"{speed:.0f}/s" if speed else "", style="progress.data.speed")
 
     err = console(stderr=True)
-    if not (_to_embed(plan) or plan.documents["removed"]):
-        yield
-        return
     if not err.is_terminal:
-        lines = _Lines(plan)
+        lines = _Lines()
         events.subscribe(lines)
         try:
             yield
@@ -144,12 +143,12 @@ def progress_bars(events: Events, plan: IngestPlan) -> Iterator[None]:
         TimeRemainingColumn(),
         console=err,
     )
-    with progress:
-        bars = _Bars(progress, plan)
-        events.subscribe(bars)
-        before = shown_by.set(partial(_downloading, progress))
-        try:
-            yield
-        finally:
-            shown_by.reset(before)
-            events.unsubscribe(bars)
+    bars = _Bars(progress)
+    events.subscribe(bars)
+    before = shown_by.set(partial(_downloading, progress))
+    try:
+        yield
+    finally:
+        shown_by.reset(before)
+        events.unsubscribe(bars)
+        progress.stop()

@@ -158,7 +158,7 @@ class _Rounds:
                     if len(found) > 1:
                         print_heading(kb)
                     print_line(plan_line(plan))
-                report = ingest_with_bars(kb, loaded.events, plan, self._output, wait=True)
+                report = ingest_with_bars(kb, loaded.events, self._output, plan=plan, wait=True)
             except LorebindError as error:
                 print_line(f"lorebind: {kb.id}: {error}", stderr=True)
             else:

@@ -85,6 +85,7 @@ _RECORDS = {
     "collection_created": (_INGEST, logging.INFO),
     "collection_deleted": (_INGEST, logging.INFO),
     "ingest_started": (_INGEST, logging.INFO),
+    "ingest_listed": (_INGEST, logging.DEBUG),
     "ingest_chunked": (_INGEST, logging.DEBUG),
     "ingest_embedded": (_INGEST, logging.DEBUG),
     "ingest_completed": (_INGEST, logging.INFO),

@@ -219,6 +219,7 @@ class _Run:
         vanished = [] if self._partial else enumeration.vanished(known)
         if self._only_failed:
             enumeration = enumeration.only(await call(unfinished, kb, known))
+        self._emit("ingest_listed", documents=len(enumeration.items))
         await self._embed_and_persist(index, enumeration, known)
         if self._corpus.large_chunks:
             self._report.note_truncated()
