@@ -8,13 +8,12 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind.server.state.runs import RequestedRuns, UnderWayError
+from lorebind.server.state.runs import RequestedRuns
 from lorebind.server.state.tables import TABLES
 from lorebind_config.namespace import Namespace
 from lorebind_knowledge.database.base import Database
@@ -233,32 +232,6 @@ def test_after_a_kill_runs_are_cancelled_and_documents_still_added(slow: Slow) -
         document = api.get(added.headers["location"].removeprefix("/api/v0")).json()
         assert document["state"] == "ready"
     assert [text.splitlines()[-1] for text in slow.embedded()[BATCH:]] == [note["text"]]
-
-
-def test_a_state_of_an_earlier_version_is_migrated(tmp_path: Path) -> None:
-    """Runs in an upgraded database still exclude each other; runs of added documents do not."""
-    before = [
-        one.replace(", alone integer not null default 1", "").replace("and alone = 1", "")
-        for one in TABLES.statements
-    ]
-    earlier = replace(TABLES, version=1, statements=before, migrations={})
-    namespace = Namespace("default", "shop", "project", "handbook")
-    run = {"run_id": "old", "request": "{}", "status": "running", "requested_at": 1.0}
-    database = EmbeddedDatabase(tmp_path / "server.db", earlier)
-    with database.writing() as sql:
-        row = {"tenant": "default", "project": "shop", "scope": "project", "kb": "handbook"}
-        sql.insert("server_runs", [{**row, **run, "owner": "", "beat": 0.0, "cancelled": 0}])
-    database.close()
-    database = EmbeddedDatabase(tmp_path / "server.db", TABLES)
-    runs = RequestedRuns(database, "shop")
-    with pytest.raises(UnderWayError):
-        runs.request(namespace, {})
-    added = [runs.request(namespace, {"action": "add"}, alone=False)[0] for _ in range(2)]
-    taken = {one.run_id for one in runs.take_over()}
-    assert taken == {"old"}
-    for one in added:
-        assert runs.find(namespace, one.run_id) == one
-    database.close()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
