@@ -10,7 +10,7 @@ QUESTION ?= How do I allow cross-origin requests?
 override QUESTION := $(value QUESTION)
 export QUESTION
 
-.PHONY: help setup demo check format test dense torture docs pages picture package bench constraints clean
+.PHONY: help setup demo check format test dense torture docs pages picture package bench against readers constraints clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -71,8 +71,16 @@ package: setup ## Build the sdist and the wheel into dist/, and check what PyPI 
 bench: setup ## Measure against baselines in the same run
 	$(BIN)/python benchmarks/ingest.py --parts model,changes,stores
 	$(BIN)/python benchmarks/latency.py --sizes 10000
+	$(BIN)/python benchmarks/loading.py
+	$(BIN)/python benchmarks/loop_stall.py
 	$(BIN)/python benchmarks/pgvector.py --parts load
 	$(BIN)/python benchmarks/prompts.py
+
+against: setup ## Compare the speed with another checkout: make against CHECKOUT=../other
+	$(BIN)/python benchmarks/against.py --against $(CHECKOUT)
+
+readers: setup ## Check what readers find while writers are killed
+	$(BIN)/python benchmarks/readers.py
 
 constraints: ## Pin the versions of all packages
 	uv pip compile --quiet --all-extras --python-version 3.11 --no-annotate --no-header pyproject.toml -o constraints.txt

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = "knowledge", "prompts", "bindings", "app"
+PACKAGES = "knowledge", "prompts", "bindings", "app", "config"
 PARTS = "ingest,queries,cold,pgvector"
 HERE, THERE = "here", "there"
 EMBEDDER = {"id": "one", "provider": "langchain", "class": "nearest:Clustered", "batch_size": 64}

@@ -7,11 +7,12 @@ another subject. The columns: MRR@10 by kind and in total; how often a right pas
 within 3 and 5; the difference in MRR from the question alone, with its 95 % interval (paired
 bootstrap); and the MRR of the switches after every third of the first turns, related or not.
 
-    python benchmarks/follow_ups.py
+    python benchmarks/follow_ups.py [--embedder local|hashing]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -54,7 +55,13 @@ class Conversation(NamedTuple):
 
 
 def main() -> None:
-    declared: dict[str, Any] = {"name": "follow-ups", "knowledge_bases": []}
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--embedder", choices=("local", "hashing"), default="local")
+    embedder = {"id": "one", "provider": parser.parse_args().embedder}
+    declared: dict[str, Any] = {"name": "follow-ups", "embedders": [embedder]}
+    declared["knowledge_bases"] = []
     declared["vector_dbs"] = [{"id": "scratch", "type": "memory"}]
     for name, paths in CORPORA.items():
         sources = [{"type": "markdown_glob", "paths": paths}]

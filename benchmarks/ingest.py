@@ -1,7 +1,8 @@
 """The cost of ingestion, each figure as a ratio to another one of the same run.
 
     make bench
-    python benchmarks/ingest.py [FOLDER] [--rounds N] [--parts model,changes,stores,peers]
+    python benchmarks/ingest.py [FOLDER] [--rounds N] [--files N]
+                                [--parts model,changes,stores,peers]
 
 `model`: first ingest against a bare embedding loop, same chunks, same ONNX session. Rounds
 alternate between the two, so that a change in the machine's speed affects both alike. The bare loop
@@ -10,7 +11,7 @@ adds (reading, chunking, comparing, the embedding cache, the store, the ledger) 
 figure.
 
 The other parts embed at almost no cost, so that they measure only the work that Lorebind adds.
-`changes`: 10,000 chunks in 1,000 files, unchanged, and with one file edited. `stores`: many small
+`changes`: `--files` with ten chunks each, unchanged, and with one file edited. `stores`: many small
 and few large files into each embedded store, against the plan, which reads, chunks and compares
 them. `peers`: the time of other libraries for the same chunks, which they get ready-made, while
 Lorebind reads and splits the files.
@@ -53,17 +54,18 @@ def main() -> None:
     )
     parser.add_argument("folder", nargs="?", type=Path, default=QUICKSTART)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--files", type=int, default=1000, help="for all parts but model")
     parser.add_argument("--parts", default="model,changes,stores,peers")
     arguments = parser.parse_args()
     parts = arguments.parts.split(",")
     if "model" in parts:
         against_the_model(arguments.folder, arguments.rounds)
     if "changes" in parts:
-        changes(arguments.rounds)
+        changes(arguments.rounds, arguments.files)
     if "stores" in parts:
-        stores(arguments.rounds)
+        stores(arguments.rounds, arguments.files)
     if "peers" in parts:
-        peers(arguments.rounds)
+        peers(arguments.rounds, arguments.files)
 
 
 class Times(NamedTuple):
@@ -139,42 +141,42 @@ def bare_loop(session: Any, tokenizer: Any, texts: list[str]) -> None:
 # Changes and stores.
 
 
-def changes(rounds: int) -> None:
+def changes(rounds: int, files: int) -> None:
     read, first, again, edited = [], [], [], []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / "docs"
-            passages = corpus(folder, files=1000, paragraphs=10)
+            passages = corpus(folder, files, paragraphs=10)
             read.append(timed(read_and_hash, folder))
             with project(folder, Path(scratch) / "bench.db", embedder=CHEAP) as ours:
                 first.append(timed(ingest, ours, len(passages)))
                 again.append(timed(ingest, ours, 0))
                 edit(folder)
                 edited.append(timed(ingest, ours, 1))
-    print(f"{len(passages)} chunks in 1000 files, sqlite, median of {rounds} rounds:")
+    print(f"{len(passages)} chunks in {files} files, sqlite, median of {rounds} rounds:")
     print(f"  first ingest: {len(passages) / first[-1].wall:.0f} chunks/s in the last round")
     print(f"  unchanged / first ingest: {ratio(again, first)}")
     print(f"  unchanged / reading and hashing the files: {ratio(again, read)}")
     print(f"  one file edited / unchanged: {ratio(edited, again)}; 1 text embedded")
 
 
-def stores(rounds: int) -> None:
-    for files, paragraphs in ((2000, 2), (200, 100)):
+def stores(rounds: int, files: int) -> None:
+    for count, paragraphs in ((2 * files, 2), (files // 5, 100)):
         planned, on_disk, in_memory = [], [], []
         for _ in range(rounds):
             with tempfile.TemporaryDirectory() as scratch:
                 folder = Path(scratch) / "docs"
-                count = len(corpus(folder, files, paragraphs))
+                chunks = len(corpus(folder, count, paragraphs))
                 with project(folder, Path(scratch) / "bench.db", embedder=CHEAP) as ours:
                     planned.append(timed(ours.plan, "docs"))
-                    on_disk.append(timed(ingest, ours, count))
+                    on_disk.append(timed(ingest, ours, chunks))
                 with project(folder, None, embedder=CHEAP) as ours:
-                    in_memory.append(timed(ingest, ours, count))
-        print(f"{files} files of {count // files} chunks, median of {rounds} rounds:")
+                    in_memory.append(timed(ingest, ours, chunks))
+        print(f"{count} files of {paragraphs} chunks, median of {rounds} rounds:")
         for name, times in (("sqlite", on_disk), ("memory", in_memory)):
             print(
                 f"  first ingest into {name} / plan: {ratio(times, planned)}; "
-                f"{count / times[-1].wall:.0f} chunks/s in the last round"
+                f"{chunks / times[-1].wall:.0f} chunks/s in the last round"
             )
 
 
@@ -197,14 +199,14 @@ STEPS: dict[str, Callable[[Path], object]] = {
 """The change of the folder before each ingest."""
 
 
-def peers(rounds: int) -> None:
+def peers(rounds: int, files: int) -> None:
     made = {"Lorebind, sqlite": ours_on_disk, "Lorebind, memory": ours_in_memory, **installed()}
     times: dict[str, list[list[Times]]] = {name: [[] for _ in STEPS] for name in made}
     said: dict[str, list[str]] = {}
     for _ in range(rounds):
         for name, make in made.items():
             with tempfile.TemporaryDirectory() as scratch:
-                corpus(Path(scratch) / "docs", files=1000, paragraphs=10)
+                corpus(Path(scratch) / "docs", files, paragraphs=10)
                 said[name] = []
                 peer = make(Path(scratch))
                 for change, taken in zip(STEPS.values(), times[name], strict=True):
@@ -215,7 +217,7 @@ def peers(rounds: int) -> None:
                     stale = peer.held() - len(passages)
                     said[name].append(f"{len(Cheap.given)} embedded, {stale} left behind")
     base = times["Lorebind, sqlite"]
-    print(f"10,000 chunks in 1000 files, times of Lorebind with sqlite, median of {rounds} rounds:")
+    print(f"{files} files of 10 chunks, times of Lorebind with sqlite, median of {rounds} rounds:")
     for name, rows in times.items():
         print(f"  {name}")
         for step, theirs, mine, words in zip(STEPS, rows, base, said[name], strict=True):

@@ -103,7 +103,7 @@ def corpus_of(folder: Path, pattern: str) -> Corpus:
             {"id": "all", "sources": [{"type": "file_glob", "path": pattern}]},
         ],
     }
-    return KnowledgeService(build_project(declared, root=folder)).corpus("all")
+    return KnowledgeService(build_project(declared, root=folder)).open("all").corpus()
 
 
 def make_pages(folder: Path, pages: int) -> None:

@@ -1,6 +1,6 @@
 """How late an event loop wakes, and how long a short read waits, during ingests and searches.
 
-    python benchmarks/loop_stall.py [--rounds N] [--askers N]
+    python benchmarks/loop_stall.py [--rounds N] [--askers N] [--files N]
 
 Everything runs on one asyncio loop, with a task that sleeps a millisecond and records how much
 later it wakes. Rounds alternate among the rows; each ratio is the median over the rounds. `to the
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from lorebind import Project
 
 TOP_K = 10
-FILES, PARAGRAPHS = 100, 50
-NEW_FILES = 40
+PARAGRAPHS = 50
 
 
 class Round(NamedTuple):
@@ -51,10 +50,11 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--askers", type=int, default=50)
+    parser.add_argument("--files", type=int, default=100, help=f"with {PARAGRAPHS} chunks each")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "docs"
-        texts = [passage.text for passage in corpus(folder, FILES, PARAGRAPHS)]
+        texts = [passage.text for passage in corpus(folder, arguments.files, PARAGRAPHS)]
         with project(folder, Path(scratch) / "bench.db", embedder=EMBEDDER) as declared:
             declared.ingest("docs")
             bench = Bench(declared, folder, texts)
@@ -66,13 +66,16 @@ class Bench:
     def __init__(self, declared: Project, folder: Path, texts: list[str]) -> None:
         self._project, self._folder, self._texts = declared, folder, texts
         self._chance = random.Random(len(texts))
+        self._new_files = len(texts) // PARAGRAPHS * 2 // 5
 
     async def stalls(self, rounds: int, askers: tuple[int, ...]) -> None:
         taken: dict[int, list[Round]] = {number: [] for number in askers}
         for _ in range(rounds):
             for number, row in taken.items():
                 row.append(await self._round(number))
-        print(f"\nan ingest of {NEW_FILES * PARAGRAPHS} new chunks, median of {rounds} rounds")
+        print(
+            f"\nan ingest of {self._new_files * PARAGRAPHS} new chunks, median of {rounds} rounds"
+        )
         print("askers   late p50 ms   p99 ms   to the first   ingest s   answers/s")
         base = taken[askers[0]]
         for number, row in taken.items():
@@ -121,13 +124,13 @@ class Bench:
             for task in asking:
                 task.cancel()
             await asyncio.gather(*asking, return_exceptions=True)
-        assert report.texts_embedded == NEW_FILES * PARAGRAPHS, report
+        assert report.texts_embedded == self._new_files * PARAGRAPHS, report
         p50, p99 = np.percentile(late, [50, 99]) * 1e3
         return Round(p50, p99, seconds, answered / seconds)
 
     def _write(self) -> None:
         """Replace the passages of the previous round by as many new ones."""
-        for number in range(NEW_FILES):
+        for number in range(self._new_files):
             texts = [" ".join(self._words(68)) for _ in range(PARAGRAPHS)]
             (self._folder / f"new {number}.md").write_text("\n\n".join(texts))
 

@@ -27,8 +27,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("small", nargs="?", type=int, default=50)
-    parser.add_argument("large", nargs="?", type=int, default=500)
+    parser.add_argument("small", nargs="?", type=float, default=50)
+    parser.add_argument("large", nargs="?", type=float, default=500)
     parser.add_argument("--file-size", type=int, default=100_000)
     parser.add_argument("--store", choices=("sqlite", "memory"), default="sqlite")
     parser.add_argument("--ingest", type=Path, help=argparse.SUPPRESS)
@@ -40,8 +40,8 @@ def main() -> int:
     peaks = []
     for megabytes in (arguments.small, arguments.large):
         with tempfile.TemporaryDirectory() as folder:
-            files = fill(Path(folder), megabytes * 1_000_000, arguments.file_size)
-            print(f"{megabytes} MB in {files} files of {arguments.file_size / 1000:g} kB")
+            files = fill(Path(folder), int(megabytes * 1_000_000), arguments.file_size)
+            print(f"{megabytes:g} MB in {files} files of {arguments.file_size / 1000:g} kB")
             # A store in memory ends with its process.
             runs = ("first", "second") if arguments.store == "sqlite" else ("first",)
             done = [measured(folder, arguments.store) for _ in runs]

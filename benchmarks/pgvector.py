@@ -41,6 +41,7 @@ from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector.declaration import AnnIndexConfig, PgvectorSettings
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.pgvector.table import rows_of
+from lorebind_knowledge.text.terms import Passage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +66,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000, help="number of rows for load")
     parser.add_argument("--batches", default="64,1000", help="batch sizes for load")
     parser.add_argument("--vectors", type=int, default=100_000, help="number for the other parts")
+    parser.add_argument("--queries", type=int, default=200, help="number for the other parts")
     parser.add_argument("--dsn", help="a writable database with pgvector; default: start a server")
     arguments = parser.parse_args()
     with database(arguments.dsn) as (dsn, process):
@@ -74,7 +76,7 @@ def main() -> None:
                 load(dsn, process, texts, size, arguments.rounds)
         for make in (clustered, uniform):
             if make.__name__ in arguments.parts.split(","):
-                recall(dsn, make, arguments.vectors)
+                recall(dsn, make, arguments.vectors, arguments.queries)
 
 
 @contextmanager
@@ -208,7 +210,7 @@ def words(dsn: str, texts: list[str], batch: int, clock: Clock) -> None:
             db.execute(statement)
         postgres_words.drop(db, SPACE.index_uid)
         db.commit()
-        numbered = list(enumerate(texts, 1))
+        numbered = [Passage(number, text, "en") for number, text in enumerate(texts, 1)]
         for start in range(0, len(texts), batch):
             with clock:
                 postgres_words.add(db, SPACE.index_uid, numbered[start : start + batch])
@@ -282,11 +284,13 @@ def stat(process: int) -> list[str]:
 
 # Finding.
 
-QUERIES, BEST = 200, 10
+BEST = 10
 CENTRES, TOPICS = 2000, 60
 
 
-def recall(dsn: str, make: Callable[[int, int], NDArray[np.float32]], count: int) -> None:
+def recall(
+    dsn: str, make: Callable[[int, int], NDArray[np.float32]], count: int, asked: int
+) -> None:
     """Print the recall and the latency for several values of `ef_search`."""
     name = make.__name__
     table = f"bench_{name}"
@@ -298,9 +302,9 @@ def recall(dsn: str, make: Callable[[int, int], NDArray[np.float32]], count: int
     store.build_index(SPACE)
     built = time.perf_counter() - began
     store.close()
-    queries = make(2, QUERIES)
+    queries = make(2, asked)
     exact, exact_ms = answers(PgvectorStore(dsn, PgvectorSettings(table=table)), queries)
-    print(f"{count} {name} vectors of {DIMENSION} dimensions, {QUERIES} queries, best {BEST}:")
+    print(f"{count} {name} vectors of {DIMENSION} dimensions, {asked} queries, best {BEST}:")
     print(f"  exact: p50 {exact_ms:.1f} ms")
     print(
         f"  index: m {config.m}, ef_construction {config.ef_construction}, built in {built:.0f} s,"
@@ -312,7 +316,7 @@ def recall(dsn: str, make: Callable[[int, int], NDArray[np.float32]], count: int
         found, ms = answers(PgvectorStore(dsn, searched), queries)
         hits = sum(len(few & all_) for few, all_ in zip(found, exact, strict=True))
         print(
-            f"  ef_search {ef_search}: recall@{BEST} {hits / (QUERIES * BEST):.4f}, p50 {ms:.1f} ms"
+            f"  ef_search {ef_search}: recall@{BEST} {hits / (asked * BEST):.4f}, p50 {ms:.1f} ms"
             + (" (default)" if ef_search == config.ef_search else ""),
             flush=True,
         )
@@ -351,9 +355,9 @@ def answers(store: PgvectorStore, queries: NDArray[np.float32]) -> tuple[list[se
     found, times = [], []
     for query in queries:
         began = time.perf_counter()
-        nominees = store.nearest(SPACE, query, BEST, {}, None)
+        nearest = store.nearest(SPACE, query, BEST, {}, None)
         times.append((time.perf_counter() - began) * 1000)
-        found.append(set(nominees.numbers))
+        found.append(set(nearest.numbers))
     store.close()
     return found, statistics.median(times)
 

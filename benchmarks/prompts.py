@@ -1,6 +1,7 @@
 """The cost of adding knowledge to a prompt, and the accuracy of token counts.
 
-    python benchmarks/prompts.py [--rounds N] [--parts tokens,overhead]
+    python benchmarks/prompts.py [--rounds N] [--texts N] [--pages N]
+                                 [--parts tokens,overhead]
 
 `tokens`: counts of 200 real texts (pages of documentation, source code, other scripts) against
 another implementation of the model's tokenizer. `overhead`: one question through each LangChain
@@ -55,12 +56,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--texts", type=int, default=200, help="the most for tokens")
+    parser.add_argument("--pages", type=int, default=100, help="the most for overhead")
     parser.add_argument("--parts", default="tokens,overhead")
     arguments = parser.parse_args()
     if "tokens" in arguments.parts:
-        tokens()
+        tokens(texts()[: arguments.texts])
     if "overhead" in arguments.parts:
-        overhead(arguments.rounds)
+        overhead(arguments.rounds, arguments.pages)
 
 
 def texts() -> list[str]:
@@ -72,7 +75,7 @@ def texts() -> list[str]:
     return prose + code + OTHER_SCRIPTS
 
 
-def tokens() -> None:
+def tokens(given: list[str]) -> None:
     """Compare Lorebind's counts with another implementation, and check the estimate."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "tokenizer.json"
@@ -84,14 +87,15 @@ def tokens() -> None:
             return len(tokenizer.encode(text, add_special_tokens=False).ids)
 
         print("model and counter          texts   equal   total off   median off   worst off")
-        report("gpt-4o, o200k_base", TiktokenCounter("o200k_base"), _pure("o200k_base"))
-        report("gpt-4, cl100k_base", TiktokenCounter("cl100k_base"), _pure("cl100k_base"))
-        report("MiniLM, tokenizer.json", FileCounter(file), mini_lm)
-        report("gpt-4o, len/4", EstimateCounter(), _pure("o200k_base"))
+        report("gpt-4o, o200k_base", given, TiktokenCounter("o200k_base"), _pure("o200k_base"))
+        report("gpt-4, cl100k_base", given, TiktokenCounter("cl100k_base"), _pure("cl100k_base"))
+        report("MiniLM, tokenizer.json", given, FileCounter(file), mini_lm)
+        report("gpt-4o, len/4", given, EstimateCounter(), _pure("o200k_base"))
 
 
-def report(label: str, counter: TokenCounter, truth: Callable[[str], int]) -> None:
-    given = texts()
+def report(
+    label: str, given: list[str], counter: TokenCounter, truth: Callable[[str], int]
+) -> None:
     ours = [counter.count(text) for text in given]
     real = [truth(text) for text in given]
     equal = sum(one == other for one, other in zip(ours, real, strict=True))
@@ -109,18 +113,18 @@ def _pure(encoding: str) -> Callable[[str], int]:
     return lambda text: len(other.encode(text, disallowed_special=()))
 
 
-def overhead(rounds: int) -> None:
+def overhead(rounds: int, pages: int) -> None:
     """Print the milliseconds of one question, by interface."""
     with tempfile.TemporaryDirectory() as root:
-        shutil.copytree(DOCS / "how-to", root, dirs_exist_ok=True)
+        for page in sorted((DOCS / "how-to").glob("*.md"))[:pages]:
+            shutil.copy(page, root)
         sources = [{"type": "markdown_glob", "path": "*.md"}]
         declared = {"name": "bench", "knowledge_bases": [{"id": "docs", "sources": sources}]}
         with Project.build(declared, root=root, environ={}) as project:
-            project.ingest("docs")
-            measure(project, rounds)
+            measure(project, rounds, project.ingest("docs").chunks["total"])
 
 
-def measure(project: Project, rounds: int) -> None:
+def measure(project: Project, rounds: int, chunks: int) -> None:
     model = FakeListChatModel(responses=["Use the middleware [1]."])
     kb = project.knowledge.open("docs").kb
     bare: Any = create_agent(model, [])
@@ -143,7 +147,7 @@ def measure(project: Project, rounds: int) -> None:
             way()
             if number >= 5:
                 taken[name].append((time.perf_counter() - started) * 1000)
-    print(f"\n{'':24} p50 ms   p95 ms   ({rounds} rounds, 84 chunks, a model that answers at once)")
+    print(f"\n{'':24} p50 ms   p95 ms   ({rounds} rounds, {chunks} chunks, no time of a model)")
     for name, times in taken.items():
         times.sort()
         print(f"{name:24} {times[len(times) // 2]:6.2f} {times[int(len(times) * 0.95)]:8.2f}")

@@ -292,10 +292,9 @@ def found_in(view: View) -> dict[str, list[tuple[int, int]]]:
     nearest = set(view.nearest(vector_of(str(random.random())), most).numbers.tolist())
     worded = set(view.bm25_search("passage", most).numbers.tolist())
     found: dict[str, list[tuple[int, int]]] = {}
-    for number, chunk in view.chunks(nearest | worded).items():
-        if number in nearest and number in worded:
-            place = view.index.key.number, chunk.metadata["line_start"]
-            found.setdefault(chunk.uri, []).append(place)
+    for chunk in view.chunks(nearest & worded).values():
+        place = view.index.key.number, chunk.metadata["line_start"]
+        found.setdefault(chunk.uri, []).append(place)
     return found
 
 
@@ -357,6 +356,8 @@ def in_processes(options: Options) -> tuple[Counter[str], int, float, str]:
         writer.join()
         kills += 1
     seconds = time.monotonic() - started
+    if not all(one.is_alive() for one in readers):
+        sys.exit("a reader failed")
     end.set()
     seen: Counter[str] = Counter()
     for _ in readers:
