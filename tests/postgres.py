@@ -181,26 +181,27 @@ def pristine_postgres(make_folder: Callable[[], Path]) -> Server:
     return Server.made_in(make_folder())
 
 
-@pytest.fixture(scope="session")
-def postgres(pristine_postgres: Server, make_folder: Callable[[], Path]) -> Iterator[Server]:
-    """Yield the server that tests share."""
-    server = pristine_postgres.copy(make_folder())
+@contextmanager
+def _started(server: Server) -> Iterator[Server]:
     try:
         server.start()
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres(pristine_postgres: Server, make_folder: Callable[[], Path]) -> Iterator[Server]:
+    """Yield the server that tests share."""
+    with _started(pristine_postgres.copy(make_folder())) as server:
+        yield server
 
 
 @pytest.fixture
 def own_postgres(pristine_postgres: Server, make_folder: Callable[[], Path]) -> Iterator[Server]:
     """Yield a server for one test, which may stop and start it."""
-    server = pristine_postgres.copy(make_folder())
-    try:
-        server.start()
+    with _started(pristine_postgres.copy(make_folder())) as server:
         yield server
-    finally:
-        server.stop()
 
 
 _schemas = itertools.count(1)

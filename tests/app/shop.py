@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from langchain_core.tools import tool
+
 from lorebind import Project
 from tests.bindings.helpers import PARTS, write
 
@@ -55,3 +57,9 @@ def shop(root: Path, *, guide: str = "", files: dict[str, str] | None = None) ->
     project.ingest("guide")
     project.ingest("rules")
     return project
+
+
+@tool
+def weather(place: str) -> str:
+    """Tell the weather."""
+    return f"It rains in {place}."

@@ -28,7 +28,7 @@ from lorebind_bindings import Answer, agent_request, tool_bindings
 from lorebind_prompts import parse
 from tests.bindings.helpers import PARTS, Agentic, Scripted, calls, write
 
-from .shop import FILES, KEYS, RULES
+from .shop import FILES, KEYS, RULES, weather
 
 PROJECT = f"""\
 name: shop
@@ -300,12 +300,6 @@ def test_what_is_no_tool(project: Project, agent: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as caught:
         project.generate("How?", agent=agent, model=Agentic(says=[]))
     assert agent == "twice" or "lorebind.yaml:" in str(caught.value)
-
-
-@tool
-def weather(place: str) -> str:
-    """Tell the weather."""
-    return f"It rains in {place}."
 
 
 def test_tools_that_are_objects(tmp_path: Path) -> None:

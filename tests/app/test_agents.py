@@ -30,7 +30,7 @@ from lorebind import Event, Extension, Project
 from lorebind_prompts import parse
 from tests.bindings.helpers import Agentic, Scripted, calls
 
-from .shop import KEYS, OLD, QUESTION, RULES, shop
+from .shop import KEYS, OLD, QUESTION, RULES, shop, weather
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 ASKED: Any = {"messages": [("user", QUESTION)]}
@@ -54,12 +54,6 @@ def searched(project: Project) -> list[str]:
 
     project.knowledge.events.subscribe(Searches())
     return seen
-
-
-@tool
-def weather(place: str) -> str:
-    """Tell the weather."""
-    return f"It rains in {place}."
 
 
 def asks_for_weather() -> AIMessage:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from lorebind import Event, Extension, StoreError, tenant
@@ -18,16 +17,10 @@ from lorebind_prompts import ExtractiveChatModel, parse
 from lorebind_prompts.rendering.base import WEAK
 from tests.bindings.helpers import Agentic, calls
 
-from .shop import KEYS, OLD, QUESTION, RULES, shop
+from .shop import KEYS, OLD, QUESTION, RULES, shop, weather
 
 MISS = ", min_score: 1, fallback: Nothing is known of this."
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
-@tool
-def weather(place: str) -> str:
-    """Tell the weather."""
-    return f"It rains in {place}."
 
 
 def ask(agent: Any, question: str = QUESTION, config: Any = None) -> list[BaseMessage]:

@@ -13,6 +13,8 @@ from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from lorebind_knowledge.testing import VectorStoreConformance
 
+from .reopened import Reopened
+
 
 class TestMemoryStore(VectorStoreConformance):
     @pytest.fixture
@@ -20,13 +22,7 @@ class TestMemoryStore(VectorStoreConformance):
         return MemoryStore()
 
 
-class TestSqliteStore(VectorStoreConformance):
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[SqliteStore]:
-        store = SqliteStore(tmp_path / "made" / "later" / "store.db")
-        yield store
-        store.close()
-
+class TestSqliteStore(Reopened):
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], SqliteStore]:
         return lambda: SqliteStore(tmp_path / "made" / "later" / "store.db")

@@ -14,6 +14,8 @@ from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore
 from lorebind_knowledge.testing import VectorStoreConformance
 
+from .reopened import Reopened
+
 
 class TestInMemory(VectorStoreConformance):
     @pytest.fixture
@@ -33,7 +35,7 @@ def qdrant_store(embedding: Embeddings, client: QdrantClient) -> VectorStore:
     return QdrantVectorStore(client, name, embedding=embedding, distance=models.Distance.EUCLID)
 
 
-class TestQdrantVectorStore(VectorStoreConformance):
+class TestQdrantVectorStore(Reopened):
     """The wrapped class outlives the store."""
 
     @pytest.fixture
@@ -46,9 +48,3 @@ class TestQdrantVectorStore(VectorStoreConformance):
     def reopen(self, client: QdrantClient) -> Callable[[], LangChainStore]:
         recipe = Recipe("QdrantVectorStore", qdrant_store, {"client": client})
         return lambda: LangChainStore(recipe)
-
-    @pytest.fixture
-    def store(self, reopen: Callable[[], LangChainStore]) -> Iterator[LangChainStore]:
-        store = reopen()
-        yield store
-        store.close()

@@ -16,6 +16,7 @@ from lorebind_knowledge.stores.langchain.store import LangChainStore
 from lorebind_knowledge.testing import VectorStoreConformance
 
 from .journey import build, travel
+from .reopened import Reopened
 
 
 def faiss_store(embedding: Embeddings) -> VectorStore:
@@ -55,7 +56,7 @@ def chroma_store(embedding_function: Embeddings, folder: str) -> VectorStore:
     return Chroma(f"documents-{dimension}", embedding_function, persist_directory=folder)
 
 
-class TestChroma(VectorStoreConformance):
+class TestChroma(Reopened):
     """Chroma is approximate, and its vectors are in a folder."""
 
     many = 300
@@ -64,9 +65,3 @@ class TestChroma(VectorStoreConformance):
     def reopen(self, tmp_path: Path) -> Callable[[], LangChainStore]:
         recipe = Recipe("Chroma", chroma_store, {"folder": str(tmp_path / "chroma")})
         return lambda: LangChainStore(recipe)
-
-    @pytest.fixture
-    def store(self, reopen: Callable[[], LangChainStore]) -> Iterator[LangChainStore]:
-        store = reopen()
-        yield store
-        store.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB, recipe_of
 from lorebind_knowledge.stores.langchain.store import LangChainStore
-from lorebind_knowledge.testing import VectorStoreConformance
 from tests.knowledge.test_store_langchain import EAST, INDEX, NORTH, found, one
 from tests.postgres import PASSWORD
+
+from .reopened import Reopened
 
 ENGINE = {
     "factory": "langchain_postgres:PGEngine.from_connection_string",
@@ -54,7 +55,7 @@ def make(dsn: str, tmp_path: Path) -> Callable[..., LangChainStore]:
 
 
 @pytest.mark.enable_socket
-class TestPGVectorStore(VectorStoreConformance):
+class TestPGVectorStore(Reopened):
     keeps_nul = False
     many = 1100  # fewer, because each is slow; a search still asks for more than 1000
 
@@ -62,12 +63,6 @@ class TestPGVectorStore(VectorStoreConformance):
     def reopen(self, make: Callable[..., LangChainStore]) -> Callable[[], LangChainStore]:
         config = {"engine": ENGINE, "schema": "SCHEMA"}
         return lambda: make(f"{__name__}:table_per_dimension", config)
-
-    @pytest.fixture
-    def store(self, reopen: Callable[[], LangChainStore]) -> Iterator[LangChainStore]:
-        store = reopen()
-        yield store
-        store.close()
 
 
 @pytest.mark.enable_socket

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from lorebind_knowledge.stores.pgvector.declaration import AnnIndexConfig, PgvectorSettings
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
-from lorebind_knowledge.testing import VectorStoreConformance
+
+from .reopened import Reopened
 
 FORCED = "%20-c%20enable_seqscan%3Doff%20-c%20enable_bitmapscan%3Doff%20-c%20enable_sort%3Doff"
 """Settings that make the planner use the approximate index for any number of rows."""
 
 
-class TestPgvectorStore(VectorStoreConformance):
+class TestPgvectorStore(Reopened):
     @pytest.fixture
     def reopen(self, dsn: str) -> Callable[[], PgvectorStore]:
         return lambda: PgvectorStore(dsn)
-
-    @pytest.fixture
-    def store(self, reopen: Callable[[], PgvectorStore]) -> Iterator[PgvectorStore]:
-        store = reopen()
-        yield store
-        store.close()
 
 
 class TestPgvectorStoreWithAnIndex(TestPgvectorStore):

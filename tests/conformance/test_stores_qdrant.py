@@ -16,6 +16,8 @@ from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
 from lorebind_knowledge.testing import VectorStoreConformance
 
+from .reopened import Reopened
+
 SERVER = os.environ.get("LOREBIND_TEST_QDRANT_URL", "")
 needs_server = pytest.mark.skipif(not SERVER, reason="LOREBIND_TEST_QDRANT_URL names no server")
 
@@ -29,23 +31,17 @@ class TestInMemory(VectorStoreConformance):
         store.close()
 
 
-class TestInFolder(VectorStoreConformance):
+class TestInFolder(Reopened):
     many = 1700  # fewer, because each is a commit; a search still asks for more than 1000
 
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], QdrantStore]:
         return lambda: QdrantStore("docs", QdrantConnection(path=tmp_path / "qdrant"))
 
-    @pytest.fixture
-    def store(self, reopen: Callable[[], QdrantStore]) -> Iterator[QdrantStore]:
-        store = reopen()
-        yield store
-        store.close()
-
 
 @needs_server
 @pytest.mark.enable_socket
-class TestOnServer(VectorStoreConformance):
+class TestOnServer(Reopened):
     @pytest.fixture
     def reopen(self) -> Iterator[Callable[[], QdrantStore]]:
         from qdrant_client import QdrantClient
@@ -58,9 +54,3 @@ class TestOnServer(VectorStoreConformance):
             if collection.name.startswith(name):
                 client.delete_collection(collection.name)
         client.close()
-
-    @pytest.fixture
-    def store(self, reopen: Callable[[], QdrantStore]) -> Iterator[QdrantStore]:
-        store = reopen()
-        yield store
-        store.close()

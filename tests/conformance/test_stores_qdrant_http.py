@@ -8,19 +8,14 @@ import pytest
 
 from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
-from lorebind_knowledge.testing import VectorStoreConformance
 from tests.conformance.qdrant_loopback import serve
+
+from .reopened import Reopened
 
 
 @pytest.mark.enable_socket
-class TestOverHttp(VectorStoreConformance):
+class TestOverHttp(Reopened):
     @pytest.fixture
     def reopen(self) -> Iterator[Callable[[], QdrantStore]]:
         with serve() as loopback:
             yield lambda: QdrantStore("docs", QdrantConnection(url=loopback.url))
-
-    @pytest.fixture
-    def store(self, reopen: Callable[[], QdrantStore]) -> Iterator[QdrantStore]:
-        store = reopen()
-        yield store
-        store.close()

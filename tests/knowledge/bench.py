@@ -218,3 +218,8 @@ def two_sources(bench: Bench, second: str = "more/*.md") -> None:
             FileSource("markdown_glob", [second], bench.root),
         ]
     )
+
+
+async def served(bench: Bench) -> set[str]:
+    """Return the uris of the documents that a search can find."""
+    return {str(match.metadata["uri"]) for match in await bench.visible()}

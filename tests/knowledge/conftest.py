@@ -16,7 +16,7 @@ from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
 
-from .bench import Bench, CountingEmbedder
+from .bench import Bench, CountingEmbedder, Diary
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +28,11 @@ def local() -> LocalEmbedder:
 @pytest.fixture
 def embedder() -> CountingEmbedder:
     return CountingEmbedder()
+
+
+@pytest.fixture
+def diary() -> Diary:
+    return Diary()
 
 
 @pytest.fixture

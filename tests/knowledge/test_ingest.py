@@ -359,10 +359,6 @@ async def test_a_first_run_that_fails_serves_nothing(bench: Bench) -> None:
     assert len(await bench.ask("one")) > 0
 
 
-async def served(bench: Bench) -> set[str]:
-    return {str(match.metadata["uri"]) for match in await bench.visible()}
-
-
 @pytest.mark.parametrize("strategy", ["upsert", "replace"])
 async def test_mass_delete(bench: Bench, strategy: str) -> None:
     """More than half of the documents are removed only if allowed; half is always allowed."""

@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.ingest.report import Unlisted
 
-from .bench import Bench, counts, fill, paragraph
+from .bench import Bench, counts, fill, paragraph, served
 from .folders import shut
 
 if TYPE_CHECKING:
     import pytest
 
 SHUT = Unlisted("docs/shut/", "Permission denied")
-
-
-async def served(bench: Bench) -> set[str]:
-    return {str(match.metadata["uri"]) for match in await bench.visible()}
 
 
 async def test_its_documents_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -274,11 +274,6 @@ async def test_answers_grow_old_and_make_room() -> None:
     assert searches.count == 5
 
 
-@pytest.fixture
-def diary() -> Diary:
-    return Diary()
-
-
 @pytest.fixture(params=["memory", "sqlite"])
 async def service(
     request: pytest.FixtureRequest, tmp_path: Path, diary: Diary

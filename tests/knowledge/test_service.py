@@ -35,11 +35,6 @@ def _write(root: Path, folder: str, *words: str) -> None:
         (root / folder / f"{word}.md").write_text(paragraph(word))
 
 
-@pytest.fixture
-def diary() -> Diary:
-    return Diary()
-
-
 @pytest.fixture(params=["memory", "sqlite"])
 async def service(
     request: pytest.FixtureRequest, tmp_path: Path, diary: Diary

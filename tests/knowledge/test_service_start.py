@@ -35,11 +35,6 @@ def _base(kb_id: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def diary() -> Diary:
-    return Diary()
-
-
-@pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "docs").mkdir()
     for word in ("alpha", "beta"):

@@ -429,15 +429,21 @@ async def test_what_is_not_the_web(address: str) -> None:
     assert "is not an http or https address" in await refusal(Fetcher(), address)
 
 
-async def test_a_name_that_changes(
-    servers: Callable[..., WebServer], names: dict[str, list[str]]
-) -> None:
-    """A name is looked up once, so later addresses that were not checked are not connected to."""
+@pytest.fixture
+def public_and_private(servers: Callable[..., WebServer]) -> tuple[WebServer, WebServer]:
+    """Start servers with one port on two addresses."""
     try:
         public = servers("127.0.0.2")
-        private = servers("127.0.0.1", public.port)
+        return public, servers("127.0.0.1", public.port)
     except OSError:
         pytest.skip("this machine has one loopback address")
+
+
+async def test_a_name_that_changes(
+    public_and_private: tuple[WebServer, WebServer], names: dict[str, list[str]]
+) -> None:
+    """A name is looked up once, so later addresses that were not checked are not connected to."""
+    public, private = public_and_private
     public.routes["/"], private.routes["/"] = Answer(b"public"), Answer(b"secret")
     names["rebind.test"] = ["127.0.0.2", "127.0.0.1"]
     fetcher = Fetcher(allow=["127.0.0.2"])
@@ -448,14 +454,10 @@ async def test_a_name_that_changes(
 
 
 async def test_a_name_of_several_addresses(
-    servers: Callable[..., WebServer], names: dict[str, list[str]]
+    public_and_private: tuple[WebServer, WebServer], names: dict[str, list[str]]
 ) -> None:
     """Refused addresses are skipped; if an address does not respond, the next is tried."""
-    try:
-        public = servers("127.0.0.2")
-        private = servers("127.0.0.1", public.port)
-    except OSError:
-        pytest.skip("this machine has one loopback address")
+    public, private = public_and_private
     public.routes["/"] = Answer(b"public")
     names["mixed.test"] = ["127.0.0.1 127.0.0.3 127.0.0.2"]
     fetcher = Fetcher(allow=["127.0.0.2/31"])

@@ -1,4 +1,4 @@
-"""The fixture for tests that try many cases."""
+"""Fixtures for tests that try many cases."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from .at_work import Processes
 from .trials import PROPERTY, Trials
 
 KEPT = Path(__file__).parents[2] / ".torture"
@@ -21,3 +22,10 @@ def trials(
     yield made
     for line in made.figures:
         record_property(PROPERTY, line)
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    started = Processes(tmp_path_factory.mktemp("printed"))
+    yield started
+    started.end()

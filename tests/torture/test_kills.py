@@ -6,7 +6,6 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -113,13 +112,6 @@ class Places:
             return int(printed)
         assert code == -signal.SIGKILL, printed
         return 0
-
-
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    processes = Processes(tmp_path_factory.mktemp("printed"))
-    yield processes
-    processes.end()
 
 
 def uri(number: int) -> str:

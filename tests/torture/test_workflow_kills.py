@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,13 +27,6 @@ pytestmark = [
 MAIN = "tests.torture.workflow_at_work:main"
 GONE_SECONDS = 20.0
 """Seconds until a server notices that a process is gone."""
-
-
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    started = Processes(tmp_path_factory.mktemp("printed"))
-    yield started
-    started.end()
 
 
 class Scene:

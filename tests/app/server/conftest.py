@@ -17,6 +17,9 @@ import httpx
 import pytest
 import yaml
 
+from lorebind.server.state.tables import TABLES
+from lorebind.server.state.tokens import Tokens
+from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from tests.app.forked_python import Forked, ForkedPython
 
 PROJECT: dict[str, Any] = {
@@ -134,3 +137,23 @@ def problem(response: httpx.Response) -> tuple[int, str]:
     document = response.json()
     assert document["status"] == response.status_code
     return response.status_code, document["code"]
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """Serve the shop with nothing ingested."""
+    with serving(write_project(tmp_path_factory.mktemp("shop"))) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def api(process: Process) -> Iterator[httpx.Client]:
+    with process.client() as api:
+        yield api
+
+
+@pytest.fixture
+def tokens() -> Iterator[Tokens]:
+    database = EmbeddedDatabase(None, TABLES)
+    yield Tokens(database)
+    database.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.knowledge.documents import pdf_bytes
 
-from .conftest import problem, serving, write_project
+from .conftest import problem, serving
 from .in_process import served
 from .test_runs import Slow
 
@@ -24,10 +23,9 @@ NOTE = {"id": "note.md", "text": "# Note\n\nThe shop is closed.", "title": "Note
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with serving(write_project(tmp_path_factory.mktemp("shop"))) as server, server.client() as api:
-        api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
-        yield api
+def api(api: httpx.Client) -> httpx.Client:
+    api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
+    return api
 
 
 def test_one_is_added_replaced_and_deleted(api: httpx.Client) -> None:

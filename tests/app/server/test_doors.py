@@ -6,7 +6,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ from lorebind_config.declarations.server import RateLimitDeclaration
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 
-from .conftest import serving, write_project
 from .in_process import Served, problem, served
 
 if TYPE_CHECKING:
@@ -309,13 +308,6 @@ async def test_bodies_are_json(here: Served) -> None:
 # The door alone, around slow applications
 
 
-@pytest.fixture
-def tokens() -> Iterator[Tokens]:
-    database = EmbeddedDatabase(None, TABLES)
-    yield Tokens(database)
-    database.close()
-
-
 Failures = list[tuple[str, BaseException]]
 
 
@@ -562,12 +554,6 @@ async def test_callers_wait_for_an_outage_together(here: Served, tmp_path: Path)
 
 
 # Over a socket
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    with serving(write_project(tmp_path_factory.mktemp("shop"))) as one:
-        yield one
 
 
 def test_large_bodies_are_answered(process: Process) -> None:

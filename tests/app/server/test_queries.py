@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +18,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with serving(write_project(tmp_path_factory.mktemp("shop"))) as server, server.client() as api:
-        empty = api.post("/knowledge-bases/handbook/query", json={"query": "returns"})
-        assert problem(empty) == (409, "not_ingested")
-        run = api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
-        assert run.json()["status"] == "completed"
-        yield api
+def api(api: httpx.Client) -> httpx.Client:
+    empty = api.post("/knowledge-bases/handbook/query", json={"query": "returns"})
+    assert problem(empty) == (409, "not_ingested")
+    run = api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
+    assert run.json()["status"] == "completed"
+    return api
 
 
 def test_a_question(api: httpx.Client) -> None:

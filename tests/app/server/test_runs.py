@@ -85,12 +85,6 @@ def slow(tmp_path: Path) -> Slow:
     return Slow(tmp_path / "slow")
 
 
-@pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with serving(write_project(tmp_path_factory.mktemp("shop"))) as server, server.client() as api:
-        yield api
-
-
 def test_a_run_from_its_request_to_its_report(api: httpx.Client) -> None:
     asked = api.post("/knowledge-bases/handbook/ingest", json={"strategy": "replace"})
     assert asked.status_code == 202

@@ -6,14 +6,11 @@ import json
 import re
 import sqlite3
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from lorebind.server.state.tables import TABLES
 from lorebind.server.state.tokens import RIGHTS, Tokens, find_token
 from lorebind_config.errors import NotFoundError, UsageError
-from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from tests.app.helpers import Cli
 from tests.postgres import Server
 
@@ -24,13 +21,6 @@ name: shop
 embedders: [{ id: words, provider: openai, model: m, api_key: "{{ .env.UNSET_KEY }}" }]
 knowledge_bases: [{ id: docs, sources: [{ type: markdown_glob, path: "*.md" }] }]
 """
-
-
-@pytest.fixture
-def tokens() -> Iterator[Tokens]:
-    database = EmbeddedDatabase(None, TABLES)
-    yield Tokens(database)
-    database.close()
 
 
 def test_a_token_is_told_once(empty_cli: Cli) -> None:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from lorebind.server.event_streams import prefers_events
 
-from .conftest import serving
+from .conftest import problem, serving
 from .desk import write_desk
 
 EVENTS = {"Accept": "text/event-stream"}
@@ -445,11 +445,3 @@ def wait_for(api: httpx.Client, place: str, status: str) -> None:
 def noted(folder: Path, name: str) -> int:
     """Return how often the task `first` ran."""
     return (folder / "noted").read_text().splitlines().count(name)
-
-
-def problem(response: httpx.Response) -> tuple[int, str]:
-    """Return the status and the code of a problem document."""
-    assert response.headers["content-type"] == "application/problem+json"
-    document = response.json()
-    assert document["status"] == response.status_code
-    return response.status_code, document["code"]
