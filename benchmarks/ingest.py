@@ -33,8 +33,6 @@ import numpy as np
 from peers import Cheap, Passage, Peer, installed
 
 from lorebind import Project
-from lorebind_knowledge.bridge import run
-from lorebind_knowledge.cpu_count import usable_processors
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.local import (
     ROWS_PER_RUN,
@@ -43,6 +41,8 @@ from lorebind_knowledge.embedders.local import (
     load_tokenizer,
     run_graph,
 )
+from lorebind_knowledge.plumbing.bridge import run
+from lorebind_knowledge.plumbing.cpu_count import usable_processors
 
 QUICKSTART = Path(__file__).resolve().parents[1] / "examples" / "quickstart" / "docs"
 CHEAP = {"provider": "langchain", "class": "peers:Cheap", "batch_size": 1000}

@@ -36,8 +36,8 @@ import numpy as np
 from ingest import corpus, project
 from nearest import DIMENSION, LANGCHAIN, NUMPY, TOP_K, bare, installed, vectors_of
 
-from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.catalog import chunks
+from lorebind_knowledge.plumbing.bridge import call, finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

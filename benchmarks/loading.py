@@ -27,10 +27,10 @@ from matplotlib.figure import Figure
 from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
-from lorebind_knowledge.bridge import run
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.preparation import prepare_documents
-from lorebind_knowledge.loaders.readers import Loading
+from lorebind_knowledge.loaders.process.readers import Loading
+from lorebind_knowledge.plumbing.bridge import run
 
 if TYPE_CHECKING:
     from lorebind_knowledge import Corpus

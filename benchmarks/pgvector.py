@@ -35,7 +35,7 @@ import psycopg
 
 from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_knowledge.catalog import postgres_words
-from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector.declaration import AnnIndexConfig, PgvectorSettings

@@ -25,9 +25,9 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
 
 from lorebind import Project
-from lorebind_knowledge.bridge import run
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.local import load_tokenizer
+from lorebind_knowledge.plumbing.bridge import run
 from lorebind_prompts import EstimateCounter, FileCounter, TiktokenCounter
 
 if TYPE_CHECKING:

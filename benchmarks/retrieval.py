@@ -41,12 +41,12 @@ from guards import (
 
 from lorebind import Project
 from lorebind_config.declarations import RetrievalDeclaration
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.evaluation.dataset import Dataset, read_dataset
 from lorebind_knowledge.evaluation.evaluate import evaluate
 from lorebind_knowledge.evaluation.metrics import paired_difference, reciprocal_rank
 from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Record
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.stores import MemoryStore

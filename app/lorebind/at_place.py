@@ -10,7 +10,7 @@ from lorebind_bindings import ModelPool, Place, Request, agent_request, answer, 
 from lorebind_config.declarations import RetrievalDeclaration
 from lorebind_config.errors import UsageError
 from lorebind_config.extras import import_extra
-from lorebind_knowledge.bridge import sync
+from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

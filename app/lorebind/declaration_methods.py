@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from lorebind_knowledge.bridge import sync
+from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:
     from lorebind_bindings import Provenance, ResolvedBinding

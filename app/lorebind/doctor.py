@@ -17,10 +17,10 @@ from lorebind_config.declarations import defaults
 from lorebind_config.declarations.models import EXTRACTIVE
 from lorebind_config.errors import LorebindError, ModelError
 from lorebind_config.namespace import PROJECT_SCOPE, IndexKey, Namespace
-from lorebind_knowledge.bridge import call, call_client
 from lorebind_knowledge.documents.listing import list_documents
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
+from lorebind_knowledge.plumbing.bridge import call, call_client
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.rerankers.base import rerank_texts
 from lorebind_knowledge.resilience.failures import is_lost_connection

@@ -11,7 +11,6 @@ from lorebind.declaration_methods import KnowledgeBaseInfo, described
 from lorebind_bindings import Place, bind, ingest_scope, override, override_settings
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import PROJECT_SCOPE
-from lorebind_knowledge.bridge import sync
 from lorebind_knowledge.documents import changing
 from lorebind_knowledge.documents.listing import (
     count_documents,
@@ -24,6 +23,7 @@ from lorebind_knowledge.documents.listing import (
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
+from lorebind_knowledge.plumbing.bridge import sync
 from lorebind_knowledge.statistics import knowledge_stats
 
 if TYPE_CHECKING:

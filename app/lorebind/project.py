@@ -26,8 +26,8 @@ from lorebind_bindings import (
 )
 from lorebind_config.errors import UsageError
 from lorebind_config.reading.loading import build_project, load_project
-from lorebind_knowledge.bridge import sync
 from lorebind_knowledge.events import Events
+from lorebind_knowledge.plumbing.bridge import sync
 from lorebind_knowledge.service import KnowledgeService
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from lorebind.at_place import AtPlace
 from lorebind.knowledge_base import KnowledgeBase
 from lorebind_bindings import Place
-from lorebind_knowledge.bridge import sync
+from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document

@@ -14,7 +14,7 @@ from lorebind_bindings.workflow.run_stream import RunStream
 from lorebind_config.errors import UsageError
 from lorebind_config.extras import import_extra
 from lorebind_config.namespace import tenant
-from lorebind_knowledge.bridge import sync
+from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping

@@ -14,8 +14,8 @@ from lorebind_bindings.structured_output import StructuredOutput, texts_in
 from lorebind_bindings.tool_loop import ToolLoop
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import tenant as as_tenant
-from lorebind_knowledge.bridge import call, call_client, run
-from lorebind_knowledge.lanes import lane
+from lorebind_knowledge.plumbing.bridge import call, call_client, run
+from lorebind_knowledge.plumbing.lanes import lane
 from lorebind_prompts import check
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.models import naming_failures
 from lorebind_config.errors import LorebindError, UsageError
-from lorebind_knowledge.bridge import call, call_client
+from lorebind_knowledge.plumbing.bridge import call, call_client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

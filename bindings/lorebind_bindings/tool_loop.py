@@ -11,7 +11,7 @@ from lorebind_bindings.escalating import MOST_SEARCHES
 from lorebind_bindings.structured_output import ANSWER_TOOL
 from lorebind_config.errors import LorebindError, ModelError, UsageError, did_you_mean
 from lorebind_config.redaction import redacted_message
-from lorebind_knowledge.bridge import call_client, only_errors
+from lorebind_knowledge.plumbing.bridge import call_client, only_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import tenant
-from lorebind_knowledge.bridge import only_errors
+from lorebind_knowledge.plumbing.bridge import only_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_config.checks.template_checks import run_references, run_values
 from lorebind_config.errors import ReadOnlyError, SourceError
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.embedders.announcing import AnnouncingEmbedder
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
 from lorebind_knowledge.middleware.base import Retrieval
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.make import make_source
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.events import Events
     from lorebind_knowledge.index.index import Index
-    from lorebind_knowledge.lanes import Threads
+    from lorebind_knowledge.plumbing.lanes import Threads
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.stores.langchain.existing import ExistingStore
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lorebind_config.errors import ReadOnlyError
 from lorebind_config.reading.make_part import PartEnvironment
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.index.index import Index
-from lorebind_knowledge.loaders.readers import Loading
+from lorebind_knowledge.loaders.process.readers import Loading
 from lorebind_knowledge.middleware.chain import Middleware
+from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.plumbing.run_once import Once
 from lorebind_knowledge.rerankers.base import make_reranker
-from lorebind_knowledge.run_once import Once
 from lorebind_knowledge.stores.make import make_store
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from lorebind_config.declarations import defaults
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import COLLECTION_SCOPE, Namespace
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.extensions.make import make_extensions
 from lorebind_knowledge.handle import KnowledgeHandle
 from lorebind_knowledge.index.purging import Purge
-from lorebind_knowledge.lanes import Threads
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.parts import Parts
+from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.plumbing.lanes import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Count tokens with the model's own tokenizer if there is one, or else estimate by length.
 
-OpenAI's encodings are exact and need no network, see `lorebind_knowledge.tokenizing`. A model's
-`tokenizer.json` is exact too, and so is a LangChain model's own count.
+OpenAI's encodings are exact and need no network, see `lorebind_knowledge.plumbing.tokenizing`. The
+`tokenizer.json` of a model is exact too, and so is a LangChain model's own count.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lorebind_config.errors import UsageError
-from lorebind_knowledge.tokenizing import EncodingName, check_encoding, encode
+from lorebind_knowledge.plumbing.tokenizing import EncodingName, check_encoding, encode
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseLanguageModel
@@ -55,7 +55,7 @@ class EstimateCounter:
 class TiktokenCounter:
     """Counts with an encoding of OpenAI, offline. Special tokens in a text are counted as text.
 
-    The encoding is loaded at the first count, see `lorebind_knowledge.tokenizing.encode`.
+    The encoding is loaded at the first count, see `lorebind_knowledge.plumbing.tokenizing.encode`.
 
     Raises:
         UsageError: the encoding is not one of those included.

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorebind import Project
-from lorebind_knowledge.bridge import run
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+from lorebind_knowledge.plumbing.bridge import run
 from lorebind_knowledge.records import DocumentMatch
 
 from .edited_files import EditedFiles, body, paragraph, words_in

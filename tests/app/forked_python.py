@@ -129,7 +129,7 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     """Answer requests: one child runs a program, and another waits for its end."""
     for name in libraries:
         import_module(name)
-    from lorebind_knowledge.tokenizing import encode
+    from lorebind_knowledge.plumbing.tokenizing import encode
 
     encode("o200k_base", "")  # reading the encoding takes half a second, once per process
     gc.freeze()  # programs would scan, and so copy, all objects of the libraries

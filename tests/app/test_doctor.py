@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from lorebind import Project, doctor
 from lorebind.doctor import Finding
-from lorebind_knowledge.bridge import call, run
+from lorebind_knowledge.plumbing.bridge import call, run
 from lorebind_knowledge.stores.base import StoredVector
 
 from .helpers import PROJECT

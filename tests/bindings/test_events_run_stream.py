@@ -18,7 +18,7 @@ from lorebind_bindings.workflow.events.sinks import MemorySink
 from lorebind_bindings.workflow.results import RunResult
 from lorebind_bindings.workflow.run_stream import RunStream
 from lorebind_config.errors import ModelError, TaskError, UsageError
-from lorebind_knowledge.bridge import run
+from lorebind_knowledge.plumbing.bridge import run
 
 
 class Run:

@@ -28,7 +28,7 @@ from lorebind_bindings.workflow.events.sinks import (
 )
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import current_tenant, tenant
-from lorebind_knowledge.bridge import run
+from lorebind_knowledge.plumbing.bridge import run
 
 
 @pytest.fixture

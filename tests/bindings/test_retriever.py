@@ -16,8 +16,8 @@ from lorebind_config.errors import NotIngestedError, UsageError
 from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.loading import load_project
 from lorebind_knowledge import KnowledgeService
-from lorebind_knowledge.bridge import run
 from lorebind_knowledge.ingest.engine import ingest
+from lorebind_knowledge.plumbing.bridge import run
 
 from .helpers import PARTS, write
 

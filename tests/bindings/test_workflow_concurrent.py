@@ -16,7 +16,7 @@ import pytest
 from lorebind_bindings import RunResult, TaskContext, Update, Workflows
 from lorebind_config.errors import NotFoundError, ThreadRefusedError
 from lorebind_config.namespace import current_tenant, tenant
-from lorebind_knowledge.bridge import run as run_blocking
+from lorebind_knowledge.plumbing.bridge import run as run_blocking
 from tests.app.forked_python import ForkedPython
 
 from .helpers import write

@@ -14,7 +14,7 @@ import pytest
 from lorebind_bindings import TaskContext, Update, Workflows
 from lorebind_config.errors import TaskError, UsageError
 from lorebind_config.namespace import tenant
-from lorebind_knowledge.bridge import run as run_blocking
+from lorebind_knowledge.plumbing.bridge import run as run_blocking
 
 from .workflow_helpers import (
     Declared,

@@ -21,7 +21,7 @@ from langchain_qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient, models
 from sqlalchemy.engine import make_url
 
-from lorebind_knowledge.bridge import finish
+from lorebind_knowledge.plumbing.bridge import finish
 
 SIZE = 64
 

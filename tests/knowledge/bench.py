@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from lorebind_config.declarations import RetrievalDeclaration
 from lorebind_config.declarations.embedders import WeakLevels
 from lorebind_config.namespace import PROJECT_SCOPE, Namespace
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.chunks import StoredChunk
 from lorebind_knowledge.catalog.ledger import IndexEntry
@@ -28,9 +27,10 @@ from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.search import search
-from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.sources.folder.files import FileSource
 from lorebind_knowledge.stores.base import VectorStore
 
 if TYPE_CHECKING:

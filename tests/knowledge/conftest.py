@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lorebind_knowledge.bridge import run
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.schema import CATALOG
-from lorebind_knowledge.database.postgres import PostgresDatabase
+from lorebind_knowledge.database.databases import PostgresDatabase
+from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.embedders.local import LocalEmbedder
-from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.plumbing.bridge import run
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
 

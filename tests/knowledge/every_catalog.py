@@ -9,8 +9,8 @@ import pytest
 
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.schema import CATALOG
-from lorebind_knowledge.database.postgres import PostgresDatabase
-from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.database.databases import PostgresDatabase
+from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.testing.index_driver import IndexTests
 
 from .plain_stores import PlainStore

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.sources.folder import files_below
+from lorebind_knowledge.sources.folder.walk import files_below
 
 if TYPE_CHECKING:
     import pytest

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lorebind_config.namespace import current_tenant, tenant
-from lorebind_knowledge import bridge
+from lorebind_knowledge.plumbing import bridge
 
 
 async def _double(number: int) -> int:
@@ -188,7 +188,7 @@ def test_interrupt_does_not_wait_for_a_client() -> None:
     """Ctrl-C ends a program immediately, even if a client hangs."""
     with _program("""
 import time
-from lorebind_knowledge.bridge import call_client, run
+from lorebind_knowledge.plumbing.bridge import call_client, run
 def ask():
     print("begun")
     time.sleep(60)
@@ -290,7 +290,7 @@ def test_interrupt_waits_for_the_cleanup() -> None:
     """Ctrl-C cancels the coroutine, lets it clean up, and is then raised in the caller."""
     with _program("""
 import asyncio
-from lorebind_knowledge.bridge import run
+from lorebind_knowledge.plumbing.bridge import run
 async def work():
     print("begun")
     try:
@@ -316,7 +316,7 @@ def test_a_loop_that_is_left_ends_quietly() -> None:
     with _program("""
 import asyncio, threading
 from contextlib import suppress
-from lorebind_knowledge.bridge import run
+from lorebind_knowledge.plumbing.bridge import run
 begun = threading.Event()
 async def work():
     try:
@@ -340,7 +340,7 @@ def test_run_after_a_fork() -> None:
     with _program("""
 import asyncio, os, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # of forking where there are threads
-from lorebind_knowledge.bridge import run
+from lorebind_knowledge.plumbing.bridge import run
 async def pid():
     await asyncio.sleep(0)
     return os.getpid()

@@ -19,9 +19,9 @@ from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Manifest, remove_documents
+from lorebind_knowledge.database import sqlite as database
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.records import Record
-from lorebind_knowledge.sqlite import database
 
 from .bench import CountingEmbedder
 from .every_catalog import OnEveryCatalog

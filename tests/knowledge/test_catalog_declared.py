@@ -19,9 +19,9 @@ from lorebind_config.errors import (
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.schema import CATALOG
-from lorebind_knowledge.database.postgres import PostgresDatabase
+from lorebind_knowledge.database.databases import PostgresDatabase
+from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.ingest.engine import ingest
-from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.service import KnowledgeService
 from lorebind_knowledge.statistics import knowledge_stats
 

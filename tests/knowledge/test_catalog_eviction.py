@@ -24,12 +24,10 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.eviction import LruEviction
 from lorebind_knowledge.catalog.schema import CATALOG
-from lorebind_knowledge.database.base import Database
-from lorebind_knowledge.database.embedded import EmbeddedDatabase
-from lorebind_knowledge.database.postgres import PostgresDatabase
+from lorebind_knowledge.database.databases import Database, EmbeddedDatabase, PostgresDatabase
+from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.ingest.reindexing import reindex
-from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.stores.memory import MemoryStore
 
 from .bench import Bench, CountingEmbedder, fill, ingest, paragraph
@@ -268,7 +266,7 @@ import asyncio, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from lorebind_knowledge.catalog.schema import CATALOG
-from lorebind_knowledge.database.embedded import EmbeddedDatabase
+from lorebind_knowledge.database.databases import EmbeddedDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from tests.fatal_step import Steps
 from tests.knowledge.bench import CountingEmbedder

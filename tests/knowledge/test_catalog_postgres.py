@@ -20,8 +20,8 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.catalog.schema import CATALOG
-from lorebind_knowledge.database.postgres import PostgresDatabase
-from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.database.databases import PostgresDatabase
+from lorebind_knowledge.database.postgres_address import PostgresAddress
 from tests.postgres import PASSWORD, Server
 
 from .test_catalog import ELSEWHERE, HERE, create_index, read_everything, start_run
@@ -154,9 +154,9 @@ def test_a_server_that_stops_and_comes_back(
 HOLDER = """
 import sys, time
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.catalog.schema import CATALOG
-from lorebind_knowledge.database.postgres import PostgresDatabase
+from lorebind_knowledge.database.databases import PostgresDatabase
 from lorebind_config.namespace import Namespace
 catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(sys.argv[1]), CATALOG))
 with catalog.lease(Namespace("acme", "support", "project", "docs")):
@@ -203,9 +203,9 @@ def test_after_a_fork(dsn: str) -> None:
     script = """
 import os, sys
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.catalog.schema import CATALOG
-from lorebind_knowledge.database.postgres import PostgresDatabase
+from lorebind_knowledge.database.databases import PostgresDatabase
 from lorebind_config.namespace import Namespace
 parent, child = (Namespace("t", "p", "project", name) for name in ("parent", "child"))
 

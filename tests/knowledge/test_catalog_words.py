@@ -13,7 +13,7 @@ import pytest
 
 from lorebind_knowledge.bm25 import idf, tf_saturation
 from lorebind_knowledge.catalog import postgres_words, words
-from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.text.terms import Passage, query_terms
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from lorebind_config.errors import ReadOnlyError, StoreError
 from lorebind_config.namespace import Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.leases import Lease
-from lorebind_knowledge.sqlite.file import connect, file_identity, unchanged
+from lorebind_knowledge.database.sqlite_file import connect, file_identity, unchanged
 
 HERE = Namespace("acme", "support", "project", "docs")
 

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from lorebind_config.errors import StoreError
-from lorebind_knowledge.database.embedded import EmbeddedDatabase
-from lorebind_knowledge.database.postgres import PostgresDatabase
+from lorebind_knowledge.database.databases import EmbeddedDatabase, PostgresDatabase
+from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.database.tables import Tables
-from lorebind_knowledge.postgres.address import PostgresAddress
 
 BOOKS = "create table if not exists books (number [count], title [name] not null)"
 LOANS = "create table if not exists loans (book integer not null, reader varchar not null)"

@@ -18,7 +18,6 @@ from langchain_core.embeddings import Embeddings
 from lorebind_config.errors import ConfigurationError, EmbedderError, StoreError, UsageError
 from lorebind_config.reading.loading import build_project
 from lorebind_config.templates.environment import Environment
-from lorebind_knowledge.cpu_count import usable_processors
 from lorebind_knowledge.embedders import local as local_module
 from lorebind_knowledge.embedders.base import (
     Embedder,
@@ -35,6 +34,7 @@ from lorebind_knowledge.embedders.local import (
 )
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.onnx_graph import without_nan_guards
+from lorebind_knowledge.plumbing.cpu_count import usable_processors
 
 TEXTS = [
     "How do I rotate an API key?",

@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_config.errors import EmbedderError, MissingDependencyError
 from lorebind_config.templates.environment import Environment
-from lorebind_knowledge.bridge import run
 from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
 from lorebind_knowledge.embedders.hashing import HashingEmbedderDeclaration
 from lorebind_knowledge.embedders.langchain import LangChainEmbedderDeclaration
@@ -28,7 +27,8 @@ from lorebind_knowledge.embedders.local import LocalEmbedderDeclaration
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.openai import MAX_TOKENS, OpenAIEmbedderDeclaration, cut_to_limit
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
-from lorebind_knowledge.tokenizing import encode
+from lorebind_knowledge.plumbing.bridge import run
+from lorebind_knowledge.plumbing.tokenizing import encode
 from tests.density import examples
 
 from .embedding_server import (

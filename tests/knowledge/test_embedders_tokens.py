@@ -16,7 +16,7 @@ from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.openai import MAX_TOKENS, OpenAIEmbedder
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 from lorebind_knowledge.embedders.tokens import TokenCount
-from lorebind_knowledge.tokenizing import encode
+from lorebind_knowledge.plumbing.tokenizing import encode
 
 TEXTS = ["Rotate the keys.", "", "Öl und 東京 🙂", "<|endoftext|>", "half: \ud83d", "a\nb\n"]
 

@@ -19,7 +19,7 @@ from lorebind_knowledge import Extension
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.extensions.logging import _RECORDS, EventLog
 from lorebind_knowledge.ingest.engine import ingest
-from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.sources.folder.files import FileSource
 
 from .small_project import QUESTION, TEXTS, small_project
 

@@ -25,7 +25,6 @@ from lorebind_config.errors import (
 )
 from lorebind_config.reading.loading import build_project
 from lorebind_config.templates.environment import Environment
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.prefixes import prefixes_of
@@ -33,6 +32,7 @@ from lorebind_knowledge.hub_models import snapshot
 from lorebind_knowledge.hub_models.cache_folder import models_folder
 from lorebind_knowledge.hub_models.showing import megabytes, show_on
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.rerankers.base import Reranker, make_reranker, rerank_texts
 
 from . import onnx_models

@@ -15,9 +15,9 @@ from lorebind_config.errors import (
     NotIngestedError,
     UsageError,
 )
-from lorebind_knowledge import bridge
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.ingest.report import IngestReport
+from lorebind_knowledge.plumbing import bridge
 
 from .bench import (
     Bench,

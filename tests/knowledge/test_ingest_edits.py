@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from lorebind_knowledge import bridge
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
+from lorebind_knowledge.plumbing import bridge
 from lorebind_knowledge.stores.memory import MemoryStore
 from tests.density import examples
 

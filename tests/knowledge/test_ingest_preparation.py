@@ -10,7 +10,7 @@ from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.preparation import prepare_documents
 from lorebind_knowledge.loaders import registry
-from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.sources.folder.files import FileSource
 
 from .bench import Bench, counts, fill
 

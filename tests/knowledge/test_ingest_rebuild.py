@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from lorebind_config.errors import EmbedderError, IndexMismatchError, StoreError
-from lorebind_knowledge import bridge
 from lorebind_knowledge.catalog.ledger import IndexEntry, Ledger
+from lorebind_knowledge.plumbing import bridge
 from lorebind_knowledge.records import Partition
 
 from .bench import Bench, CountingEmbedder, chunk_counts, counts, fill, paragraph, two_sources

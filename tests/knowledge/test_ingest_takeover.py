@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from lorebind_config.errors import LeaseLostError
-from lorebind_knowledge import bridge
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.ledger import Ledger
 from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.plumbing import bridge
 from lorebind_knowledge.stores.memory import MemoryStore
 
 from .bench import Bench, fill, fresh, paragraph

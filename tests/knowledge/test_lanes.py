@@ -17,14 +17,15 @@ import pytest
 
 from lorebind_config.namespace import current_tenant, tenant
 from lorebind_config.reading.loading import build_project
-from lorebind_knowledge import KnowledgeService, bridge, lanes
-from lorebind_knowledge.bridge import call, finish
+from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.documents.changing import add_documents, delete_document
 from lorebind_knowledge.documents.listing import list_documents
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.ingest.reindexing import reindex
-from lorebind_knowledge.lanes import SIZES, Lane, Threads, lane, submit, threads_of
+from lorebind_knowledge.plumbing import bridge, lanes
+from lorebind_knowledge.plumbing.bridge import call, finish
+from lorebind_knowledge.plumbing.lanes import SIZES, Lane, Threads, lane, submit, threads_of
 from lorebind_knowledge.statistics import knowledge_stats
 
 from .bench import CountingEmbedder, ingest, paragraph, plan
@@ -251,7 +252,7 @@ def test_lanes_after_a_fork() -> None:
     printed = _output("""
 import asyncio, os, threading
 from lorebind_knowledge import bridge
-from lorebind_knowledge.lanes import SIZES
+from lorebind_knowledge.plumbing.lanes import SIZES
 size = SIZES["read"]
 here, release = threading.Barrier(size + 1), threading.Event()
 def block():
@@ -279,8 +280,8 @@ def test_the_process_ends_after_a_call_that_was_left() -> None:
     """The interpreter waits for a running function, not for idle threads."""
     printed = _output("""
 import asyncio, threading
-from lorebind_knowledge.bridge import call
-from lorebind_knowledge.lanes import lane
+from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.plumbing.lanes import lane
 begun = threading.Event()
 def work():
     begun.set()
@@ -305,7 +306,7 @@ def test_the_process_ends_while_a_daemon_thread_hangs() -> None:
     """The interpreter does not wait for the threads of a database that may hang."""
     printed = _output("""
 import threading
-from lorebind_knowledge.lanes import Threads, submit
+from lorebind_knowledge.plumbing.lanes import Threads, submit
 begun = threading.Event()
 def hang():
     begun.set()

@@ -13,8 +13,8 @@ from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders import packages
 from lorebind_knowledge.loaders.base import LoadedDocument
+from lorebind_knowledge.loaders.office import packages
 from lorebind_knowledge.loaders.registry import load_document
 
 from .documents import docx_bytes, handbook

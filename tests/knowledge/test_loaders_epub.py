@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders import packages
+from lorebind_knowledge.loaders.office import packages
 from lorebind_knowledge.loaders.registry import load_document
 
 from .documents import epub_bytes, package

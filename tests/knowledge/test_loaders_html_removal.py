@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lorebind_knowledge.loaders.base import LoadedDocument
-from lorebind_knowledge.loaders.html_removal import without_html
+from lorebind_knowledge.loaders.html.removal import without_html
 from lorebind_knowledge.loaders.registry import load_document
 from tests.density import examples
 

@@ -13,10 +13,10 @@ from lorebind_config.errors import DocumentLimitError, MissingDependencyError, S
 from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.ingest import preparation
 from lorebind_knowledge.loaders.base import Heading, LoadedDocument
-from lorebind_knowledge.loaders.readers import Readers
+from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import begin_load, load_document
 from lorebind_knowledge.sources.base import Content, SourceItem
-from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.sources.folder.files import FileSource
 
 from .bench import Bench, counts
 from .test_loaders_readers import ON_LINUX

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders import html_tree
-from lorebind_knowledge.loaders.html_tree import Element, read_tree
+from lorebind_knowledge.loaders.html import tree as html_tree
+from lorebind_knowledge.loaders.html.tree import Element, read_tree
 
 
 def shown(element: Element) -> str:

@@ -10,7 +10,7 @@ import pytest
 from pptx.util import Inches
 
 from lorebind_config.errors import MissingDependencyError, SourceError
-from lorebind_knowledge.loaders import packages
+from lorebind_knowledge.loaders.office import packages
 from lorebind_knowledge.loaders.registry import load_document
 
 from .documents import package, pptx_bytes

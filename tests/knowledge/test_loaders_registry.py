@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.html_removal import without_html
+from lorebind_knowledge.loaders.html.removal import without_html
 from lorebind_knowledge.loaders.registry import _MEDIA_TYPES, SUPPORTED_SUFFIXES, load_document
 from tests.density import examples
 

@@ -11,7 +11,7 @@ import pytest
 from openpyxl.worksheet.formula import ArrayFormula
 
 from lorebind_config.errors import MissingDependencyError, SourceError
-from lorebind_knowledge.loaders import packages
+from lorebind_knowledge.loaders.office import packages
 from lorebind_knowledge.loaders.registry import load_document
 
 from .documents import package, xlsx_bytes

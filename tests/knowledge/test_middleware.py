@@ -15,13 +15,13 @@ from lorebind_config.errors import ConfigurationError, PluginError, StoreError, 
 from lorebind_config.project_code import import_of_project
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.middleware.isolation import Isolation
 from lorebind_knowledge.middleware.resilience import StoreRetries
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Partition, QueryResult
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.stores import MemoryStore, VectorStore

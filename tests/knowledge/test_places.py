@@ -105,7 +105,7 @@ def test_an_ingest_without_changes_imports_no_library_that_embeds(tmp_path: Path
     code = (
         "from pathlib import Path; import lorebind, sys\n"
         "from lorebind_config.reading.loading import build_project\n"
-        "from lorebind_knowledge.bridge import run\n"
+        "from lorebind_knowledge.plumbing.bridge import run\n"
         "from lorebind_knowledge.ingest.engine import ingest\n"
         "from lorebind_knowledge.service import KnowledgeService\n"
         f"loaded = build_project({project!r}, root=Path({str(tmp_path)!r}))\n"

@@ -25,8 +25,8 @@ from lorebind_config.errors import (
 from lorebind_config.namespace import IndexKey, Namespace
 from lorebind_config.reading.loading import build_project, load_project
 from lorebind_knowledge import KnowledgeService
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.loaders.registry import load_document, loaders_version
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Partition
 from tests.plugin_project.installing import ACME_OFFERS, install, install_acme
 

@@ -17,7 +17,7 @@ from lorebind_config.errors import (
     StoreError,
     UsageError,
 )
-from lorebind_knowledge import bridge
+from lorebind_knowledge.plumbing import bridge
 from lorebind_knowledge.retrieval.judging import judge
 
 from .bench import Bench, CountingEmbedder, paragraph

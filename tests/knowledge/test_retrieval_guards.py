@@ -16,7 +16,6 @@ import pytest
 
 from lorebind_config.declarations import RetrievalDeclaration
 from lorebind_config.namespace import Namespace
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
@@ -28,7 +27,8 @@ from lorebind_knowledge.index.view import View
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import KnowledgeBase
-from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.sources.folder.files import FileSource
 from lorebind_knowledge.stores import MemoryStore
 
 ROOT = Path(__file__).parents[2]

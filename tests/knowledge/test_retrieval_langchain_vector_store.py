@@ -17,7 +17,7 @@ from lorebind_config.errors import (
 )
 from lorebind_config.namespace import tenant
 from lorebind_config.reading.loading import build_project
-from lorebind_knowledge import bridge
+from lorebind_knowledge.plumbing import bridge
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 from lorebind_knowledge.service import KnowledgeService

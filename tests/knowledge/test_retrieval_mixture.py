@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from lorebind_config.identity import chunk_id
-from lorebind_knowledge.bridge import run
 from lorebind_knowledge.catalog.leases import Lease
+from lorebind_knowledge.plumbing.bridge import run
 from lorebind_knowledge.records import DocumentMatch, Partition, Record
 from lorebind_knowledge.stores.base import SearchHits, VectorStore
 from lorebind_knowledge.stores.wrapper import StoreWrapper

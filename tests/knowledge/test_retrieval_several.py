@@ -23,13 +23,13 @@ from lorebind_config.errors import (
     UsageError,
 )
 from lorebind_config.namespace import Namespace
-from lorebind_knowledge.bridge import run
 from lorebind_knowledge.catalog.ledger import IndexEntry
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.ingest.engine import ingest as ingest_corpus
 from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.plumbing.bridge import run
 from lorebind_knowledge.retrieval.search import search_several
-from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.sources.folder.files import FileSource
 
 from .bench import Bench, CountingEmbedder
 

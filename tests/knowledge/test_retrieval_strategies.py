@@ -10,8 +10,8 @@ import pytest
 from langchain_core.documents import BaseDocumentCompressor
 
 from lorebind_config.errors import UsageError
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.index.view import View
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import DocumentMatch, QueryResult
 from lorebind_knowledge.rerankers.langchain import LangChainReranker
 from lorebind_knowledge.retrieval.query import Query

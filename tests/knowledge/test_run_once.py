@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lorebind_knowledge.run_once import Once
+from lorebind_knowledge.plumbing.run_once import Once
 
 SECONDS = 10
 """Seconds after which a hanging test fails."""

@@ -22,8 +22,8 @@ from lorebind_config.errors import (
 from lorebind_config.namespace import tenant
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
-from lorebind_knowledge.bridge import run
 from lorebind_knowledge.events import Events
+from lorebind_knowledge.plumbing.bridge import run
 
 from .bench import Diary, ingest, paragraph
 

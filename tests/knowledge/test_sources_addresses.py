@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.sources.addresses import AddressPolicy
+from lorebind_knowledge.sources.web.addresses import AddressPolicy
 
 NOT_PUBLIC = [
     "0.0.0.0",

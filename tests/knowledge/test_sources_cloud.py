@@ -17,7 +17,7 @@ from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.report import skipped_summary
 from lorebind_knowledge.sources.base import Content, SourceItem
-from lorebind_knowledge.sources.cloud import CloudStorageSource
+from lorebind_knowledge.sources.cloud.source import CloudStorageSource
 from lorebind_knowledge.sources.make import make_source
 
 from .folders import shut, write

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.sources import fetcher as fetcher_module
 from lorebind_knowledge.sources.base import Content
-from lorebind_knowledge.sources.fetcher import Fetcher
+from lorebind_knowledge.sources.web import fetcher as fetcher_module
+from lorebind_knowledge.sources.web.fetcher import Fetcher
 
 from .web_server import Answer, Asked, WebServer, drip, endless, hangs_up, silent
 

@@ -9,7 +9,7 @@ import pytest
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.sources.base import Content, SourceItem
-from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.sources.folder.files import FileSource
 
 
 def write(root: Path, *names: str) -> None:

@@ -13,10 +13,10 @@ import pytest
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, skipped_summary
-from lorebind_knowledge.sources.file_glob import FileGlobSource
-from lorebind_knowledge.sources.files import FileSource
-from lorebind_knowledge.sources.folder import files_below
-from lorebind_knowledge.sources.markdown_glob import MarkdownGlobSource
+from lorebind_knowledge.sources.folder.file_glob import FileGlobSource
+from lorebind_knowledge.sources.folder.files import FileSource
+from lorebind_knowledge.sources.folder.markdown_glob import MarkdownGlobSource
+from lorebind_knowledge.sources.folder.walk import files_below
 
 from .folders import read, shut, skipped, unlisted, write
 

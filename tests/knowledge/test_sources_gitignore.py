@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.sources.files import FileSource
-from lorebind_knowledge.sources.folder import files_below
+from lorebind_knowledge.sources.folder.files import FileSource
+from lorebind_knowledge.sources.folder.walk import files_below
 from tests.density import examples
 
 from .folders import read, skipped, write

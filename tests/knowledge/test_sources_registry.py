@@ -18,9 +18,9 @@ from lorebind_config.declarations.sources import SourceDeclaration
 from lorebind_config.errors import SourceError
 from lorebind_config.reading.loading import load_project
 from lorebind_config.templates.environment import Environment
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.report import SourceReport
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.base import Content, Source, SourceItem
 from lorebind_knowledge.sources.environment import SourceEnvironment
 from lorebind_knowledge.sources.make import RedactingSource, make_source

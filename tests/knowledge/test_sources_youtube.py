@@ -15,7 +15,7 @@ from requests.adapters import BaseAdapter
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.sources.base import Content
-from lorebind_knowledge.sources.youtube import YoutubeCaptions, web_vtt
+from lorebind_knowledge.sources.web.youtube import YoutubeCaptions, web_vtt
 
 WATCH, PLAYER, TRACK = "/watch", "/youtubei/v1/player", "/api/timedtext"
 CAPTIONS = (

@@ -17,15 +17,15 @@ from pathlib import Path
 import pytest
 
 from lorebind_config.errors import StoreError
-from lorebind_knowledge.sqlite import database as database_module
-from lorebind_knowledge.sqlite.database import SqliteDatabase
+from lorebind_knowledge.database import sqlite as database_module
+from lorebind_knowledge.database.sqlite import SqliteDatabase
 
 # The beginning of the other processes' scripts: `database`, on the file in their arguments.
 PRELUDE = """
 import os, sys, threading, warnings
 from pathlib import Path
 from lorebind_knowledge.catalog.schema import CATALOG
-from lorebind_knowledge.database.embedded import EmbeddedDatabase
+from lorebind_knowledge.database.databases import EmbeddedDatabase
 warnings.simplefilter("ignore", DeprecationWarning)  # forks with threads are what is tried here
 database = EmbeddedDatabase(Path(sys.argv[1]), CATALOG)
 def put(value):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lorebind_config.errors import UsageError
 from lorebind_config.filters import compile_filter
-from lorebind_knowledge.postgres.address import PostgresAddress, escaped, unescaped
+from lorebind_knowledge.database.postgres_address import PostgresAddress, escaped, unescaped
 from lorebind_knowledge.stores.pgvector.filters import as_fields, sql_filter
 from tests.density import examples
 

@@ -14,8 +14,8 @@ import pytest
 
 from lorebind_config.errors import StoreError, UsageError
 from lorebind_config.namespace import IndexKey, Namespace
-from lorebind_knowledge.postgres import connections
-from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.database import postgres_connections as connections
+from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector import store as store_module

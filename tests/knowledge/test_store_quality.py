@@ -21,7 +21,7 @@ from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.rerankers.base import Reranker
 from lorebind_knowledge.retrieval.search import rank, search
-from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.sources.folder.files import FileSource
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore

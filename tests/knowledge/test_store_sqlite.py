@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from lorebind_config.errors import StoreError, UsageError
+from lorebind_knowledge.database import sqlite as database_module
 from lorebind_knowledge.records import Partition
-from lorebind_knowledge.sqlite import database as database_module
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from lorebind_knowledge.testing.store_driver import INDEX, vectors

@@ -9,7 +9,7 @@ import pytest
 import tiktoken_ext.openai_public as public
 
 from lorebind_config.errors import MissingDependencyError, UsageError
-from lorebind_knowledge import tokenizing
+from lorebind_knowledge.plumbing import tokenizing
 
 
 def test_the_loader_of_tiktoken_is_given_back() -> None:

@@ -132,8 +132,8 @@ class Processes:
 def _serve() -> None:
     lease, busy = map(float, sys.argv[1:])
     from lorebind_knowledge.catalog import leases
-    from lorebind_knowledge.postgres import connections
-    from lorebind_knowledge.sqlite import database
+    from lorebind_knowledge.database import postgres_connections as connections
+    from lorebind_knowledge.database import sqlite as database
 
     leases.SECONDS, database.BUSY_SECONDS, connections.IDLE_SECONDS = lease, busy, busy
     _import_all()
@@ -162,7 +162,7 @@ def _import_all() -> None:
     import lorebind.doctor
     import lorebind.project
     import lorebind_knowledge.chunking.recursive
-    import lorebind_knowledge.database.postgres
+    import lorebind_knowledge.database.databases
     import lorebind_knowledge.embedders.retrying
     import lorebind_knowledge.service
     import lorebind_knowledge.stores.langchain.store

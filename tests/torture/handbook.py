@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from lorebind import Project
-from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog.chunks import State
 from lorebind_knowledge.catalog.ledger import IndexEntry
 from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.plumbing.bridge import finish
 from tests.acceptance.helpers import served
 from tests.bindings.helpers import write
 

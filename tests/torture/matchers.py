@@ -29,15 +29,15 @@ from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.hub_models.snapshot import _shown
-from lorebind_knowledge.loaders.html_removal import without_html
+from lorebind_knowledge.loaders.html.removal import without_html
+from lorebind_knowledge.loaders.process.worker import FORMATS, loader_of
 from lorebind_knowledge.loaders.registry import load_document
-from lorebind_knowledge.loaders.worker import FORMATS, loader_of
 from lorebind_knowledge.records import joined_locator
 from lorebind_knowledge.resilience.failures import provider_message, retry_after
 from lorebind_knowledge.retrieval import dedupe
-from lorebind_knowledge.sources.folder import matcher
-from lorebind_knowledge.sources.gitignore import grouped, parse_rule, verdict
-from lorebind_knowledge.sources.web_address import without_credentials
+from lorebind_knowledge.sources.folder.gitignore import grouped, parse_rule, verdict
+from lorebind_knowledge.sources.folder.walk import matcher
+from lorebind_knowledge.sources.web.addresses import without_credentials
 from lorebind_knowledge.text.languages import DETECTED, detect_among, detect_language
 from lorebind_knowledge.text.terms import index_terms, query_terms
 from lorebind_prompts import check

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.sources import fetcher as fetcher_module
-from lorebind_knowledge.sources.fetcher import Fetcher
+from lorebind_knowledge.sources.web import fetcher as fetcher_module
+from lorebind_knowledge.sources.web.fetcher import Fetcher
 from tests.knowledge.web_server import Answer, WebServer
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import pytest
 from lorebind import Project
 from lorebind_config.errors import LorebindError
 from lorebind_config.reading.passage_templates import read_passage_template
-from lorebind_knowledge.sources.cloud import FolderBucket
-from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.sources.cloud.source import FolderBucket
+from lorebind_knowledge.sources.folder.files import FileSource
 
 if TYPE_CHECKING:
     from .trials import Trials

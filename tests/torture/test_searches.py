@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.schema import CATALOG
-from lorebind_knowledge.database.postgres import PostgresDatabase
-from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.database.databases import PostgresDatabase
+from lorebind_knowledge.database.postgres_address import PostgresAddress
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from tests.knowledge.bench import Bench, paragraph

@@ -18,7 +18,7 @@ from lorebind_knowledge.chunking.json_text import JSON
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.chunking.sections import HTML, MARKDOWN, SectionChunker
 from lorebind_knowledge.loaders.base import LoadedDocument
-from lorebind_knowledge.loaders.html_removal import without_html
+from lorebind_knowledge.loaders.html.removal import without_html
 from lorebind_knowledge.loaders.registry import load_document
 
 from .text_bombs import BOMBS, MEMORY

@@ -22,8 +22,8 @@ from lorebind_config.errors import (
     UsageError,
 )
 from lorebind_config.namespace import Namespace, current_tenant, tenant
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.documents.changing import ingest_added
+from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

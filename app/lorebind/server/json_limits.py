@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from lorebind_knowledge.bridge import call
-from lorebind_knowledge.lanes import Threads
+from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.plumbing.lanes import Threads
 
 MOST_VALUES = 100_000
 """Maximum number of keys and values in a request."""

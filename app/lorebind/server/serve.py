@@ -17,7 +17,7 @@ from lorebind.server.app import make_app
 from lorebind.server.listening import close, is_loopback, listen, listening_at
 from lorebind.server.server import DRAIN_SECONDS, Server
 from lorebind_config.errors import UsageError
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
     import socket

@@ -25,7 +25,7 @@ from lorebind.server.state.runs import RequestedRuns
 from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
     from lorebind.project import Project

@@ -31,7 +31,7 @@ from lorebind_bindings.langchain.markers import (
 from lorebind_bindings.langchain.remembering import Found, PromptHistory
 from lorebind_bindings.langchain.streaming import model_call, stream_citations
 from lorebind_bindings.langchain.tool import knowledge_tool
-from lorebind_knowledge.bridge import run
+from lorebind_knowledge.plumbing.bridge import run
 from lorebind_prompts import last_question, put_before_question, with_instructions
 
 if TYPE_CHECKING:

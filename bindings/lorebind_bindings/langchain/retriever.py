@@ -11,7 +11,7 @@ from pydantic import Field, SkipValidation
 
 from lorebind_bindings.resolver import override
 from lorebind_bindings.retrieving import retrieve
-from lorebind_knowledge.bridge import run
+from lorebind_knowledge.plumbing.bridge import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from lorebind_bindings.injecting import inject
 from lorebind_bindings.langchain.markers import MOST_KEY, first_marker
 from lorebind_config.declarations.tools import search_tool_name
-from lorebind_knowledge.bridge import run
+from lorebind_knowledge.plumbing.bridge import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,7 @@ from lorebind_bindings.workflow.langgraph_drawing import drawn
 from lorebind_bindings.workflow.outline import outline
 from lorebind_config.errors import UsageError
 from lorebind_config.identity import digest
-from lorebind_knowledge.bridge import run as run_blocking
+from lorebind_knowledge.plumbing.bridge import run as run_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.events.bus import EVENT_BUFFER, EventBus
 from lorebind_config.errors import UsageError
-from lorebind_knowledge.bridge import run
+from lorebind_knowledge.plumbing.bridge import run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator

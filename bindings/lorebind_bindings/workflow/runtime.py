@@ -33,7 +33,7 @@ from lorebind_config.errors import (
 )
 from lorebind_config.namespace import tenant
 from lorebind_config.redaction import redacted_message
-from lorebind_knowledge.run_once import Once
+from lorebind_knowledge.plumbing.run_once import Once
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

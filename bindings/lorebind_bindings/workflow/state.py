@@ -14,7 +14,7 @@ from lorebind_bindings.workflow.json_values import checked, copied
 from lorebind_config.checks.named_code import named_part
 from lorebind_config.errors import UsageError, did_you_mean
 from lorebind_config.redaction import redacted_message
-from lorebind_knowledge.bridge import only_errors
+from lorebind_knowledge.plumbing.bridge import only_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.namespace import IndexKey, Namespace
     from lorebind_knowledge.catalog.rows import Page
-    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
 
 

@@ -14,8 +14,8 @@ from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.ledger import Ledger
 from lorebind_knowledge.catalog.runs import Runs
 from lorebind_knowledge.catalog.schema import CATALOG
-from lorebind_knowledge.database.embedded import EmbeddedDatabase
-from lorebind_knowledge.sqlite.file import refuse_frozen
+from lorebind_knowledge.database.databases import EmbeddedDatabase
+from lorebind_knowledge.database.sqlite_file import refuse_frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.database.base import Database
-    from lorebind_knowledge.database.postgres import PostgresDatabase
+    from lorebind_knowledge.database.databases import Database, PostgresDatabase
     from lorebind_knowledge.database.sql import Sql
 
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import EmbedderError
 from lorebind_config.identity import digest
-from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.catalog.eviction import LruEviction
 from lorebind_knowledge.embedders.base import embed_documents
+from lorebind_knowledge.plumbing.bridge import call, finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.records import Matrix, Vector
 

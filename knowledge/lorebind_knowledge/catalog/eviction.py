@@ -11,12 +11,12 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
 
 _SECONDS_PER_DAY = 86_400

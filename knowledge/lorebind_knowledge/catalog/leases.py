@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lorebind_config.namespace import Namespace
-    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
 
 SECONDS = 30.0

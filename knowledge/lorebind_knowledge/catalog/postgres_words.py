@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.bm25 import Postings
-from lorebind_knowledge.postgres.rows import array, bigint, insert_rows, integer
+from lorebind_knowledge.database.postgres_rows import array, bigint, insert_rows, integer
 from lorebind_knowledge.text.terms import index_terms
 
 if TYPE_CHECKING:

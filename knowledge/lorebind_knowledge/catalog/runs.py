@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lorebind_config.namespace import Namespace
-    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.databases import Database
 
 
 @dataclass(frozen=True, slots=True)

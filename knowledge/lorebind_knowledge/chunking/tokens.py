@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from lorebind_knowledge.chunking.base import strip
-from lorebind_knowledge.tokenizing import EncodingName, encode, token_bytes
+from lorebind_knowledge.plumbing.tokenizing import EncodingName, encode, token_bytes
 
 ENCODING: EncodingName = "o200k_base"
 

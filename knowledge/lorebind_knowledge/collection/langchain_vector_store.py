@@ -12,7 +12,6 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from lorebind_config.errors import UsageError, did_you_mean
 from lorebind_config.namespace import PROJECT_SCOPE, Namespace, current_tenant, tenant
-from lorebind_knowledge.bridge import call, run
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.collection.writing import check_embedder, collection_turn
 from lorebind_knowledge.cosines import score_of
@@ -20,6 +19,7 @@ from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
 from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
 from lorebind_knowledge.index.index import Index, NoIndexError
+from lorebind_knowledge.plumbing.bridge import call, run
 from lorebind_knowledge.records import Record
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.text.languages import detect_language

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from lorebind_knowledge.postgres.rows import insert_rows
+from lorebind_knowledge.database.postgres_rows import insert_rows
 
 
 class Sql:

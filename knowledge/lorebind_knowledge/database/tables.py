@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_config.data_folder import ELSEWHERE
 from lorebind_config.errors import StoreError
-from lorebind_knowledge.sqlite.database import MOVE_AWAY
+from lorebind_knowledge.database.sqlite import MOVE_AWAY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import UsageError
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.documents.listing import find_document
 from lorebind_knowledge.documents.reading import read_documents
 from lorebind_knowledge.index import purging
 from lorebind_knowledge.index.hold_lease import hold_lease
 from lorebind_knowledge.ingest.engine import ingest
+from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -9,8 +9,7 @@ from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_config.errors import UsageError, did_you_mean
 from lorebind_config.identity import ADDED_SCHEME, digest, free_name
 from lorebind_knowledge.catalog.added import AddedDocument
-from lorebind_knowledge.sources.base import plain_metadata
-from lorebind_knowledge.sources.media_types import media_type_of_text
+from lorebind_knowledge.sources.base import media_type_of_text, plain_metadata
 
 _KEYS = ("id", "text", "data", "media_type", "title", "metadata")
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from lorebind_config.errors import EmbedderError, LorebindError
 from lorebind_config.identity import digest
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.tokens import TokenCount, estimated
-from lorebind_knowledge.lanes import lane
+from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.plumbing.lanes import lane
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence

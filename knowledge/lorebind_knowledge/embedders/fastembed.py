@@ -15,14 +15,14 @@ from pydantic import Field, model_validator
 from lorebind_config.declarations.base import Fault, RefusedError
 from lorebind_config.declarations.embedders import EmbedderBase
 from lorebind_config.errors import EmbedderError
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
 from lorebind_knowledge.embedders.prefixes import prefixes_of
 from lorebind_knowledge.hub_models.cache_folder import models_folder
 from lorebind_knowledge.hub_models.fastembed_models import Pooling, embedding_model, load
 from lorebind_knowledge.hub_models.settings import HubModelSettings
 from lorebind_knowledge.hub_models.snapshot import Snapshot
-from lorebind_knowledge.onnx_session import PerProcess
+from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.plumbing.onnx_session import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from langchain_core.embeddings import Embeddings
 
-from lorebind_knowledge.bridge import run
 from lorebind_knowledge.embedders.base import embed_documents, embed_query
+from lorebind_knowledge.plumbing.bridge import run
 
 if TYPE_CHECKING:
     from lorebind_knowledge.embedders.base import Embedder

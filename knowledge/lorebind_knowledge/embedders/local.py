@@ -18,9 +18,9 @@ from pydantic import Field
 from lorebind_config.declarations.base import OUTSIDE, Settings
 from lorebind_config.declarations.embedders import EmbedderBase, WeakBelow
 from lorebind_config.errors import EmbedderError
-from lorebind_knowledge.cpu_count import usable_processors
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
-from lorebind_knowledge.onnx_session import PerProcess, cpu_session
+from lorebind_knowledge.plumbing.cpu_count import usable_processors
+from lorebind_knowledge.plumbing.onnx_session import PerProcess, cpu_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,8 +25,8 @@ from lorebind_knowledge.embedders.base import (
 )
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 from lorebind_knowledge.embedders.tokens import OPENAI_ENCODING, TokenCount, counted, estimated
+from lorebind_knowledge.plumbing.tokenizing import encode, token_bytes
 from lorebind_knowledge.resilience.failures import UnreadableAnswerError, provider_message
-from lorebind_knowledge.tokenizing import encode, token_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

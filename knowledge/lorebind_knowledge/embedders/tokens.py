@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lorebind_knowledge.tokenizing import EncodingName, encode
+from lorebind_knowledge.plumbing.tokenizing import EncodingName, encode
 
 OPENAI_ENCODING: EncodingName = "cl100k_base"
 """The encoding of all of OpenAI's embedding models."""

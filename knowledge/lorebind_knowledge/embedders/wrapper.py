@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.base import Embedder
+from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

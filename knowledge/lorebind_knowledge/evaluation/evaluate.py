@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import UsageError
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.evaluation.metrics import (
     Difference,
     ndcg,
@@ -16,6 +15,7 @@ from lorebind_knowledge.evaluation.metrics import (
     recall,
     reciprocal_rank,
 )
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.retrieval.search import index_in_use, rank
 
 if TYPE_CHECKING:

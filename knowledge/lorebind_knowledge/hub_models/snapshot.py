@@ -22,8 +22,8 @@ from filelock import FileLock, Timeout
 
 from lorebind_config.errors import LorebindError, did_you_mean
 from lorebind_config.extras import import_extra
-from lorebind_knowledge.bridge import call_daemon
 from lorebind_knowledge.hub_models.showing import megabytes, shown
+from lorebind_knowledge.plumbing.bridge import call_daemon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

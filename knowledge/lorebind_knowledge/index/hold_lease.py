@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_config.errors import IngestRunningError
 from lorebind_config.namespace import tenant
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -22,11 +22,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_config.errors import LeaseLostError, StoreError
-from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog import chunks, versions
 from lorebind_knowledge.catalog.entries import entries_of, unit_vector
 from lorebind_knowledge.catalog.ledger import put_documents, remove_documents
 from lorebind_knowledge.index.memory import Memory
+from lorebind_knowledge.plumbing.bridge import finish
 from lorebind_knowledge.records import SPANS
 from lorebind_knowledge.stores.base import ApproximateStore, LostVectorsError, StoredVector
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from lorebind_config.namespace import COLLECTION_SCOPE, PROJECT_SCOPE
-from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog.ledger import STATES
+from lorebind_knowledge.plumbing.bridge import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,9 +14,9 @@ import numpy as np
 from lorebind_config.errors import StoreError, UsageError
 from lorebind_config.filters import compile_filter, without_fields
 from lorebind_config.namespace import COLLECTION_SCOPE
-from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.cosines import MARGIN, best_first, cosines, direction_of, scores_of
+from lorebind_knowledge.plumbing.bridge import finish
 from lorebind_knowledge.records import SPANS
 from lorebind_knowledge.stores.base import LostVectorsError
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.languages import AUTO
-from lorebind_knowledge.loaders.readers import Loading
+from lorebind_knowledge.loaders.process.readers import Loading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

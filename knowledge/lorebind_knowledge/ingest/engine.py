@@ -22,7 +22,6 @@ from lorebind_config.errors import (
     UsageError,
     did_you_mean,
 )
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.index.hold_lease import hold_lease
@@ -44,6 +43,7 @@ from lorebind_knowledge.ingest.successors import (
     settle,
     unfinished,
 )
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Record
 
 if TYPE_CHECKING:

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_config.identity import chunk_id, digest
 from lorebind_config.languages import AUTO
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
 from lorebind_knowledge.loaders.code import language_of
-from lorebind_knowledge.loaders.html_removal import without_html
-from lorebind_knowledge.loaders.readers import Readers
+from lorebind_knowledge.loaders.html.removal import without_html
+from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import (
     begin_load,
     is_html,
@@ -29,6 +28,7 @@ from lorebind_knowledge.loaders.registry import (
     newer_version,
     trafilatura_version,
 )
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.text.languages import detect_language
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.report import reported
+from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
     from lorebind_knowledge.ingest.corpus import Corpus

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import IngestRefusedError
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.ledger import Manifest
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.ingest.preparation import chunker_fingerprint
+from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

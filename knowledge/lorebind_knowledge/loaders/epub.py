@@ -19,8 +19,8 @@ from lorebind_knowledge.loaders.base import (
     words,
 )
 from lorebind_knowledge.loaders.decoding import decode
-from lorebind_knowledge.loaders.html import load_html, meta_charset
-from lorebind_knowledge.loaders.packages import reading_package
+from lorebind_knowledge.loaders.html.page import load_html, meta_charset
+from lorebind_knowledge.loaders.office.packages import reading_package
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"

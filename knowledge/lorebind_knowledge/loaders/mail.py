@@ -19,7 +19,7 @@ from lorebind_knowledge.loaders.base import (
 )
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.front_matter import LONGEST_VALUE, flat_values
-from lorebind_knowledge.loaders.html import load_html
+from lorebind_knowledge.loaders.html.page import load_html
 
 _HEADERS = ("From", "To", "Date")
 _LONGEST_HEADER = 4000

@@ -16,15 +16,15 @@ from lorebind_knowledge.loaders import (
     markup,
     mdx,
     notebooks,
-    packages,
     tables,
     text,
     transcripts,
-    worker,
 )
 from lorebind_knowledge.loaders.base import name_of
 from lorebind_knowledge.loaders.decoding import decode, known_charset
+from lorebind_knowledge.loaders.office import packages
 from lorebind_knowledge.loaders.plugins import broken_loaders, load_plugged, plugged_suffixes
+from lorebind_knowledge.loaders.process import worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

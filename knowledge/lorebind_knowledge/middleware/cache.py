@@ -9,9 +9,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.retrieval.base import emit_completed
 from lorebind_knowledge.retrieval.stages import stages_of
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from lorebind_config.errors import PluginError, UsageError
 from lorebind_config.namespace import tenant
-from lorebind_knowledge.bridge import only_errors
 from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
-from lorebind_knowledge.lanes import threads_of
 from lorebind_knowledge.middleware.registry import make_wrapper
+from lorebind_knowledge.plumbing.bridge import only_errors
+from lorebind_knowledge.plumbing.lanes import threads_of
 from lorebind_knowledge.stores.base import ApproximateStore, VectorStore
 
 if TYPE_CHECKING:

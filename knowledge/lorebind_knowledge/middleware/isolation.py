@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from lorebind_config.errors import StoreError
 from lorebind_config.identity import chunk_id
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.retrieval.stages import stages_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from lorebind_config.errors import LorebindError, RerankerError
 from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_config.redaction import redacted_message
-from lorebind_knowledge.bridge import call
-from lorebind_knowledge.lanes import lane
+from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.plumbing.lanes import lane
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from lorebind_config.checks.named_code import named_class
 from lorebind_config.declarations.retrieval import RerankerBase
 from lorebind_config.declarations.values import ClassPath, ConfigMap
 from lorebind_config.errors import RerankerError
-from lorebind_knowledge.bridge import call_client
+from lorebind_knowledge.plumbing.bridge import call_client
 from lorebind_knowledge.rerankers.base import RedactingReranker, Reranker, logistic
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from lorebind_config.errors import (
     nearest,
 )
 from lorebind_config.filters import compile_filter, required_fields
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.index.index import read_indexes
-from lorebind_knowledge.lanes import threads_of
+from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.plumbing.lanes import threads_of
 from lorebind_knowledge.retrieval.base import Search, check_question, run_search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
 from lorebind_knowledge.retrieval.hybrid import hybrid

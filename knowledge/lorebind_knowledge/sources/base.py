@@ -2,10 +2,90 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lorebind_config.declarations.secrets import is_secret_path
+from lorebind_config.errors import SourceError
+from lorebind_config.identity import digest
+from lorebind_config.redaction import HIDDEN
+from lorebind_knowledge.sources.web.addresses import without_credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lorebind_config.declarations.base import Path
+    from lorebind_config.declarations.sources import SourceBase
+
+_UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
+
+
+def too_large(name: str, limit: int) -> SourceError:
+    """Return the error for a document of more than `limit` bytes."""
+    return SourceError(
+        f"{name}: is larger than {_size(limit)}; the limit is max_bytes of its source"
+    )
+
+
+def _size(count: int) -> str:
+    for unit, name in _UNITS:
+        if count % unit == 0:
+            return f"{count // unit} {name}"
+    return f"{count} bytes"
+
+
+PLAIN_TEXT = "text/plain"
+MARKDOWN = "text/markdown"
+
+_BY_ENDING = {
+    ".csv": "text/csv",
+    ".htm": "text/html",
+    ".html": "text/html",
+    ".json": "application/json",
+    ".jsonl": "application/jsonl",
+    ".markdown": MARKDOWN,
+    ".md": MARKDOWN,
+    ".srt": "application/x-subrip",
+    ".vtt": "text/vtt",
+}
+
+
+def media_type_of_text(name: str) -> str:
+    """Return a text's media type for its name's extension; `text/plain` for unknown extensions."""
+    _, dot, ending = name.rpartition(".")
+    return _BY_ENDING.get(f"{dot}{ending.lower()}", PLAIN_TEXT)
+
+
+_LONGEST = 200
+
+
+def key_of(declaration: SourceBase) -> str:
+    """Return the key of a declared source. It does not depend on the values of templates."""
+    names = declaration.names
+    if names is None:
+        names = list(_settings(declaration.written()))
+    word = getattr(declaration, declaration.kind_key)
+    key = f"{word}:{','.join(map(without_credentials, names))}"
+    return key if len(key) <= _LONGEST else f"{key[: _LONGEST - 20]}... {digest(key)[:12]}"
+
+
+def mark(config: Mapping[str, Any]) -> list[str]:
+    """Return a short digest of the settings in a list; an empty list if there are none."""
+    return [digest(json.dumps(config, sort_keys=True))[:8]] if config else []
+
+
+def _settings(written: Any, path: Path = ()) -> Iterator[str]:
+    """Yield each setting as `config.folder=notes`; values under names of secrets are hidden."""
+    if isinstance(written, dict):
+        for name, value in written.items():
+            if (*path, name) not in (("type",), ("max_bytes",)):
+                yield from _settings(value, (*path, name))
+    else:
+        shown = HIDDEN if is_secret_path(path) else json.dumps(written, ensure_ascii=False)
+        yield f"{'.'.join(map(str, path))}={shown}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,7 @@ from pydantic import Field, model_validator
 from lorebind_config.declarations.base import Fault, Id, RefusedError, Settings
 from lorebind_config.declarations.sources import SourceBase
 from lorebind_config.declarations.values import MetadataMap
-from lorebind_knowledge.sources.base import Content, SourceItem
-from lorebind_knowledge.sources.limits import too_large
-from lorebind_knowledge.sources.media_types import media_type_of_text
+from lorebind_knowledge.sources.base import Content, SourceItem, media_type_of_text, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

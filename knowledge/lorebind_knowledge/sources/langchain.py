@@ -16,10 +16,16 @@ from lorebind_config.declarations.values import ConfigMap
 from lorebind_config.errors import SourceError
 from lorebind_config.identity import free_name
 from lorebind_config.redaction import redacted_message
-from lorebind_knowledge.sources.base import Content, SourceItem, plain_metadata
-from lorebind_knowledge.sources.key import mark
-from lorebind_knowledge.sources.limits import too_large
-from lorebind_knowledge.sources.media_types import MARKDOWN, PLAIN_TEXT, media_type_of_text
+from lorebind_knowledge.sources.base import (
+    MARKDOWN,
+    PLAIN_TEXT,
+    Content,
+    SourceItem,
+    mark,
+    media_type_of_text,
+    plain_metadata,
+    too_large,
+)
 from lorebind_knowledge.sources.spool import Spool
 
 if TYPE_CHECKING:

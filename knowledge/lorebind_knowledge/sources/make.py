@@ -13,10 +13,9 @@ from lorebind_config.declarations.places import is_plugins
 from lorebind_config.errors import ConfigurationError, LorebindError, SourceError
 from lorebind_config.reading.make_part import make_part
 from lorebind_config.redaction import without
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.sources.base import key_of, too_large
 from lorebind_knowledge.sources.environment import SourceEnvironment
-from lorebind_knowledge.sources.key import key_of
-from lorebind_knowledge.sources.limits import too_large
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

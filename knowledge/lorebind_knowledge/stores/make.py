@@ -63,8 +63,8 @@ def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent:
         path = environment.root / environment.fill(declared.path)
         return Catalog(path, cache_bytes=cache_bytes)
     from lorebind_knowledge.catalog.schema import CATALOG
-    from lorebind_knowledge.database.postgres import PostgresDatabase
-    from lorebind_knowledge.postgres.address import PostgresAddress
+    from lorebind_knowledge.database.databases import PostgresDatabase
+    from lorebind_knowledge.database.postgres_address import PostgresAddress
 
     schema = declared.table_schema or _schema_of(declaration.id)
     database = PostgresDatabase(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import ApproximateStore, VectorStore
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
+from lorebind_knowledge.plumbing.bridge import call
 
 PASSAGES = [
     "Rotate the key in the settings, then restart the workers.",

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lorebind_config.errors import StoreError
-from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.index.index import NoIndexError
+from lorebind_knowledge.plumbing.bridge import finish
 from lorebind_knowledge.testing.index_driver import HERE, NORTH, Driver, record, vector
 from lorebind_knowledge.testing.index_recovery import IndexRecovery
 from lorebind_knowledge.testing.index_searching import IndexSearching

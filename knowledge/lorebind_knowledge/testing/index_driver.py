@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from lorebind_config.namespace import IndexKey, Namespace
-from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import Manifest
 from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.index.index import Index, NoIndexError
+from lorebind_knowledge.plumbing.bridge import finish
 from lorebind_knowledge.records import Record
 
 if TYPE_CHECKING:

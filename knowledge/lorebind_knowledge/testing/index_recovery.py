@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog.ledger import DocumentEntry
+from lorebind_knowledge.plumbing.bridge import finish
 from lorebind_knowledge.stores.base import LostVectorsError, StoredVector
 from lorebind_knowledge.testing.index_driver import (
     EAST,

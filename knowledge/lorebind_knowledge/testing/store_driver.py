@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lorebind_config.namespace import IndexKey, Namespace
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 

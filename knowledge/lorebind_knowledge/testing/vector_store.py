@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from lorebind_config.errors import StoreError
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector, VectorStore
 from lorebind_knowledge.testing.searching import SearchingConformance
 from lorebind_knowledge.testing.store_driver import Driver, space, vector, vectors

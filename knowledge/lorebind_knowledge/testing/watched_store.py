@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.bridge import finish
+from lorebind_knowledge.plumbing.bridge import finish
 from lorebind_knowledge.stores.base import SearchHits, StoredVector, VectorStore
 
 if TYPE_CHECKING:

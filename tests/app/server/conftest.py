@@ -19,7 +19,7 @@ import yaml
 
 from lorebind.server.state.tables import TABLES
 from lorebind.server.state.tokens import Tokens
-from lorebind_knowledge.database.embedded import EmbeddedDatabase
+from lorebind_knowledge.database.databases import EmbeddedDatabase
 from tests.app.forked_python import Forked, ForkedPython
 
 PROJECT: dict[str, Any] = {

@@ -19,8 +19,8 @@ from lorebind.server.doors.hosts import Hosts
 from lorebind.server.state.tables import TABLES
 from lorebind.server.state.tokens import Tokens
 from lorebind_config.declarations.server import RateLimitDeclaration
-from lorebind_knowledge.bridge import call
-from lorebind_knowledge.database.embedded import EmbeddedDatabase
+from lorebind_knowledge.database.databases import EmbeddedDatabase
+from lorebind_knowledge.plumbing.bridge import call
 
 from .in_process import Served, problem, served
 

@@ -16,10 +16,8 @@ import pytest
 from lorebind.server.state.runs import RequestedRuns
 from lorebind.server.state.tables import TABLES
 from lorebind_config.namespace import Namespace
-from lorebind_knowledge.database.base import Database
-from lorebind_knowledge.database.embedded import EmbeddedDatabase
-from lorebind_knowledge.database.postgres import PostgresDatabase
-from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.database.databases import Database, EmbeddedDatabase, PostgresDatabase
+from lorebind_knowledge.database.postgres_address import PostgresAddress
 from tests.app import slow_embedder
 from tests.app.forked_python import CONSTANTS, ForkedPython
 

@@ -12,7 +12,7 @@ from lorebind.server.outages import OutageLog
 from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.state.tokens import LONGEST_NAME, find_token
 from lorebind_config.errors import LorebindError
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.resilience.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from lorebind_config.declarations.base import within
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.errors import NotFoundError
 from lorebind_config.namespace import PROJECT_SCOPE
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration

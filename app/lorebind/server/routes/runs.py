@@ -33,7 +33,7 @@ from lorebind.server.state.runs import (
 )
 from lorebind_config.errors import NotFoundError
 from lorebind_config.namespace import Namespace
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.plumbing.bridge import call
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["ingestion"])
 

@@ -11,7 +11,7 @@ from lorebind.server.state.tables import lock
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
 
 _COLUMNS = "tenant, kb, declared, declared_at"

@@ -14,7 +14,7 @@ from lorebind_config.namespace import Namespace
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
 
 KEY_SECONDS = 24 * 3600

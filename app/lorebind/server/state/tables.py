@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from lorebind_config.checks.template_checks import refuse_unset
 from lorebind_config.data_folder import DATA_FOLDER
-from lorebind_knowledge.database.embedded import EmbeddedDatabase
+from lorebind_knowledge.database.databases import EmbeddedDatabase
 from lorebind_knowledge.database.tables import Tables
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.catalogs import CatalogDeclaration
     from lorebind_config.templates.environment import Environment
-    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
 
 TABLES = Tables(
@@ -64,8 +64,8 @@ def open_state(declared: CatalogDeclaration | None, environment: Environment) ->
         if declared is not None and declared.path is not None:
             path = environment.root / environment.fill(declared.path)
         return EmbeddedDatabase(path, TABLES)
-    from lorebind_knowledge.database.postgres import PostgresDatabase
-    from lorebind_knowledge.postgres.address import PostgresAddress
+    from lorebind_knowledge.database.databases import PostgresDatabase
+    from lorebind_knowledge.database.postgres_address import PostgresAddress
 
     return PostgresDatabase(
         PostgresAddress(environment.fill(declared.dsn)),

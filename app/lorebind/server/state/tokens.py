@@ -17,7 +17,7 @@ from lorebind_config.namespace import DEFAULT_TENANT
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
 
 Rights: TypeAlias = Literal["read", "write", "admin"]

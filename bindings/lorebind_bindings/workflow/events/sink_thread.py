@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.events.sinks import Sink
 from lorebind_config.redaction import redacted_message
-from lorebind_knowledge.bridge import callers_loop, only_errors
+from lorebind_knowledge.plumbing.bridge import callers_loop, only_errors
 
 if TYPE_CHECKING:
     from lorebind_bindings.workflow.events.bus import EventBus

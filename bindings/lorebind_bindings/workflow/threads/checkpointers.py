@@ -20,7 +20,7 @@ from lorebind_bindings.workflow.threads.claims import MemoryClaims
 from lorebind_bindings.workflow.threads.serializing import CHANNEL, JsonSerializer
 from lorebind_config.errors import LorebindError, StoreError
 from lorebind_config.redaction import redacted_message
-from lorebind_knowledge.lanes import Lane, Threads, submit
+from lorebind_knowledge.plumbing.lanes import Lane, Threads, submit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence

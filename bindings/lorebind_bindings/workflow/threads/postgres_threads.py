@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from psycopg import Cursor
     from psycopg.rows import DictRow
 
-    from lorebind_knowledge.postgres.address import PostgresAddress
+    from lorebind_knowledge.database.postgres_address import PostgresAddress
 
 _TRUSTED_SECONDS = 1.0
 """Seconds after the last use until the connection is checked with a round trip."""

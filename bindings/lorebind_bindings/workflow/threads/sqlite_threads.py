@@ -12,7 +12,7 @@ from langgraph.checkpoint.sqlite.utils import search_where
 from lorebind_bindings.workflow.threads.claims import ELSEWHERE, FileClaims
 from lorebind_bindings.workflow.threads.serializing import JsonSerializer
 from lorebind_config.errors import StoreError
-from lorebind_knowledge.sqlite.database import SqliteDatabase
+from lorebind_knowledge.database.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
     import sqlite3

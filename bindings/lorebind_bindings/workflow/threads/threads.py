@@ -17,8 +17,8 @@ from lorebind_config.checks.template_checks import refuse_unset
 from lorebind_config.errors import NotFoundError, ThreadRefusedError, UsageError
 from lorebind_config.extras import import_extra
 from lorebind_config.identity import digest
-from lorebind_knowledge.bridge import call
-from lorebind_knowledge.lanes import Threads
+from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.plumbing.lanes import Threads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -346,7 +346,7 @@ def _open(declaration: CheckpointerDeclaration, environment: Environment) -> Any
         from lorebind_bindings.workflow.threads.sqlite_threads import SqliteThreads
 
         return SqliteThreads(environment.root / environment.fill(declaration.path))
-    from lorebind_knowledge.postgres.address import PostgresAddress
+    from lorebind_knowledge.database.postgres_address import PostgresAddress
 
     address = PostgresAddress(environment.fill(declaration.dsn))
     import_extra("langgraph.checkpoint.postgres", extra="postgres", purpose=purpose)

@@ -16,9 +16,9 @@ from langchain_core.vectorstores import VectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from lorebind_config.errors import NotIngestedError, StoreError
-from lorebind_knowledge.bridge import call, call_client
 from lorebind_knowledge.cosines import direction_of
-from lorebind_knowledge.lanes import Threads
+from lorebind_knowledge.plumbing.bridge import call, call_client
+from lorebind_knowledge.plumbing.lanes import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

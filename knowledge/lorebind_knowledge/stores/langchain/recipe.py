@@ -10,7 +10,7 @@ from typing import Any
 
 from lorebind_config.errors import LorebindError, StoreError
 from lorebind_config.redaction import redacted_message
-from lorebind_knowledge.bridge import finish
+from lorebind_knowledge.plumbing.bridge import finish
 
 EMBEDDING_PARAMETERS = ("embedding", "embeddings", "embedding_function", "embedding_service")
 """The parameter names under which classes and factories take their `Embeddings`."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lorebind_config.filters import compile_filter, operators_of
-from lorebind_knowledge.postgres.address import escaped
+from lorebind_knowledge.database.postgres_address import escaped
 
 _ORDERINGS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _SURROGATE = re.compile("[\ud800-\udfff]")

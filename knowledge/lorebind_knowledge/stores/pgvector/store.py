@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_config.errors import IndexMismatchError, StoreError
-from lorebind_knowledge.postgres.address import PostgresAddress
-from lorebind_knowledge.postgres.connections import Connections
-from lorebind_knowledge.postgres.rows import insert_rows
+from lorebind_knowledge.database.postgres_address import PostgresAddress
+from lorebind_knowledge.database.postgres_connections import Connections
+from lorebind_knowledge.database.postgres_rows import insert_rows
 from lorebind_knowledge.stores.base import SearchHits, VectorStore
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
 from lorebind_knowledge.stores.pgvector.declaration import PgvectorSettings

@@ -1,0 +1,218 @@
+"""The interface of a database, and its two kinds: SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Protocol
+
+from lorebind_config.errors import StoreError
+from lorebind_config.identity import digest
+from lorebind_knowledge.database.postgres_address import import_psycopg
+from lorebind_knowledge.database.postgres_connections import Connections
+from lorebind_knowledge.database.sql import Sql
+from lorebind_knowledge.database.sqlite import SqliteDatabase
+from lorebind_knowledge.database.tables import script
+from lorebind_knowledge.plumbing.lanes import Threads
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from lorebind_knowledge.database.postgres_address import PostgresAddress
+    from lorebind_knowledge.database.tables import Tables
+
+
+class Database(Protocol):
+    """Transactions on the tables of a `Tables`, with errors that name the database.
+
+    Safe to share among threads.
+    """
+
+    threads: Threads
+    """The threads of functions that use it."""
+
+    def writing(self) -> AbstractContextManager[Sql]:
+        """Open a transaction that is committed at the end of the block, or rolled back.
+
+        Raises:
+            StoreError: the database failed. The message names the database and a suggested fix.
+        """
+        ...
+
+    def reading(self) -> AbstractContextManager[Sql]:
+        """Open a consistent snapshot. Missing tables read as empty and are not created."""
+        ...
+
+    def close(self) -> None:
+        """Close open connections. The database opens new ones when it is used again."""
+        ...
+
+
+class EmbeddedDatabase:
+    """A `Database` in one SQLite file, or in memory."""
+
+    def __init__(self, path: Path | None, tables: Tables) -> None:
+        self._name = f"{tables.name} {'in memory' if path is None else path.absolute()}"
+        self._tables = tables
+        self.threads = Threads()
+        self._sqlite = SqliteDatabase(
+            path,
+            self._name,
+            self._migrate,
+            move_away=tables.move_away,
+            elsewhere=tables.elsewhere,
+        )
+
+    @contextmanager
+    def writing(self) -> Iterator[Sql]:
+        with self._sqlite.writing() as db:
+            yield Sql(db)
+
+    @contextmanager
+    def reading(self) -> Iterator[Sql]:
+        with self._sqlite.reading() as db:
+            yield Sql(db)
+
+    def close(self) -> None:
+        self._sqlite.close()
+
+    def __str__(self) -> str:
+        return self._name
+
+    def _migrate(self, db: sqlite3.Connection) -> None:
+        sql, tables = Sql(db), self._tables
+        if not tables.is_current(sql, self._name) or not tables.is_finished(sql):
+            db.execute("BEGIN IMMEDIATE")
+            tables.bring_up_to_date(sql)
+            db.commit()
+
+
+class PostgresDatabase:
+    """A `Database` in PostgreSQL, whose tables are created when it is first written."""
+
+    def __init__(
+        self,
+        address: PostgresAddress,
+        tables: Tables,
+        *,
+        ensure_schema: bool = True,
+        own_schema: str | None = None,
+    ) -> None:
+        """
+        Args:
+            address: the database.
+            tables: its tables.
+            ensure_schema: whether to create the tables. If not, an error shows the SQL for it.
+            own_schema: the schema of the tables, created with them; None means the connection's.
+        """
+        self._name = f"{tables.name} in PostgreSQL at {address}"
+        self._tables = tables
+        self._schema = own_schema
+        self._ensure_schema = ensure_schema
+        self._connections = Connections(address, self._name, own_schema=own_schema)
+        self.threads = Threads()
+        self._has_tables = False
+        self._nothing = EmbeddedDatabase(None, tables)
+
+    @contextmanager
+    def writing(self) -> Iterator[Sql]:
+        if not self._has_tables and not self._find_tables():
+            self._bring_up_to_date()
+        with self._noticing_failures(), self._connections.writing() as db:
+            yield Sql(db)
+
+    @contextmanager
+    def reading(self) -> Iterator[Sql]:
+        if not self._has_tables and not self._find_tables():
+            with self._nothing.reading() as sql:
+                yield sql
+            return
+        with self._noticing_failures(), self._connections.reading() as db:
+            yield Sql(db, self._connections.begin_reading)
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[bool]:
+        """Try to take the lock of this name, and hold it until the end of the block.
+
+        Yields whether the lock was free. The lock belongs to a connection of its own, so the
+        server frees it when this process dies.
+        """
+        # One lock per schema: another schema may hold the tables of another project.
+        key = f"{self._number(name)} # hashtextextended(coalesce(%s, current_schema()), 0)"
+        with self._connections.single() as holder:
+            tried = holder.execute(f"select pg_try_advisory_lock({key})", [self._schema])
+            ((free,),) = tried.fetchall()
+            try:
+                yield free
+            finally:
+                # Explicitly, because the server may notice a closed connection only later.
+                with suppress(import_psycopg().Error):
+                    holder.execute("select pg_advisory_unlock_all()")
+
+    def close(self) -> None:
+        self._connections.close_idle()
+        self._nothing.close()
+
+    def __str__(self) -> str:
+        return self._name
+
+    @contextmanager
+    def _noticing_failures(self) -> Iterator[None]:
+        """Forget that the tables exist after an outage: they may have changed."""
+        try:
+            yield
+        except StoreError:
+            self._has_tables = False
+            raise
+
+    def _find_tables(self) -> bool:
+        """Return whether the tables exist; migrate those of an earlier version."""
+        with self._connections.reading() as db:
+            version = self._tables.version_in(Sql(db))
+            current = self._tables.is_current(Sql(db), self._name)
+            finished = not current or self._tables.is_finished(Sql(db))
+        if version is not None and not current:
+            self._bring_up_to_date(version)
+        elif not finished:
+            with self._changing_tables() as sql:
+                self._tables.finish(sql, version)
+        there = version is not None
+        if there:  # never reset here: another thread may have found tables in the meantime
+            self._has_tables = True
+        return there
+
+    def _bring_up_to_date(self, version: int | None = None) -> None:
+        """Create the current tables, or migrate those of an earlier version."""
+        if not self._ensure_schema:
+            what = "missing" if version is None else "of an earlier version"
+            raise StoreError(
+                f"{self}: its tables are {what}, and ensure_schema is false; create them with:\n"
+                f"{self._schema_sql()}{self._tables.script(version)}"
+            )
+        with self._changing_tables() as sql:
+            db = sql.driver
+            # Checked first: a role that may not create schemas may use an existing one.
+            there = "select to_regnamespace(quote_ident(%s)) is not null"
+            if self._schema is not None and not db.execute(there, [self._schema]).fetchall()[0][0]:
+                db.execute(f'create schema "{self._schema}"')
+            self._tables.bring_up_to_date(sql)
+        self._has_tables = True
+
+    @contextmanager
+    def _changing_tables(self) -> Iterator[Sql]:
+        """Open a write transaction for one process at a time, as others may want to migrate too."""
+        with self._connections.writing() as db:
+            db.execute(f"select pg_advisory_xact_lock({self._number('making it')})")
+            yield Sql(db)
+
+    def _schema_sql(self) -> str:
+        if self._schema is None:
+            return ""
+        name = f'"{self._schema}"'
+        return script(f"CREATE SCHEMA IF NOT EXISTS {name}", f"SET search_path TO {name}")
+
+    def _number(self, name: str) -> int:
+        """Return the number of a lock, as PostgreSQL identifies advisory locks by numbers."""
+        return int(digest(f"lorebind {self._tables.name}", name)[:15], 16)

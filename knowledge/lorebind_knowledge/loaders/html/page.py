@@ -1,0 +1,79 @@
+"""Load HTML: the main content of a page as text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, LoadedDocument, title_of
+from lorebind_knowledge.loaders.decoding import decode
+from lorebind_knowledge.loaders.html.content import content_of
+from lorebind_knowledge.loaders.html.text import TextWriter
+from lorebind_knowledge.loaders.html.tree import read_tree
+
+_META_CHARSET = re.compile(rb"<meta[^>]+?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_SNIFFED_BYTES = 1024
+"""Number of bytes in which the standard expects the charset."""
+
+
+def meta_charset(data: bytes) -> str:
+    """Return the charset that the page declares; empty if there is none."""
+    found = _META_CHARSET.search(data[:_SNIFFED_BYTES])
+    name = found[1].decode("ascii", "replace") if found else ""
+    # A page whose declaration is readable byte by byte is not in UTF-16 (HTML 13.2.3.2).
+    return "utf-8" if name.lower().startswith("utf-16") else name
+
+
+def load_page(data: bytes, uri: str) -> LoadedDocument:
+    """Load a page from its bytes.
+
+    Args:
+        data: see `decode_page`.
+        uri: its path or URL.
+
+    Raises:
+        SourceError: as in `load_html`, or the bytes are not text.
+    """
+    text, metadata = decode_page(data, uri)
+    return replace(load_html(text, uri), metadata=metadata)
+
+
+def decode_page(data: bytes, uri: str) -> tuple[str, dict[str, str]]:
+    """Return a page's text, and its encoding as metadata unless it is UTF-8.
+
+    Args:
+        data: the charset that the page's source declares, if any; a line end; the page.
+        uri: its path or URL.
+    """
+    declared, _, page = data.partition(b"\n")
+    text, encoding = decode(page, uri, declared.decode() or meta_charset(page))
+    return text, {} if encoding == "utf-8" else {"encoding": encoding}
+
+
+def load_html(text: str, uri: str) -> LoadedDocument:
+    """Load the text, headings and title of a page's main content.
+
+    The title is the first top-level heading, if the page's title contains it along with the name of
+    the site; else the page's title; else the first heading; else the file name.
+
+    Raises:
+        SourceError: the page has too many elements.
+    """
+    body, title = read_tree(text, uri)
+    writer = TextWriter(uri)
+    for part in content_of(body):
+        writer.write(part)
+    content = writer.text
+    headings = tuple(writer.headings)
+    return LoadedDocument(content, _title(title, headings, uri), headings, format="html")
+
+
+def _title(written: str, headings: tuple[Heading, ...], uri: str) -> str:
+    if len(written) > LONGEST_TITLE:
+        written = ""
+    tops = [heading.title for heading in headings if heading.level == 1] or [
+        heading.title for heading in headings
+    ]
+    if tops and (not written or tops[0].lower() in written.lower()):
+        return tops[0]
+    return written or title_of(uri)

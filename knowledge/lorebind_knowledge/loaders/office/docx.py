@@ -1,0 +1,192 @@
+"""Load DOCX: Word's paragraphs, headings and tables in document order."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from lorebind_knowledge.loaders.base import (
+    Heading,
+    LoadedDocument,
+    joined,
+    title_of,
+    well_formed,
+)
+from lorebind_knowledge.loaders.office.packages import reading_package
+
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_MARKS = {
+    f"{_W}tab": "\t",
+    f"{_W}ptab": "\t",
+    f"{_W}br": "\n",
+    f"{_W}cr": "\n",
+    f"{_W}noBreakHyphen": "-",
+}
+_SILENT = {
+    f"{_W}pPr",
+    f"{_W}rPr",
+    "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # repeats the content
+}
+_HEADING_NAME = re.compile(r"(?i)head(?:ing)? ?(?:([1-9])|([a-h]))")
+_TITLE_NAME = re.compile(r"(?i)(?:chapter ?|document ?)?title")
+_CODE_NAME = re.compile(r"(?i)(?>.*(?:code|preformatted|listing|source))(?!.*(?:caption|label)).*")
+"""Names of styles of Word and publishers; `HeadA` is one level below a chapter's title."""
+_DEFAULT_TITLE = "Word Document"
+"""The title that python-docx writes into new documents."""
+
+
+def load_docx(data: bytes, uri: str) -> LoadedDocument:
+    """Load a Word document.
+
+    Headings are recognized by their styles. List items begin with `- `, and table rows have the
+    form `a | b`.
+
+    Raises:
+        SourceError: it is broken, encrypted, or too large when unpacked.
+    """
+    import docx
+
+    with reading_package(data, uri, "Word document"):
+        document = docx.Document(io.BytesIO(data))
+        blocks = list(_blocks(document))
+        written_title = str(document.core_properties.title or "").strip()
+    return _assembled(blocks, written_title, uri)
+
+
+def _assembled(blocks: list[tuple[str, int]], written_title: str, uri: str) -> LoadedDocument:
+    headings: list[Heading] = []
+    start = 0
+    for text, level in blocks:
+        if level:
+            headings.append(Heading(start, level, " ".join(text.split())))
+        start += len(text) + 2
+    if written_title in ("", _DEFAULT_TITLE):
+        written_title = headings[0].title if headings else title_of(uri)
+    text = joined((text for text, _ in blocks), uri, separator="\n\n")
+    return LoadedDocument(
+        text, well_formed(" ".join(written_title.split())), tuple(headings), format="docx"
+    )
+
+
+def _blocks(document: Any) -> Iterator[tuple[str, int]]:
+    """Yield text and heading level (0 if none) of each block that is not empty.
+
+    Neighboring list items form one block, as do neighboring lines of code.
+    """
+    styles = {
+        style.get(f"{_W}styleId"): style
+        for style in document.styles.element.iterchildren(f"{_W}style")
+    }
+    for (level, kind), group in itertools.groupby(_lines(document, styles), lambda line: line[1:]):
+        texts = [text.rstrip() if kind == "code" else text.strip() for text, _, _ in group]
+        if kind == "code":
+            blocks = ["\n".join(texts).strip("\n")]
+        elif kind == "item":
+            blocks = ["\n".join(f"- {text}" for text in texts if text)]
+        else:
+            blocks = texts
+        for block in blocks:
+            if block.strip():
+                yield block, level
+
+
+def _lines(document: Any, styles: dict[str, Any]) -> Iterator[tuple[str, int, str]]:
+    """Yield text, heading level and kind (`item`, `code` or empty) of paragraphs and tables."""
+    for element in _content(document.element.body):
+        if element.tag == f"{_W}tbl":
+            yield "\n".join(_rows(element)), 0, ""
+            continue
+        properties = element.find(f"{_W}pPr")
+        style = styles.get(_value(properties, "pStyle"))
+        level = _outline_level(properties) or _style_level(style, styles)
+        yield _text(element), level, "" if level else _kind(properties, style)
+
+
+def _value(parent: Any, tag: str) -> str:
+    """Return the value of a child element; empty if there is none."""
+    element = parent.find(f"{_W}{tag}") if parent is not None else None
+    return str(element.get(f"{_W}val", "")) if element is not None else ""
+
+
+def _kind(properties: Any, style: Any) -> str:
+    name = _value(style, "name")
+    if _CODE_NAME.fullmatch(name):
+        return "code"
+    listed = properties is not None and properties.find(f"{_W}numPr") is not None
+    return "item" if listed or name.lower().startswith("list ") else ""
+
+
+def _content(parent: Any) -> Iterator[Any]:
+    """Yield paragraphs and tables, including those in content controls and tracked insertions."""
+    waiting = list(reversed(parent))
+    while waiting:
+        element = waiting.pop()
+        if element.tag in (f"{_W}p", f"{_W}tbl"):
+            yield element
+        elif element.tag in (f"{_W}sdt", f"{_W}sdtContent", f"{_W}ins", f"{_W}customXml"):
+            waiting.extend(reversed(element))
+
+
+def _style_level(style: Any, styles: dict[str, Any]) -> int:
+    """Return a style's heading level, possibly from the style it is based on; 1 for titles."""
+    for _ in range(10):  # a style may be based on itself
+        if style is None:
+            break
+        name = _value(style, "name")
+        if _TITLE_NAME.fullmatch(name):
+            return 1
+        if found := _HEADING_NAME.fullmatch(name):
+            return int(found[1]) if found[1] else "abcdefgh".index(found[2].lower()) + 2
+        if level := _outline_level(style.find(f"{_W}pPr")):
+            return level
+        style = styles.get(_value(style, "basedOn"))
+    return 0
+
+
+def _outline_level(properties: Any) -> int:
+    """Return the level from 1 to 9, or 0 for body text; the format stores 0 to 8 for levels."""
+    value = _value(properties, "outlineLvl")
+    return int(value) + 1 if value in tuple("012345678") else 0
+
+
+def _rows(table: Any) -> Iterator[str]:
+    """Yield the rows of a table as text; nested tables are part of their cell's text."""
+    for row in table.iterchildren(f"{_W}tr"):
+        cells = [
+            " ".join(" ".join(map(_text, _outermost_paragraphs(cell))).split())
+            for cell in row.iterchildren(f"{_W}tc")
+        ]
+        if any(cells):
+            yield " | ".join(cells)
+
+
+def _outermost_paragraphs(cell: Any) -> Iterator[Any]:
+    """Yield a cell's paragraphs, including those of nested tables.
+
+    A paragraph's text boxes are part of its text.
+    """
+    waiting = list(reversed(cell))
+    while waiting:
+        element = waiting.pop()
+        if element.tag == f"{_W}p":
+            yield element
+        else:
+            waiting.extend(reversed(element))
+
+
+def _text(paragraph: Any) -> str:
+    """Return the visible text of a paragraph; deleted text is not in `w:t` elements."""
+    parts: list[str] = []
+    waiting = list(reversed(paragraph))
+    while waiting:
+        element = waiting.pop()
+        if element.tag == f"{_W}t":
+            parts.append(element.text or "")
+        elif element.tag in _MARKS:
+            parts.append(_MARKS[element.tag])
+        elif element.tag not in _SILENT:
+            waiting.extend(reversed(element))
+    return "".join(parts)

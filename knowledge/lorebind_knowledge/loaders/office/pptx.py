@@ -1,0 +1,102 @@
+"""Load PPTX: slides of PowerPoint with texts, tables and notes; slide titles are headings."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+from lorebind_config.extras import import_extra
+from lorebind_knowledge.loaders.base import (
+    Heading,
+    LoadedDocument,
+    Place,
+    as_title,
+    joined,
+    title_of,
+    well_formed,
+)
+from lorebind_knowledge.loaders.office.packages import reading_package
+
+_DEFAULT_TITLES = ("", "PowerPoint Presentation")
+"""Titles that PowerPoint and python-pptx write into presentations without a title."""
+
+
+def load_pptx(data: bytes, uri: str) -> LoadedDocument:
+    """Load a presentation.
+
+    Shapes are separated by a blank line, table rows have the form `a | b`, and notes begin with
+    `Notes: `.
+
+    Raises:
+        SourceError: it is broken, encrypted, or too large when unpacked.
+        MissingDependencyError: the extra is not installed.
+    """
+    pptx = import_extra("pptx", extra="office", purpose="reading .pptx files")
+    with reading_package(data, uri, "PowerPoint presentation"):
+        presentation = pptx.Presentation(io.BytesIO(data))
+        slides = [_slide(slide) for slide in presentation.slides]
+        title = as_title(str(presentation.core_properties.title or ""))
+    headings: list[Heading] = []
+    places: list[Place] = []
+    blocks: list[str] = []
+    start = 0
+    for number, (slide_title, texts) in enumerate(slides, 1):
+        if slide_title:
+            headings.append(Heading(start, 1, slide_title))
+        if said := [text for text in (slide_title, *texts) if text]:
+            places.append(Place(start, "slide", number))
+            blocks += said
+            start += sum(len(text) + 2 for text in said)
+    if title in _DEFAULT_TITLES:
+        title = headings[0].title if headings else title_of(uri)
+    return LoadedDocument(
+        joined(blocks, uri, separator="\n\n"),
+        title,
+        tuple(headings),
+        format="pptx",
+        places=tuple(places),
+    )
+
+
+def _slide(slide: Any) -> tuple[str, list[str]]:
+    """Return the title (empty if none) and the other texts of a slide."""
+    title_shape = slide.shapes.title
+    title = as_title(title_shape.text_frame.text) if title_shape is not None else ""
+    texts = [
+        _text(shape)
+        for shape in _shapes(slide.shapes)
+        if title_shape is None or shape.element is not title_shape.element
+    ]
+    if title_shape is not None and not title:  # the title is too long to be repeated with passages
+        texts.insert(0, _text(title_shape))
+    if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
+        notes = _lines(frame.text)
+        texts.append(f"Notes: {notes}" if notes else "")
+    return title, texts
+
+
+def _shapes(shapes: Any) -> Iterator[Any]:
+    """Yield all shapes in order, including those in groups."""
+    waiting = list(reversed(list(shapes)))
+    while waiting:
+        shape = waiting.pop()
+        if hasattr(shape, "shapes"):
+            waiting.extend(reversed(list(shape.shapes)))
+        else:
+            yield shape
+
+
+def _text(shape: Any) -> str:
+    if getattr(shape, "has_table", False):
+        rows = (
+            [" ".join(_lines(cell.text).split()) for cell in row.cells] for row in shape.table.rows
+        )
+        return "\n".join(" | ".join(cells) for cells in rows if any(cells))
+    return _lines(shape.text_frame.text) if shape.has_text_frame else ""
+
+
+def _lines(text: str) -> str:
+    """Return paragraphs as lines; PowerPoint uses vertical tabs as line breaks in paragraphs."""
+    lines = (" ".join(line.split()) for line in text.replace("\v", "\n").split("\n"))
+    return well_formed("\n".join(filter(None, lines)))

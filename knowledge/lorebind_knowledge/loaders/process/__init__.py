@@ -1,0 +1,1 @@
+"""The processes that read documents within limits of memory and time."""

@@ -1,0 +1,179 @@
+"""The program of a process that reads documents for another process, within its own limits.
+
+`readers` starts it, and exchanges jobs and results through pipes. A job is a line of JSON and the
+document's bytes. A result is the lengths of its two parts, a JSON object with everything except the
+text, and the text in UTF-8. Nothing is pickled, because a process that reads hostile documents is
+not trusted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import math
+import os
+import signal
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+from lorebind_config.errors import MissingDependencyError, SourceError
+from lorebind_knowledge.loaders.base import Cue, Heading, LoadedDocument, Place
+
+LENGTHS = struct.Struct(">QQ")
+"""Lengths of a result's two parts, in bytes."""
+READY = b"\n"
+"""Sent once, when the process accepts jobs."""
+
+_MEBIBYTE = 1024 * 1024
+_SECONDS_MORE = 5
+"""Seconds after the time limit until the process ends itself.
+
+The process that sent the job ends it at the limit, unless that process is gone.
+"""
+
+_LOADERS = {
+    "pdf": "lorebind_knowledge.loaders.pdf:load_pdf",
+    "docx": "lorebind_knowledge.loaders.office.docx:load_docx",
+    "pptx": "lorebind_knowledge.loaders.office.pptx:load_pptx",
+    "xlsx": "lorebind_knowledge.loaders.office.xlsx:load_xlsx",
+    "epub": "lorebind_knowledge.loaders.epub:load_epub",
+    "rtf": "lorebind_knowledge.loaders.office.rtf:load_rtf",
+    "eml": "lorebind_knowledge.loaders.mail:load_mail",
+    "html": "lorebind_knowledge.loaders.html.page:load_page",
+    "trafilatura": "lorebind_knowledge.loaders.html.main_content:load_with_trafilatura",
+}
+FORMATS = frozenset(_LOADERS)
+"""Formats of libraries that need limits, and the extractors of HTML."""
+
+
+def loader_of(form: str) -> Callable[[bytes, str], LoadedDocument]:
+    """Return the loader for one of `FORMATS`."""
+    module, _, name = _LOADERS[form].partition(":")
+    loader: Callable[[bytes, str], LoadedDocument] = getattr(importlib.import_module(module), name)
+    return loader
+
+
+def main(max_memory: int) -> None:
+    """Process jobs until there are no more.
+
+    Args:
+        max_memory: maximum memory of this process, in mebibytes.
+    """
+    jobs, answers = _own_streams()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process
+    _limit_memory(max_memory)
+    # Documents become trees without cycles. With the default of 700 objects, a tenth to a fifth of
+    # the time for a large page of HTML goes into searching for cycles.
+    gc.set_threshold(20_000)
+    _send(answers, READY)
+    while line := jobs.readline():
+        job = json.loads(line)
+        data = jobs.read(job["size"])
+        with _limited_time(job["seconds"]):
+            about, text = _answer(job["form"], data, job["uri"], max_memory)
+        del data
+        about["last"] = (
+            _peak() * 2 > max_memory
+        )  # memory it keeps would be missing for the next job
+        head = json.dumps(about).encode()
+        _send(answers, LENGTHS.pack(len(head), len(text)), head, text)
+        if about["last"]:
+            return
+
+
+def unpacked(about: dict[str, Any], text: bytes) -> LoadedDocument:
+    """Return the document of a result; raises any exception if it is invalid."""
+    return LoadedDocument(
+        text.decode(),
+        about["title"],
+        tuple(Heading(*one) for one in about["headings"]),
+        about["body_start"],
+        about["metadata"],
+        about["format"],
+        places=tuple(Place(*one) for one in about["places"]),
+        cues=tuple(Cue(*one) for one in about["cues"]),
+    )
+
+
+def _answer(form: str, data: bytes, uri: str, max_memory: int) -> tuple[dict[str, Any], bytes]:
+    """Return the two parts of a result; without a document, `failure` has the reason."""
+    try:
+        document = loader_of(form)(data, uri)
+        about = {name: getattr(document, name) for name in _BESIDE_THE_TEXT}
+        for name in ("headings", "places", "cues"):
+            about[name] = [[getattr(one, key) for key in one.__slots__] for one in about[name]]
+        return about, document.text.encode()
+    except MissingDependencyError as error:
+        return {"failure": "missing", "message": str(error)}, b""
+    except MemoryError:
+        return {"failure": "memory"}, b""
+    except Exception as error:  # loaders can raise more than SourceError
+        # Some libraries report a lack of memory as a broken document.
+        failure = "memory" if _peak() * 4 > max_memory * 3 else "source"
+        known = isinstance(error, SourceError)
+        message = str(error) if known else f"{uri}: cannot be read: {type(error).__name__}: {error}"
+        return {"failure": failure, "message": message}, b""
+
+
+_BESIDE_THE_TEXT = (
+    "title",
+    "headings",
+    "body_start",
+    "metadata",
+    "format",
+    "places",
+    "cues",
+)
+
+
+def _own_streams() -> tuple[IO[bytes], IO[bytes]]:
+    """Return standard input and output, and detach them so that libraries cannot use them."""
+    jobs, answers = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    return os.fdopen(jobs, "rb"), os.fdopen(answers, "wb")
+
+
+def _send(answers: IO[bytes], *parts: bytes) -> None:
+    for part in parts:
+        answers.write(part)
+    answers.flush()
+
+
+def _limit_memory(max_memory: int) -> None:
+    """Set the system's limit; only Linux counts all allocated memory."""
+    if sys.platform == "linux":
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = max_memory * _MEBIBYTE
+        if hard != resource.RLIM_INFINITY:
+            limit = min(limit, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+@contextlib.contextmanager
+def _limited_time(seconds: float) -> Iterator[None]:
+    """Have the system end this process if the block takes much longer."""
+    if sys.platform == "win32":
+        yield
+        return
+    signal.alarm(math.ceil(seconds) + _SECONDS_MORE)
+    yield
+    signal.alarm(0)
+
+
+def _peak() -> float:
+    """Return the peak memory of this process in mebibytes; 0 if it is unknown."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            kilobytes = next(line.split()[1] for line in status if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        return 0
+    return int(kilobytes) / 1024

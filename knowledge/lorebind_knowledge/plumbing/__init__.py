@@ -1,0 +1,1 @@
+"""Plumbing below all rooms: threads, event loops, processors, sessions of models, encodings."""

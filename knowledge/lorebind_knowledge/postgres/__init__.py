@@ -1,1 +1,0 @@
-"""PostgreSQL access for every part that stores data there: addresses, connections, errors."""

@@ -1,0 +1,1 @@
+"""Objects in buckets of cloud providers."""

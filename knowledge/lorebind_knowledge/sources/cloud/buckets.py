@@ -1,0 +1,256 @@
+"""Buckets of S3, Google Cloud Storage and Azure, read with the file systems of fsspec."""
+
+from __future__ import annotations
+
+import logging
+import re
+import weakref
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from lorebind_config.errors import SourceError
+from lorebind_config.extras import import_extra
+from lorebind_config.redaction import redacted_message
+from lorebind_knowledge.sources.base import Content, SourceItem, too_large
+
+_SECONDS_TO_LIST = 1800.0
+_SECONDS_TO_READ = 60.0
+"""For an object, plus one second for each MiB that it may have."""
+_FAILURES_IN_A_ROW = 3
+"""After this many failures the bucket counts as down: each may have taken minutes."""
+_LONGEST_MESSAGE = 500
+
+
+@dataclass(frozen=True)
+class _System:
+    """A file system of fsspec."""
+
+    scheme: str
+    """Scheme of its addresses."""
+    module: str
+    kind: str
+    """Name of the class.
+
+    It is not looked up in fsspec's registry. The class registered for Google first asks another
+    service about each bucket, by gRPC, and waits for it for a minute where only storage is
+    reachable.
+    """
+    credentials: str = ""
+    """Settings to check when access is denied."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Default settings, which the configuration overrides."""
+    remote: bool = True
+
+
+SYSTEMS = {
+    "s3": _System("s3", "s3fs", "S3FileSystem", "key, secret, token, profile"),
+    "gcs": _System(
+        "gs", "gcsfs.core", "GCSFileSystem", "token", {"requests_timeout": _SECONDS_TO_READ}
+    ),
+    "azure": _System(
+        "abfs",
+        "adlfs",
+        "AzureBlobFileSystem",
+        "connection_string, or account_name with account_key or sas_token",
+    ),
+    "memory": _System(
+        "memory", "fsspec.implementations.memory", "MemoryFileSystem", remote=False
+    ),
+}  # fmt: skip
+
+
+class RemoteBucket:
+    """A bucket that fsspec reaches, or the memory of this process."""
+
+    def __init__(
+        self,
+        provider: str,
+        name: str,
+        *,
+        shown_name: str | None = None,
+        written: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        values: Mapping[str, str] | None = None,
+        max_bytes: int,
+    ) -> None:
+        """Create the bucket.
+
+        Args:
+            provider: `s3`, `gcs`, `azure` or `memory`.
+            name: the bucket or container.
+            shown_name: the bucket as it is shown; by default its name.
+            written: arguments for the file system as written in the configuration.
+            settings: the same with resolved templates.
+            values: more values to remove from messages; see `redaction.without`.
+            max_bytes: maximum size of an object.
+
+        Raises:
+            MissingDependencyError: the extra `cloud` is not installed.
+        """
+        self._system = SYSTEMS[provider]
+        purpose = f"a source of type 'cloud_storage' with provider {provider!r}"
+        import_extra("fsspec", extra="cloud", purpose=purpose)
+        module = import_extra(self._system.module, extra="cloud", purpose=purpose)
+        self._kind = getattr(module, self._system.kind)
+        self._name = name.strip("/")
+        self._written = dict(written)
+        self._settings = dict(settings)
+        self._max_bytes = max_bytes
+        self._made: list[Any] = []
+        """Holds the file system, which is created on first use."""
+        self._values = dict(values or {})
+        self.address = f"{self._system.scheme}://{(shown_name or name).strip('/')}"
+
+    def objects(self, prefix: str) -> Iterator[SourceItem]:
+        try:
+            found = self._listed(prefix)
+        except FileNotFoundError as error:
+            said = f"{self.address} cannot be listed: the bucket does not exist"
+            raise SourceError(said) from error
+        except Exception as error:  # providers can raise anything; their messages contain no keys
+            raise SourceError(f"{self.address} cannot be listed: {self._said(error)}") from error
+        folders = {path.rpartition("/")[0] for path in found}
+        below = f"{self._name}/"
+        outage = _Outage()
+        for path, info in found.items():
+            # Azure lists empty objects that represent folders under the names of the folders.
+            marker = not info["size"] and path in folders
+            name = path.lstrip("/").removeprefix(below)
+            if name and not name.endswith("/") and not marker:
+                uri = f"{self.address}/{name}"
+                as_listed = (info["size"], _version_of(info))
+                read = partial(self._read, path, uri, as_listed, outage)
+                peek = partial(self._peek, path, uri, info["size"], outage)
+                yield SourceItem(name, read, peek=peek)
+
+    def _files(self) -> Any:
+        if not self._made:
+            # If logging is not set up, Python prints the errors that these libraries log.
+            logger = logging.getLogger(self._kind.__module__.partition(".")[0])
+            logger.addHandler(logging.NullHandler())
+            # fsspec must not cache instances or listings: the bucket can change in the meantime.
+            own = {"skip_instance_cache": True, "use_listings_cache": False}
+            settings = deepcopy(self._settings)  # some file systems modify their arguments
+            self._made.append(self._kind(**{**self._system.defaults, **settings, **own}))
+            if self._system.remote:
+                weakref.finalize(self, _let_go, self._made).atexit = False
+        return self._made[0]
+
+    def _listed(self, prefix: str) -> dict[str, dict[str, Any]]:
+        """Return the details of each object by path, which is the bucket and the name."""
+        files = self._files()
+        found: dict[str, dict[str, Any]]
+        if not self._system.remote:
+            found = files.find(self._name, detail=True, on_error="raise")
+            return found
+        bound = {"timeout": _SECONDS_TO_LIST}
+        found = files.find(self._name, prefix=prefix, detail=True, **bound)
+        if not found and self._system.scheme == "abfs":
+            files.info(self._name, **bound)  # raises if the container does not exist
+        return found
+
+    def _read(
+        self, path: str, uri: str, as_listed: tuple[int, str], outage: _Outage, version: str
+    ) -> Content | None:
+        size, listed = as_listed
+        if listed and listed == version:
+            return None
+        if size > self._max_bytes:
+            raise too_large(uri, self._max_bytes)
+        if outage.failures >= _FAILURES_IN_A_ROW:
+            raise SourceError(f"{uri}: not tried, because previous reads failed: {outage.last}")
+        bound, files = self._seconds_to_read(), self._files()
+        try:
+            # An empty object has no byte ranges.
+            end = self._max_bytes + 1
+            data = files.cat_file(path, start=0, end=end, **bound) if size else b""
+            # If the object changed after it was listed, it has no version and is read again next
+            # time.
+            same = listed and _version_of(files.info(path, **bound)) == listed
+        except Exception as error:  # providers can raise anything
+            said = self._said(error)
+            outage.count(error, said)
+            raise SourceError(f"{uri}: cannot be read: {said}") from error
+        outage.failures = 0
+        if len(data) > self._max_bytes:
+            raise too_large(uri, self._max_bytes)
+        return Content(data, version=listed if same else "")
+
+    def _peek(self, path: str, uri: str, there: int, outage: _Outage, size: int | None) -> bytes:
+        if not there or (size is None and there > self._max_bytes):
+            return b""
+        if outage.failures >= _FAILURES_IN_A_ROW:
+            raise SourceError(f"{uri}: not tried, because previous reads failed: {outage.last}")
+        end = self._max_bytes if size is None else size
+        try:
+            data: bytes = self._files().cat_file(path, start=0, end=end, **self._seconds_to_read())
+        except Exception as error:  # providers can raise anything
+            said = self._said(error)
+            outage.count(error, said)
+            raise SourceError(f"{uri}: cannot be read: {said}") from error
+        return data
+
+    def _seconds_to_read(self) -> dict[str, float]:
+        seconds = _SECONDS_TO_READ + self._max_bytes / 1024**2
+        return {"timeout": seconds} if self._system.remote else {}
+
+    def _said(self, error: Exception) -> str:
+        said = redacted_message(
+            error, written=self._written, resolved=self._settings, values=self._values
+        )
+        said = re.sub(r"\s+", " ", said)[:_LONGEST_MESSAGE]
+        if _is_refusal(error):
+            return (
+                f"{said}; check the credentials in the source's config: {self._system.credentials}"
+            )
+        return said
+
+
+def _let_go(made: list[Any]) -> None:
+    """Release a file system in the thread of its event loop.
+
+    It closes its connections in that thread.
+    """
+    made[0].loop.call_soon_threadsafe(_end, made)
+
+
+def _end(made: list[Any]) -> None:
+    # fsspec sets methods on the instance, which form reference cycles. Without removing them, the
+    # garbage collector could close the connections in the thread of another event loop.
+    about = vars(made.pop())
+    for name in [name for name, value in about.items() if callable(value)]:
+        del about[name]
+
+
+@dataclass
+class _Outage:
+    """A record of whether the bucket of a listing has stopped responding."""
+
+    failures: int = 0
+    """Number of failures in a row."""
+    last: str = ""
+
+    def count(self, error: Exception, said: str) -> None:
+        if isinstance(error, FileNotFoundError) or _is_refusal(error):
+            return  # the provider responded
+        self.failures += 1
+        self.last = said
+
+
+def _version_of(info: Mapping[str, Any]) -> str:
+    """Return a value that identifies an object's version; empty if there is none."""
+    return str(info.get("generation") or info.get("ETag") or info.get("etag") or "")
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Return whether the provider responded and denied access."""
+    status = getattr(error, "status_code", None) or getattr(error, "code", None)
+    return (
+        isinstance(error, PermissionError)
+        or status in (401, 403)
+        or str(error).startswith("Forbidden")  # gcsfs reports it only in the message
+        or bool(re.search("Auth|Credential", type(error).__name__))
+    )

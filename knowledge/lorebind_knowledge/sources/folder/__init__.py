@@ -1,0 +1,1 @@
+"""Files of the project: globs, what is ignored, and templates in paths."""

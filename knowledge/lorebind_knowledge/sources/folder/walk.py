@@ -1,0 +1,331 @@
+"""Find the files below a folder that match patterns, and what was skipped."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from lorebind_config.data_folder import DATA_FOLDER
+from lorebind_config.errors import SourceError
+from lorebind_knowledge.sources.folder.gitignore import GITIGNORE, rules_above
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from lorebind_knowledge.sources.folder.gitignore import Rules
+
+EVERY_FILE = "**/*"
+HIDDEN = "hidden"
+LINKS_OUT = "links out of the folder"
+_HIDDEN_TOOLS = frozenset({".git", ".hg", ".svn", DATA_FOLDER, GITIGNORE})
+"""Hidden names that are not reported as hidden, because nobody expects documents there."""
+_FOLDERS_OF_TOOLS = frozenset({"node_modules", "__pycache__", *_HIDDEN_TOOLS})
+_IN_VIRTUAL_ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
+"""Names that only virtual environments contain, whatever their folder is called."""
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL})
+"""The errors that mean that there is no such file or folder."""
+
+
+class Found(NamedTuple):
+    """A file to read, or a file or folder that is skipped or cannot be listed."""
+
+    name: str
+    """Path relative to the searched folder; a folder's path ends with `/`."""
+    skipped: str = ""
+    """Why it is skipped, in a word or two; empty for a file to read."""
+    unlisted: str = ""
+    """Why the folder cannot be listed; empty if it can."""
+    named: bool = False
+    """Whether a pattern without wildcards names it."""
+
+
+class Listing(NamedTuple):
+    """The result of a search below a folder."""
+
+    found: list[Found]
+    """Sorted by name."""
+    unmatched: list[str]
+    """Patterns that match nothing, as far as folders could be listed."""
+    notices: list[str]
+    """Messages about rules of `.gitignore` files that are not applied."""
+
+
+def files_below(
+    root: Path,
+    patterns: Sequence[str],
+    *,
+    exclude: Sequence[str] = (),
+    respect_gitignore: bool = True,
+    in_folder: str = EVERY_FILE,
+    all_folders: bool = False,
+) -> Listing:
+    """Find the files that match any of the patterns.
+
+    `**` crosses folders, `{md,txt}` are alternatives, and the case of extensions does not matter.
+    Hidden files and folders match only a pattern that writes the dot, and links to folders are not
+    followed. Skipped are: these, what a `.gitignore` excludes, virtual environments, and folders of
+    tools such as `node_modules` and `.git`. A folder that a pattern names is never skipped. A
+    folder that cannot be listed is reported, and the others are searched.
+
+    Args:
+        root: the folder to search.
+        patterns: relative to `root`. A pattern that names a folder matches the files below it.
+        exclude: patterns of files, or names of folders, to skip without reporting them.
+        respect_gitignore: use `.gitignore` files, including those above `root` in its repository.
+        in_folder: pattern of the files to find in a folder that a pattern names.
+        all_folders: search virtual environments and folders of tools too.
+
+    Raises:
+        SourceError: the folder `root` cannot be listed.
+    """
+    home = os.path.realpath(root)
+    excluded = matcher(exclude, folders=True)
+    by_folder: dict[str, dict[str, set[str]]] = {}  # folder to pattern to patterns as written
+    found: dict[str, Found] = {}
+    matched: set[str] = set()
+    notices: list[str] = []
+    for written, pattern in _alternatives(patterns):
+        folder, rest = _literal_folder(pattern)
+        last = None if "/" in rest else _literal(rest)
+        # A name may itself contain wildcard characters.
+        for name in {pattern, _join(folder, last)} if last is not None else {pattern}:
+            kind, unlisted = _kind(root, name)
+            if unlisted:
+                found[f"{name}/"] = Found(f"{name}/", unlisted=unlisted)
+                matched.add(written)
+            if kind == "folder":
+                below = by_folder.setdefault(name, {})
+                for _, inside in _alternatives([in_folder]):
+                    below.setdefault(inside, set()).add(written)
+            elif kind == "file":
+                found[name] = Found(name, named=True)
+                matched.add(written)
+        # The extension of a file that is not found may be in upper case.
+        if last is None or not os.path.lexists(root / folder / last):
+            by_folder.setdefault(folder, {}).setdefault(rest, set()).add(written)
+    for folder, wanted in by_folder.items():
+        kind, unlisted = _kind(root, folder)
+        if unlisted:
+            found[f"{folder}/"] = Found(f"{folder}/", unlisted=unlisted)
+            matched.update(*wanted.values())
+        if kind != "folder":
+            continue
+        if not _is_inside(home, root / folder):
+            found[f"{folder}/"] = Found(f"{folder}/", LINKS_OUT)
+            continue
+        rules = rules_above(root, folder, notices) if respect_gitignore else None
+        walk = _Walk(root, folder, list(wanted), rules, excluded, all_folders=all_folders)
+        for one in walk.files():
+            is_searched_itself = one.skipped and one.name.removesuffix("/") in by_folder
+            if not is_searched_itself and (one.name not in found or found[one.name].skipped):
+                found[one.name] = one
+            if one.unlisted:
+                matched.update(*wanted.values())
+        matched.update(*(wanted[pattern] for pattern in walk.matched))
+    unlisted_folders = [one.name for one in found.values() if one.unlisted]
+    for name in unlisted_folders:
+        if any(name.startswith(other) for other in unlisted_folders if other != name):
+            del found[name]
+    listed = [one for _, one in sorted(found.items()) if not excluded(one.name)]
+    unmatched = [pattern for pattern in patterns if pattern not in matched]
+    return Listing(listed, unmatched, notices)
+
+
+class _Walk:
+    """A search for the files below one folder whose path relative to it matches a pattern."""
+
+    def __init__(
+        self,
+        root: Path,
+        folder: str,
+        patterns: list[str],
+        rules: Rules | None,
+        excluded: Callable[[str], bool],
+        *,
+        all_folders: bool,
+    ) -> None:
+        self.matched: set[str] = set()
+        """Patterns that have matched a file so far."""
+        self._root, self._folder, self._rules = root, folder, rules
+        self._excluded, self._all_folders = excluded, all_folders
+        self._home = os.path.realpath(root)
+        self._matchers = {pattern: matcher([pattern]) for pattern in patterns}
+        self._matches = matcher(patterns)
+        self._patterns = patterns
+        self._deepest = max(
+            len(pattern.split("/")) if "**" not in pattern else 10**6 for pattern in patterns
+        )
+        self._hidden = any(
+            part.startswith(".") for pattern in patterns for part in pattern.split("/")
+        )
+
+    def files(self) -> Iterator[Found]:
+        waiting = [("", self._rules)]
+        while waiting:
+            below, rules = waiting.pop()
+            folder = _join(self._folder, below)
+            try:
+                entries = _listed(self._root, folder)
+            except OSError as error:
+                why = error.strerror or str(error)
+                if not folder:
+                    raise SourceError(f"{self._root}: cannot be listed: {why}") from error
+                if not isinstance(error, FileNotFoundError):  # it may just have been removed
+                    yield Found(f"{folder}/", unlisted=why)
+                continue
+            if rules is not None and any(entry.name == GITIGNORE for entry, _ in entries):
+                rules = rules.with_those_of(self._root, folder)
+            goes_on = below.count("/") + bool(below) + 1 < self._deepest
+            for entry, is_folder in entries:
+                name = _join(below, entry.name)
+                shown = _join(self._folder, name) + "/" * is_folder
+                if is_folder and not (goes_on and self._is_wanted(shown)):
+                    continue
+                is_hidden = is_folder and entry.name.startswith(".") and not self._hidden
+                if not is_folder and not self._is_matched(name):
+                    if not self._is_hidden(name):
+                        continue
+                    is_hidden = True
+                if is_hidden:
+                    if entry.name not in _HIDDEN_TOOLS:
+                        yield Found(shown, (is_folder and self._no_documents(entry)) or HIDDEN)
+                elif rules is not None and rules.ignore(shown):
+                    yield Found(shown, GITIGNORE)
+                elif not is_folder:
+                    yield Found(shown)
+                elif why := self._no_documents(entry):
+                    yield Found(shown, why)
+                else:
+                    waiting.append((name, rules))
+
+    def _is_wanted(self, folder: str) -> bool:
+        """Return whether a folder may contain files to list or to report as skipped."""
+        # One name in it and one in a subfolder tell whether all its files are excluded.
+        return not (self._excluded(f"{folder}x") and self._excluded(f"{folder}x/x"))
+
+    def _is_hidden(self, name: str) -> bool:
+        """Return whether a file that does not match would match if it were not hidden."""
+        return "/." in f"/{name}" and self._matches_hidden(name)
+
+    @cached_property
+    def _matches_hidden(self) -> Callable[[str], bool]:
+        return matcher(self._patterns, hidden=True)
+
+    def _no_documents(self, folder: os.DirEntry[str]) -> str:
+        """Return why a folder's files are not documents; empty if they may be."""
+        if folder.is_symlink():
+            return "links to folders" if _is_inside(self._home, folder.path) else LINKS_OUT
+        if self._all_folders:
+            return ""
+        if folder.name in _FOLDERS_OF_TOOLS:
+            return folder.name
+        marks = (os.path.join(folder.path, one) for one in _IN_VIRTUAL_ENVIRONMENTS)
+        return "virtual environments" if any(map(os.path.lexists, marks)) else ""
+
+    def _is_matched(self, name: str) -> bool:
+        if not self._matches(name):
+            return False
+        if len(self.matched) < len(self._matchers):
+            self.matched |= {one for one, matches in self._matchers.items() if matches(name)}
+        return True
+
+
+def _is_inside(home: str, path: Path | str) -> bool:
+    try:
+        real = os.path.realpath(path)
+    except OSError:  # another process has replaced a link while it was resolved
+        return False
+    return (real + os.sep).startswith(os.path.join(home, ""))
+
+
+def _kind(root: Path, name: str) -> tuple[str, str]:
+    """Return `folder`, `file` or an empty text for none, and the error if that is uncertain."""
+    unlisted = ""
+    try:
+        if stat.S_ISDIR(os.stat(root / name).st_mode):
+            return "folder", ""
+    except ValueError:  # a name with a zero
+        return "", ""
+    except OSError as error:
+        unlisted = "" if error.errno in _ABSENT else error.strerror or str(error)
+    return ("file" if os.path.lexists(root / name) else ""), unlisted
+
+
+def _listed(root: Path, folder: str) -> list[tuple[os.DirEntry[str], bool]]:
+    """Return the entries of a folder, and whether each is a folder."""
+    with os.scandir(root / folder) as entries:
+        return [(entry, _is_folder(entry)) for entry in entries]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        if entry.is_symlink():  # for example a link to itself; reading it will fail
+            return False
+        raise
+
+
+def _alternatives(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each pattern as written, with each of its alternatives without braces."""
+    import bracex
+
+    for pattern in patterns:
+        for one in dict.fromkeys([*bracex.iexpand(pattern, keep_escapes=True, limit=0)]):
+            yield pattern, "/".join(part for part in one.split("/") if part not in ("", "."))
+
+
+def _literal_folder(pattern: str) -> tuple[str, str]:
+    """Split a pattern into the folder before its first wildcard and the rest."""
+    *parts, last = pattern.split("/")
+    literal: list[str] = []
+    for part in parts:
+        name = _literal(part)
+        if name is None:
+            break
+        literal.append(name)
+    return "/".join(literal), "/".join([*parts[len(literal) :], last])
+
+
+def _literal(part: str) -> str | None:
+    """Return the name that a part of a pattern matches, or None if it has a wildcard."""
+    if re.search(r"[*?\[]", re.sub(r"\\.", "", part)):
+        return None
+    return re.sub(r"\\(.)", r"\1", part)
+
+
+def matcher(
+    patterns: Sequence[str], *, folders: bool = False, hidden: bool = False
+) -> Callable[[str], bool]:
+    """Return a function that checks whether a path matches any of the patterns.
+
+    With `folders`, a path also matches if a pattern names a folder above it. With `hidden`,
+    wildcards also match hidden names.
+    """
+    from wcmatch import glob
+
+    if not patterns:
+        return lambda _: False
+    wanted = []
+    for _, pattern in _alternatives(patterns):
+        wanted.append(_lower_ending(pattern))
+        if folders and _literal(pattern.rpartition("/")[2]) is not None:
+            wanted.append(f"{pattern}/**")
+    flags = glob.GLOBSTAR | glob.FORCEUNIX | (glob.DOTGLOB if hidden else 0)
+    compiled = glob.compile(wanted, flags=flags, limit=0)
+    return lambda name: bool(compiled.match(_lower_ending(name)))
+
+
+def _lower_ending(text: str) -> str:
+    """Return a name, or a pattern of one, with its extension in lower case."""
+    before, dot, ending = text.rpartition(".")
+    return text if "/" in ending else f"{before}{dot}{ending.lower()}"
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder and name else folder or name

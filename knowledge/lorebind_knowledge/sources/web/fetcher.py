@@ -1,0 +1,290 @@
+"""Fetch documents from the web, with checked addresses, size limits and conditional requests."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+import socket
+import ssl
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import Any
+
+import httpx
+
+from lorebind_config.declarations.embedders import RetryConfig
+from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
+from lorebind_config.errors import SourceError
+from lorebind_knowledge.resilience.failures import Failure, retry_after
+from lorebind_knowledge.resilience.retries import Retries
+from lorebind_knowledge.sources.base import Content, too_large
+from lorebind_knowledge.sources.silence import silence
+from lorebind_knowledge.sources.web.addresses import (
+    AddressPolicy,
+    basic_auth,
+    origin,
+    parsed,
+    shown,
+)
+from lorebind_knowledge.sources.web.bodies import (
+    ACCEPT_ENCODING,
+    EncodingError,
+    TooLargeError,
+    conditions,
+    read_body,
+    version_of,
+)
+
+_RETRY = RetryConfig(attempts=3, backoff_ms=1000, max_backoff_ms=600_000)
+_CONNECT_SECONDS = 10
+"""For each address of a host."""
+_MOST_ADDRESSES = 4
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_TRANSIENT = (429, 502, 503, 504)
+_OWN_HEADERS = ("host", "accept-encoding", "connection", "content-length", "transfer-encoding")
+
+
+class _TransientError(SourceError):
+    """A failure that a retry may fix."""
+
+    def __init__(self, message: str, wait: float | None = None) -> None:
+        super().__init__(message)
+        self.failure = Failure("again", wait=wait)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    """One request of a fetch: its address, its name in messages, and the headers to send."""
+
+    url: httpx.URL
+    name: str
+    host: str
+    """The host as messages name it."""
+    headers: Mapping[str, str]
+    conditions: Mapping[str, str]
+
+
+class Fetcher:
+    """A client that fetches documents with http and https.
+
+    It is safe to share among tasks, threads and event loops.
+
+    For each request, including those of redirects, the host name is resolved once, its addresses
+    are checked, and only an address that passed is connected to. Proxies from environment variables
+    are ignored, because they could connect to addresses that were not checked.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_seconds: float = 30,
+        max_redirects: int = 3,
+        allow: Iterable[str] = (),
+        headers: Mapping[str, Any] | None = None,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> None:
+        """Create a fetcher.
+
+        Args:
+            timeout_seconds: for a document as a whole, including redirects, retries and pauses.
+            max_redirects: maximum number of redirects to follow per document.
+            allow: see `AddressPolicy`.
+            headers: sent to the origin of the fetched address, but not to other origins after
+                redirects.
+            max_bytes: maximum size of a document after decompression.
+
+        Raises:
+            SourceError: an entry of `allow` or a header is invalid.
+        """
+        self._timeout_seconds = timeout_seconds
+        self._max_redirects = max_redirects
+        self._policy = AddressPolicy(allow)
+        self._headers = _checked(headers or {})
+        self._max_bytes = max_bytes
+
+    async def fetch(self, address: str, version: str = "", *, name: str = "") -> Content | None:
+        """Return the document at an address, or None if it has not changed since the version.
+
+        Args:
+            address: an http or https address; a user and password in it are sent as basic
+                authentication.
+            version: the version of the last `Content`; empty to fetch the document in any case.
+            name: the address as messages show it; by default the address without its secrets. Parts
+                of the address that the name omits do not appear in messages or logs. Neither do
+                headers, because servers may repeat the address in them.
+
+        Raises:
+            SourceError: the document cannot be fetched, for whatever reason.
+        """
+        name = name or shown(address)
+        url = parsed(address, name)
+        with nullcontext() if name == address and not self._headers else silence():
+            return await self._fetch(url, name, version)
+
+    async def _fetch(self, url: httpx.URL, name: str, version: str) -> Content | None:
+        def check_time(error: _TransientError, wait: float) -> None:
+            if asyncio.get_running_loop().time() + wait >= (limit.when() or 0):
+                raise error  # says more than that the time is over
+
+        retries = Retries(
+            limits=_RETRY,
+            on=_TransientError,
+            classify=lambda error: error.failure,
+            before_wait=check_time,
+        )
+        try:
+            async with asyncio.timeout(self._timeout_seconds) as limit:
+                return await retries.call(lambda: self._follow(url, name, version))
+        except TimeoutError as error:
+            raise SourceError(f"{name}: took longer than {self._timeout_seconds:g} s") from error
+
+    async def _follow(self, url: httpx.URL, name: str, version: str) -> Content | None:
+        start, own = origin(url), {**basic_auth(url), **self._headers}
+        hidden, hop_name = name != shown(str(url)), name
+        hidden_host = url.host if hidden and url.host not in name.lower() else None
+        for _ in range(self._max_redirects + 1):
+            url = url.copy_with(userinfo=b"")
+            headers = own if origin(url) == start else {}
+            host = "its host" if url.host == hidden_host else f"the host {_host(url)!r}"
+            hop = _Hop(url, hop_name, host, headers, conditions(version, url))
+            answer = await self._ask(hop)
+            if not isinstance(answer, str):
+                return answer
+            try:
+                url = url.join(answer)
+            except (httpx.InvalidURL, ValueError) as error:
+                raise SourceError(f"{hop_name}: redirects to an invalid address") from error
+            # If the name hides a part of the address, hide that part in redirects too.
+            place = f" to {shown(origin(url) if hidden else str(url))}"
+            hop_name = f"{name} (redirected{'' if url.host == hidden_host else place})"
+            url = parsed(str(url), hop_name)
+        raise SourceError(f"{name}: exceeds the limit of redirects, which is {self._max_redirects}")
+
+    async def _ask(self, hop: _Hop) -> Content | str | None:
+        """Return the document, None if it has not changed, or the address of a redirect."""
+        addresses = await self._resolve(hop)
+        try:
+            async with _client() as client:
+                response = await _send(client, addresses, hop)
+                try:
+                    return await self._understand(response, hop)
+                finally:
+                    await response.aclose()
+        except httpx.LocalProtocolError as error:  # its message quotes the headers
+            raise SourceError(f"{hop.name}: a header cannot be sent as it is") from error
+        except httpx.TransportError as error:
+            said = str(error) or type(error).__name__
+            raise _TransientError(f"{hop.name}: cannot be fetched: {said}") from error
+        except (httpx.RequestError, httpx.InvalidURL) as error:
+            raise SourceError(f"{hop.name}: cannot be fetched: {error}") from error
+
+    async def _resolve(self, hop: _Hop) -> list[str]:
+        """Return the addresses of the host that may be reached."""
+        host = _host(hop.url)
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host, hop.url.port, type=socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            kind = _TransientError if error.errno == socket.EAI_AGAIN else SourceError
+            raise kind(f"{hop.name}: {hop.host} was not found") from error
+        except (OSError, UnicodeError, OverflowError) as error:
+            raise SourceError(f"{hop.name}: {hop.host} cannot be looked up") from error
+        addresses = list(dict.fromkeys(str(ip_address(entry[4][0])) for entry in found))
+        permitted = [address for address in addresses if self._policy.permits(host, address)]
+        if not permitted:
+            raise SourceError(
+                f"{hop.name}: {hop.host} is not at a public address; "
+                "to allow it anyway, add it or its address to fetch.allow"
+            )
+        return permitted[:_MOST_ADDRESSES]
+
+    async def _understand(self, response: httpx.Response, hop: _Hop) -> Content | str | None:
+        status, headers = response.status_code, response.headers
+        if status == HTTPStatus.NOT_MODIFIED and hop.conditions:
+            return None
+        if status in _REDIRECTS and "location" in headers:
+            return str(headers["location"])
+        if status not in (HTTPStatus.OK, HTTPStatus.NON_AUTHORITATIVE_INFORMATION):
+            message = f"{hop.name}: returned {_phrase(status)}"
+            if status in _TRANSIENT:
+                raise _TransientError(message, retry_after(headers))
+            raise SourceError(message)
+        encoding = headers.get("content-encoding", "")
+        try:
+            body = await read_body(response.aiter_raw(), encoding, self._max_bytes)
+        except TooLargeError as error:
+            raise too_large(hop.name, self._max_bytes) from error
+        except EncodingError as error:
+            raise SourceError(f"{hop.name}: {error}") from error
+        if not body:
+            raise SourceError(f"{hop.name}: is empty")
+        media_type = headers.get("content-type", "").strip().lower()
+        return Content(body, media_type, version_of(hop.url, headers))
+
+
+def _host(url: httpx.URL) -> str:
+    return url.raw_host.decode("ascii")
+
+
+def _checked(headers: Mapping[str, Any]) -> dict[str, str]:
+    """Check headers and convert values to strings. Messages omit values, which may be secret."""
+    checked: dict[str, str] = {}
+    for name, value in headers.items():
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or name.lower() in _OWN_HEADERS:
+            raise SourceError(f"{name!r} under fetch.headers cannot be set")
+        text = str(value) if isinstance(value, str | int) else ""
+        if isinstance(value, bool) or not re.fullmatch(r"[!-~]([\t -~]*[!-~])?", text):
+            raise SourceError(
+                f"the header {name!r} under fetch.headers is not a line of ASCII text"
+            )
+        checked[name] = text
+    return checked
+
+
+def _client() -> httpx.AsyncClient:
+    """Return a client for one request; it follows no redirects by itself."""
+    return httpx.AsyncClient(
+        verify=_ssl_context(),
+        trust_env=False,
+        timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
+    )
+
+
+@functools.cache
+def _ssl_context() -> ssl.SSLContext:
+    """Create the context once, because reading the certificates takes longer than a request."""
+    return httpx.create_ssl_context()
+
+
+async def _send(client: httpx.AsyncClient, addresses: list[str], hop: _Hop) -> httpx.Response:
+    """Send the request to the first address that accepts a connection; the body is not read."""
+    headers = httpx.Headers({"User-Agent": "lorebind", "Accept": "*/*"})
+    headers.update(hop.headers)
+    headers.update(hop.conditions)
+    headers.update({"Host": hop.url.netloc.decode("ascii"), "Accept-Encoding": ACCEPT_ENCODING})
+    failure = httpx.ConnectError("there is no address")
+    for address in addresses:
+        request = client.build_request(
+            "GET",
+            hop.url.copy_with(host=address),
+            headers=headers,
+            extensions={"sni_hostname": _host(hop.url)},
+        )
+        try:
+            return await client.send(request, stream=True)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            failure = httpx.ConnectError(str(error) or "the connection timed out")
+            failure.__cause__ = error
+    raise failure
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
