@@ -27,11 +27,7 @@ from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.index.hold_lease import hold_lease
 from lorebind_knowledge.ingest.embedder_address import at_address
 from lorebind_knowledge.ingest.enumeration import enumerate_corpus
-from lorebind_knowledge.ingest.preparation import (
-    chunker_fingerprint,
-    prepare_documents,
-    read_ahead,
-)
+from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_documents, read_ahead
 from lorebind_knowledge.ingest.prepared import attempts_of
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, count_document, reported
 from lorebind_knowledge.ingest.restoring import restore_lost
