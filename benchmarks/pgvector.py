@@ -38,7 +38,7 @@ from lorebind_knowledge.catalog import postgres_words
 from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
-from lorebind_knowledge.stores.pgvector.declaration import AnnIndexConfig, PgvectorSettings
+from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig, PgvectorSettings
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.pgvector.table import rows_of
 from lorebind_knowledge.text.terms import Passage

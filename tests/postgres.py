@@ -230,7 +230,7 @@ def dsn(new_dsn: Callable[[], str]) -> str:
 @pytest.fixture
 def make_store(dsn: str) -> Iterator[Callable[..., PgvectorStore]]:
     """Yield a function that makes stores in the test's schema, and close them afterwards."""
-    from lorebind_knowledge.stores.pgvector.declaration import PgvectorSettings
+    from lorebind_knowledge.stores.pgvector.settings import PgvectorSettings
     from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
     made: list[PgvectorStore] = []

@@ -19,7 +19,8 @@ from lorebind_knowledge.sources.make import make_source
 
 if TYPE_CHECKING:
     from lorebind_config.declarations import KnowledgeBaseDeclaration, RetrievalDeclaration
-    from lorebind_config.declarations.embedders import EmbedderDeclaration, WeakLevels
+    from lorebind_config.declarations.embedders import EmbedderDeclaration
+    from lorebind_config.declarations.retrieval import WeakLevels
     from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
     from lorebind_config.namespace import Namespace
     from lorebind_config.reading.loaded import LoadedProject

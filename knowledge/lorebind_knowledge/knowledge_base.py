@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.declarations.embedders import WeakLevels
+from lorebind_config.declarations.retrieval import WeakLevels
 from lorebind_knowledge.events import Event
 
 if TYPE_CHECKING:

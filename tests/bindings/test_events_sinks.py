@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lorebind_bindings.workflow.events import sink_thread
-from lorebind_bindings.workflow.events.bus import EventBus
+from lorebind_bindings.workflow.events import bus
+from lorebind_bindings.workflow.events.bus import EventBus, SinkHealth
 from lorebind_bindings.workflow.events.events import RunEvent, event_schema
-from lorebind_bindings.workflow.events.sink_thread import SinkHealth
 from lorebind_bindings.workflow.events.sinks import (
     JsonLinesSink,
     MemorySink,
@@ -33,7 +32,7 @@ from lorebind_knowledge.plumbing.bridge import run
 
 @pytest.fixture
 def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink_thread, "CLOSE_SECONDS", 0.3)
+    monkeypatch.setattr(bus, "CLOSE_SECONDS", 0.3)
 
 
 async def watched(*values: Any, count: int = 10, pause: float = 0) -> list[SinkHealth]:

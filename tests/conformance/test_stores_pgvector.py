@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lorebind_knowledge.stores.pgvector.declaration import AnnIndexConfig, PgvectorSettings
+from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig, PgvectorSettings
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
 from .reopened import Reopened

@@ -22,7 +22,7 @@ from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector, VectorStore
 from lorebind_knowledge.stores.pgvector import store as store_module
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
-from lorebind_knowledge.stores.pgvector.declaration import AnnIndexConfig
+from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.pgvector.table import Table
 

@@ -19,7 +19,7 @@ from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector import store as store_module
-from lorebind_knowledge.stores.pgvector.declaration import PgvectorSettings, PoolConfig
+from lorebind_knowledge.stores.pgvector.settings import PgvectorSettings, PoolConfig
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from tests.postgres import PASSWORD, Server
 from tests.torture.cable import Cable

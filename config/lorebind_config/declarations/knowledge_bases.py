@@ -8,9 +8,8 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError
 from lorebind_config.declarations.chunking import AnyChunking, PreprocessDeclaration
-from lorebind_config.declarations.embedders import Level
 from lorebind_config.declarations.places import PLACES
-from lorebind_config.declarations.retrieval import RetrievalDeclaration
+from lorebind_config.declarations.retrieval import Level, RetrievalDeclaration
 from lorebind_config.declarations.sources import SourceDeclaration
 from lorebind_config.declarations.values import MetadataMap
 from lorebind_config.errors import did_you_mean

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -15,7 +15,6 @@ from pydantic import (
 )
 
 from lorebind_config.declarations.base import Declaration, Fault, RefusedError
-from lorebind_config.declarations.embedders import Level
 from lorebind_config.declarations.places import Place
 from lorebind_config.declarations.rendering import Render
 from lorebind_config.declarations.values import JsonMap
@@ -65,6 +64,9 @@ Strategy: TypeAlias = Literal["similarity", "lexical", "mmr", "hybrid", "rerank"
 _WORDS = ("turns", "none")
 ScoredOn: TypeAlias = Literal["dense", "lexical", "fused", "rerank"]
 """A score of a passage that can be its relevance."""
+
+Level: TypeAlias = Annotated[float | None, Field(ge=0, le=1)]
+"""A relevance, or None: no match is weak."""
 
 
 class SmoothingDeclaration(Declaration):
@@ -362,3 +364,24 @@ class RetrievalDeclaration(Declaration):
     def relevance_is(self) -> ScoredOn:
         """The name of the score that is the relevance of a passage."""
         return self.min_score_on or ("rerank" if self.strategy == "rerank" else "dense")
+
+
+class WeakLevels(NamedTuple):
+    """The levels of a knowledge base. Each score that can be the relevance has a scale of its own,
+    so the level of an embedder is about cosines, and that of a reranker about its scores."""
+
+    cosine: float | None = None
+    """The level for cosines: that of the knowledge base, or else of its embedder."""
+    other: float | None = None
+    """The level for all other scores, set for the knowledge base."""
+
+    def of(self, settings: RetrievalDeclaration) -> float | None:
+        """Return the level for searches with these settings; None: no match is weak."""
+        if settings.relevance_is == "dense":
+            return self.cosine
+        reranker = settings.rerank if settings.relevance_is == "rerank" else None
+        if reranker is not None and (
+            "weak_below" in reranker.model_fields_set or reranker.weak_below is not None
+        ):
+            return reranker.weak_below
+        return self.other

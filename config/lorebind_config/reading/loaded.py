@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from lorebind_config.declarations import defaults
-from lorebind_config.declarations.embedders import WeakLevels
 from lorebind_config.declarations.objects import LiveObject
+from lorebind_config.declarations.retrieval import WeakLevels
 from lorebind_config.errors import NotFoundError, TenantRequiredError, did_you_mean
 from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace, named_tenant
 from lorebind_config.reading.passage_templates import read_passage_template

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.declarations.vector_dbs import Metric
     from lorebind_knowledge.records import Partition
-    from lorebind_knowledge.stores.pgvector.declaration import AnnIndexConfig
+    from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
     from lorebind_knowledge.stores.pgvector.table import Table
 
 _OPERATORS = {"cosine": ("<=>", "cosine"), "l2": ("<->", "l2"), "ip": ("<#>", "ip")}

@@ -13,8 +13,8 @@ from lorebind_knowledge.database.postgres_connections import Connections
 from lorebind_knowledge.database.postgres_rows import insert_rows
 from lorebind_knowledge.stores.base import SearchHits, VectorStore
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
-from lorebind_knowledge.stores.pgvector.declaration import PgvectorSettings
 from lorebind_knowledge.stores.pgvector.filters import sql_filter
+from lorebind_knowledge.stores.pgvector.settings import PgvectorSettings
 from lorebind_knowledge.stores.pgvector.table import Table, rows_of, vector_text, vectors_of
 
 if TYPE_CHECKING:
