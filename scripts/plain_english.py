@@ -11,7 +11,7 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +43,14 @@ ADVICE = {
 }
 """Each phrase, and what to write instead."""
 
+FILLERS = {
+    *("one", "found", "given", "said", "made", "asked"),
+    *("told", "shown", "kept", "wanted", "own", "known"),
+}
+"""Names that do not say of what."""
+MOST_FILLERS = 5.4
+"""Largest share of them among the names that the code gives, in percent. It only falls."""
+
 _INVERTED = re.compile(
     r"(?:^|(?<=[.!] ))(?:What|Who|Of (?:each|all|the|several|two)|Whichever)\b[^.?!]*[.:;](?=$|\s)"
 )
@@ -57,7 +65,31 @@ def main() -> int:
         for line, phrase, advice in findings(name, path.read_text(encoding="utf-8")):
             print(f"{name}:{line}: {phrase!r}; expected plain English: {advice}")
             found += 1
-    return found > 0
+    share = filler_share(
+        path.read_text(encoding="utf-8") for path in _files() if path.suffix == ".py"
+    )
+    if share > MOST_FILLERS:
+        print(
+            f"{share:.2f} % of all names are fillers such as 'one' and 'found'; expected at most "
+            f"{MOST_FILLERS} %: names that say of what"
+        )
+    return found > 0 or share > MOST_FILLERS
+
+
+def filler_share(texts: Iterable[str]) -> float:
+    """Return the percentage of `FILLERS` among the names of variables, parameters and functions."""
+    names = [name.strip("_") for text in texts for name in _names(ast.parse(text))]
+    return 100 * sum(name in FILLERS for name in names) / max(1, len(names))
+
+
+def _names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
 
 
 def findings(name: Path, text: str) -> Iterator[tuple[int, str, str]]:

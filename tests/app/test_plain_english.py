@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.plain_english import findings
+from scripts.plain_english import filler_share, findings
 
 CODE = '''"""Answers
 whoever calls."""
@@ -51,3 +51,10 @@ def test_pages_are_read_without_their_code() -> None:
 def test_the_advice_says_what_to_write() -> None:
     ((_, _, advice),) = findings(Path("a.md"), "Built anew.")
     assert advice == "again"
+
+
+def test_names_that_do_not_say_of_what() -> None:
+    """Each place that gives a name counts: a variable, an attribute, a parameter, a function."""
+    text = "def find(given, key):\n    found, self.page = given[key], [one for one in key]\n"
+    assert filler_share([text]) == 100 * 3 / 6
+    assert filler_share(["pass"]) == 0
