@@ -105,10 +105,10 @@ def check_file(
         indexes = db.execute(
             "select index_uid, kb, number, state, live, entered from catalog_indexes"
         ).fetchall()
-        births = {index_uid for index_uid, *_ in indexes}
+        uids = {index_uid for index_uid, *_ in indexes}
         for table in ("catalog_versions", "catalog_chunks", "store_vectors", "store_spaces"):
             spaces = db.execute(f"select distinct space from {table}")
-            assert {space for (space,) in spaces} <= births
+            assert {space for (space,) in spaces} <= uids
         for index_uid, kb, number, state, *counted in indexes:
             if state != "active":
                 assert state == "building"

@@ -181,7 +181,7 @@ def test_all_metrics_order_alike(
 
 
 def test_vectors_of_many_nominees_are_left_out() -> None:
-    """More than a thousand nominees come without vectors, which makes the response small."""
+    """More than a thousand hits come without vectors, which makes the response small."""
     store = QdrantStore("docs")
     store.add(SPACE, [stored(number) for number in range(1, 1201)])
     few, many = nearest(store, 1000), nearest(store, 1001)

@@ -58,10 +58,10 @@ def put(store: SqliteStore, *numbers: int) -> None:
 
 def found(store: SqliteStore, k: int = 1000) -> list[int]:
     """Return the stored numbers, after checking that each has its vector."""
-    nominees = store.nearest(SPACE, vectors(1, 4, seed=0)[0], k, {}, None)
-    for number, vector in zip(nominees.numbers, nominees.vectors, strict=True):
+    hits = store.nearest(SPACE, vectors(1, 4, seed=0)[0], k, {}, None)
+    for number, vector in zip(hits.numbers, hits.vectors, strict=True):
         assert np.array_equal(vector, vectors(1, 4, seed=number)[0])
-    return sorted(nominees.numbers)
+    return sorted(hits.numbers)
 
 
 def start(script: str, path: Path) -> subprocess.Popen[str]:

@@ -131,14 +131,14 @@ class View:
         # At most the number of entries, or the database may read the vectors of other indexes.
         ask = min(k + 1 + k // 10 + min(dead, max(k, 16)), self.state.entered)
         while True:
-            nominees = finish(
+            candidates = finish(
                 self._store.nearest(self._space, query, ask, only.for_store, only.allowed_ids)
             )
-            hits, last = self._judged(nominees, direction, only)
+            hits, last = self._judged(candidates, direction, only)
             best = hits.best(k)
             if len(hits.ids) == only.total:
                 return best
-            if len(nominees.numbers) < ask or self._are_all(nominees):
+            if len(candidates.numbers) < ask or self._are_all(candidates):
                 self._check_complete(len(hits.ids), only)
                 return best
             if len(best.ids) == k and max(last, 0) < best.scores[-1] - MARGIN:
@@ -249,9 +249,9 @@ class View:
         allowed_ids = self._masks().allowed(where, self._metadata)
         return _Filter(where, where, allowed_ids, len(allowed_ids))
 
-    def _are_all(self, nominees: SearchHits) -> bool:
+    def _are_all(self, candidates: SearchHits) -> bool:
         """Return whether the store cannot have more, though it returned as many as requested."""
-        returned = len(set(nominees.numbers))
+        returned = len(set(candidates.numbers))
         if returned < self.state.entered:
             return False
         # It may have vectors unknown to the catalog, which an interrupted writer has left.
@@ -260,13 +260,13 @@ class View:
 
     def _judged(
         self,
-        nominees: SearchHits,
+        candidates: SearchHits,
         direction: NDArray[np.float64],
         only: _Filter,
     ) -> tuple[Found, float]:
         """Return the live chunks that pass, and the highest cosine that any other may have."""
-        numbers = [int(number) for number in nominees.numbers]
-        vectors = nominees.vectors
+        numbers = [int(number) for number in candidates.numbers]
+        vectors = candidates.vectors
         if vectors is None:
             # Missing vectors were added or deleted in the meantime.
             by_number = self._known_vectors(numbers)

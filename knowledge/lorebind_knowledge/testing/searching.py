@@ -103,7 +103,7 @@ class SearchingConformance(StoreConformance):
     """Number of vectors added in one call. Lower it for a slow database."""
 
     async def test_an_empty_space(self, to: Driver) -> None:
-        """An empty space has no nominees."""
+        """An empty space has no hits."""
         assert await to.found() == []
         assert await to.found(allowed_ids=[1, 2]) == []
 
@@ -121,7 +121,7 @@ class SearchingConformance(StoreConformance):
         assert missed <= (0 if to.store.is_exact else asked / 10)
 
     async def test_ties(self, to: Driver) -> None:
-        """If equal vectors are around the k-th, there are at least `k` nominees."""
+        """If equal vectors are around the k-th, there are at least `k` hits."""
         one, other = vectors(2, seed=2)
         matrix = np.array([other, one, one, other, one, one, -one, one, *vectors(20)])
         await to.add(range(1, len(matrix) + 1), matrix)
@@ -131,7 +131,7 @@ class SearchingConformance(StoreConformance):
                 assert not missed or not to.store.is_exact
 
     async def test_fewer_than_asked(self, to: Driver) -> None:
-        """There are fewer than `k` nominees only if the space has no more."""
+        """There are fewer than `k` hits only if the space has no more."""
         await to.add(range(1, 6), vectors(5))
         assert await to.found(k=5) == await to.found(k=10_000) == [1, 2, 3, 4, 5]
         assert len(await to.found(k=4)) >= 4
@@ -140,17 +140,17 @@ class SearchingConformance(StoreConformance):
         """Vectors at a right angle to the question, or pointing away from it, are found too."""
         matrix = np.array([vector(-1, 0, 0, 0), vector(0, 1, 0, 0), vector(-0.6, 0.8, 0, 0)])
         await to.add([1, 2, 3], matrix)
-        nominees = await to.nearest(vector(1, 0, 0, 0), 3)
-        assert [int(number) for number in nominees.numbers] == [2, 3, 1]
+        hits = await to.nearest(vector(1, 0, 0, 0), 3)
+        assert [int(number) for number in hits.numbers] == [2, 3, 1]
 
     async def test_vectors_of_length_0(self, to: Driver) -> None:
         """Vectors of length 0 are nominated if `k` is large enough, and returned as zeros."""
         matrix = np.array([vector(0, 0, 0, 0), vector(1, 0, 0, 0), vector(0, 0, 0, 0)])
         await to.add([1, 2, 3], matrix)
-        nominees = await to.nearest(vector(0.8, 0.6, 0, 0), 3)
-        assert sorted(int(number) for number in nominees.numbers) == [1, 2, 3]
-        assert int(nominees.numbers[0]) == 2
-        check_vectors(nominees, matrix)
+        hits = await to.nearest(vector(0.8, 0.6, 0, 0), 3)
+        assert sorted(int(number) for number in hits.numbers) == [1, 2, 3]
+        assert int(hits.numbers[0]) == 2
+        check_vectors(hits, matrix)
         for found in (await to.get(1, 3)).values():
             assert found is None or not found.any()
 
@@ -183,13 +183,13 @@ class SearchingConformance(StoreConformance):
             inside = [number for number in some if number <= 60]
             for k in (1, 3, 60):
                 for query in vectors(3, seed=5):
-                    nominees = await to.nearest(query, k, allowed_ids=kind(some))
-                    numbers = [int(number) for number in nominees.numbers]
+                    hits = await to.nearest(query, k, allowed_ids=kind(some))
+                    numbers = [int(number) for number in hits.numbers]
                     if set(numbers) <= set(inside):
                         there = np.array(inside, np.int64)
-                        missed = check(nominees, matrix[there - 1], query, k, there.tolist())
+                        missed = check(hits, matrix[there - 1], query, k, there.tolist())
                     else:
-                        missed = check(nominees, matrix, query, k)
+                        missed = check(hits, matrix, query, k)
                     assert not missed or not to.store.is_exact
 
     async def test_filters(self, to: Driver) -> None:
@@ -204,16 +204,16 @@ class SearchingConformance(StoreConformance):
 
 
 def check(
-    nominees: SearchHits,
+    hits: SearchHits,
     matrix: Matrix,
     query: Vector,
     k: int,
     numbers: Sequence[int] | None = None,
 ) -> int:
-    """Check nominees against all vectors; return how many of the true `k` nearest are missing.
+    """Check hits against all vectors; return how many of the true `k` nearest are missing.
 
     Args:
-        nominees: the result of the store.
+        hits: the result of the store.
         matrix: all vectors of the store.
         query: the vector that was searched for.
         k: the requested number.
@@ -222,11 +222,11 @@ def check(
     names = range(1, len(matrix) + 1) if numbers is None else numbers
     position = {number: at for at, number in enumerate(names)}
     exact = cosines(matrix, query)
-    found = [position[int(number)] for number in nominees.numbers]
+    found = [position[int(number)] for number in hits.numbers]
     assert len(set(found)) == len(found)
     figures = exact[found]
     assert (np.diff(figures) <= TOLERANCE).all()
-    check_vectors(nominees, matrix[found], [names[at] for at in found])
+    check_vectors(hits, matrix[found], [names[at] for at in found])
     wanted = min(k, len(matrix))
     if not wanted:
         return 0
@@ -236,14 +236,12 @@ def check(
     return max(len(nearer - set(found)), wanted - enough, 0)
 
 
-def check_vectors(
-    nominees: SearchHits, matrix: Matrix, numbers: Sequence[int] | None = None
-) -> None:
+def check_vectors(hits: SearchHits, matrix: Matrix, numbers: Sequence[int] | None = None) -> None:
     """Check that the vectors in a store's result are those that were added."""
-    if nominees.vectors is None:
+    if hits.vectors is None:
         return
     names = range(1, len(matrix) + 1) if numbers is None else numbers
     position = {number: at for at, number in enumerate(names)}
-    expected = matrix[[position[int(number)] for number in nominees.numbers]]
-    assert nominees.vectors.dtype == np.float32
-    np.testing.assert_allclose(nominees.vectors, expected, atol=1e-6)
+    expected = matrix[[position[int(number)] for number in hits.numbers]]
+    assert hits.vectors.dtype == np.float32
+    np.testing.assert_allclose(hits.vectors, expected, atol=1e-6)

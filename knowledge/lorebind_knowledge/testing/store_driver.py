@@ -93,8 +93,8 @@ class Driver:
         allowed_ids: Collection[int] | None = None,
     ) -> list[int]:
         """Return the numbers near to some vector, ascending, after checking for duplicates."""
-        nominees = await self.nearest(vectors(1, self.space.dimension)[0], k, where, allowed_ids)
-        numbers = [int(number) for number in nominees.numbers]
+        hits = await self.nearest(vectors(1, self.space.dimension)[0], k, where, allowed_ids)
+        numbers = [int(number) for number in hits.numbers]
         assert len(set(numbers)) == len(numbers)
         return sorted(numbers)
 

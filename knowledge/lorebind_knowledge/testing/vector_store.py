@@ -161,8 +161,8 @@ class VectorStoreConformance(SearchingConformance):
         added.clear()
         assert await to.found(where={"tags": "x"}) == [1]
         for _ in range(2):
-            nominees = await to.nearest(east, 1)
-            handed_out = [*(await to.get(1)).values(), nominees.vectors]
+            hits = await to.nearest(east, 1)
+            handed_out = [*(await to.get(1)).values(), hits.vectors]
             for array in handed_out:
                 if array is not None:
                     np.testing.assert_allclose(array.reshape(-1), east, atol=1e-6)

@@ -1,4 +1,4 @@
-"""For any nominees of a store, an index finds exactly the live chunks, once, in order."""
+"""For any hits of a store, an index finds exactly the live chunks, once, in order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .plain_stores import PlainStore
 
 
 class OddStore(PlainStore):
-    """A store whose nominees a test may change."""
+    """A store whose hits a test may change."""
 
     def __init__(self) -> None:
         super().__init__()
