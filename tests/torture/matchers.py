@@ -37,7 +37,7 @@ from lorebind_knowledge.resilience.failures import provider_message, retry_after
 from lorebind_knowledge.retrieval import dedupe
 from lorebind_knowledge.sources.folder.gitignore import grouped, parse_rule, verdict
 from lorebind_knowledge.sources.folder.walk import matcher
-from lorebind_knowledge.sources.web.addresses import without_credentials
+from lorebind_knowledge.sources.web.shown_addresses import without_credentials
 from lorebind_knowledge.text.languages import DETECTED, detect_among, detect_language
 from lorebind_knowledge.text.terms import index_terms, query_terms
 from lorebind_prompts import check

@@ -12,7 +12,7 @@ from lorebind_config.declarations.secrets import is_secret_path
 from lorebind_config.errors import SourceError
 from lorebind_config.identity import digest
 from lorebind_config.redaction import HIDDEN
-from lorebind_knowledge.sources.web.addresses import without_credentials
+from lorebind_knowledge.sources.web.shown_addresses import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

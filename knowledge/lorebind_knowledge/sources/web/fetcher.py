@@ -23,13 +23,7 @@ from lorebind_knowledge.resilience.failures import Failure, retry_after
 from lorebind_knowledge.resilience.retries import Retries
 from lorebind_knowledge.sources.base import Content, too_large
 from lorebind_knowledge.sources.silence import silence
-from lorebind_knowledge.sources.web.addresses import (
-    AddressPolicy,
-    basic_auth,
-    origin,
-    parsed,
-    shown,
-)
+from lorebind_knowledge.sources.web.addresses import AddressPolicy
 from lorebind_knowledge.sources.web.bodies import (
     ACCEPT_ENCODING,
     EncodingError,
@@ -38,6 +32,7 @@ from lorebind_knowledge.sources.web.bodies import (
     read_body,
     version_of,
 )
+from lorebind_knowledge.sources.web.shown_addresses import basic_auth, origin, parsed, shown
 
 _RETRY = RetryConfig(attempts=3, backoff_ms=1000, max_backoff_ms=600_000)
 _CONNECT_SECONDS = 10

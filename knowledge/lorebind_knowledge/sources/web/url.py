@@ -11,7 +11,7 @@ from lorebind_config.declarations.base import Fault, RefusedError, Settings
 from lorebind_config.declarations.sources import SourceBase, one_of
 from lorebind_config.declarations.values import ConfigMap, WebAddress
 from lorebind_knowledge.sources.base import SourceItem
-from lorebind_knowledge.sources.web.addresses import shown, without_credentials
+from lorebind_knowledge.sources.web.shown_addresses import shown, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
