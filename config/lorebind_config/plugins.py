@@ -97,8 +97,14 @@ def register_built_in(kinds: Mapping[Group, Mapping[str, str]]) -> None:
 
 
 def built_in(group: Group) -> Mapping[str, str]:
-    """Return Lorebind's own kinds of a group: the module of each, by its name."""
-    return _built_in[group]
+    """Return Lorebind's own kinds of a group: the module of each, by its name.
+
+    Raises:
+        RuntimeError: only the package of the configuration was imported, which has no kinds.
+    """
+    if not _built_in:
+        raise RuntimeError("no kind is registered; import lorebind before a project is read")
+    return _built_in.get(group, {})
 
 
 def offered(group: Group, name: str) -> PluginOffer | None:
@@ -112,7 +118,7 @@ def offered(group: Group, name: str) -> PluginOffer | None:
         PluginError: two distributions claim the name, so that it is ambiguous.
     """
     claims = offers(group).get(name, ())
-    if module := _built_in[group].get(name):
+    if module := built_in(group).get(name):
         from importlib.metadata import EntryPoint
 
         entry = EntryPoint(name, module, f"lorebind.{group}")

@@ -116,3 +116,15 @@ def test_an_ingest_without_changes_imports_no_library_that_embeds(tmp_path: Path
     modules = modules_after(code)
     assert "1-unchanged" in modules
     assert not modules.intersection(HEAVY)
+
+
+def test_the_configuration_alone_has_no_kinds() -> None:
+    """The error says what to import."""
+    code = (
+        "from pathlib import Path; from lorebind_config.reading.loading import build_project\n"
+        "build_project({'name': 'p', 'embedders': [{'id': 'e', 'provider': 'local'}]}, root=Path())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "RuntimeError: no kind is registered; import lorebind before" in done.stderr

@@ -26,6 +26,7 @@ knowledge_bases: []
 # Each line of output names an applied resource; before the Nth call the process exits as if killed.
 APPLYING = """\
 import os, sys
+import lorebind
 from lorebind_config.editing.applying import apply_resources
 
 folder, name, count, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
