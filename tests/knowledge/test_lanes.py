@@ -251,7 +251,7 @@ def test_lanes_after_a_fork() -> None:
     """A child process whose parent's threads were all busy has its own threads."""
     printed = _output("""
 import asyncio, os, threading
-from lorebind_knowledge import bridge
+from lorebind_knowledge.plumbing import bridge
 from lorebind_knowledge.plumbing.lanes import SIZES
 size = SIZES["read"]
 here, release = threading.Barrier(size + 1), threading.Event()

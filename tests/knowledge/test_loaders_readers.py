@@ -41,7 +41,7 @@ def running() -> list[int]:
             command = (folder / "cmdline").read_bytes()
         except OSError:  # it has ended in the meantime
             continue
-        if parent == os.getpid() and b"loaders.worker" in command:
+        if parent == os.getpid() and b"loaders.process.worker" in command:
             found.append(int(folder.name))
     return found
 
