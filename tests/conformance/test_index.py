@@ -66,9 +66,9 @@ class FilteringStore(PlainStore):
         vector: Vector,
         k: int,
         where: Mapping[str, Any],
-        among: Collection[int] | None,
+        allowed_ids: Collection[int] | None,
     ) -> SearchHits:
-        assert among is None
+        assert allowed_ids is None
         allows = compile_filter(where)
         found = super().nearest(space, vector, 10**9, {}, None)
         passing = [n for n in found.numbers if allows(self._metadata[space.index_uid, n])]

@@ -89,8 +89,8 @@ class VectorStore(Protocol):
             k: at least 1.
             where: a metadata filter, see `lorebind_config.filters`. Results may include vectors
                 that do not pass, because the caller drops them, but must not lack any that do.
-            among: only these numbers; None means all. A store that cannot restrict a search to
-                numbers ignores it, and the caller does it. Used only if `filters` is False.
+            allowed_ids: only these numbers; None means all. A store that cannot restrict a search
+                to numbers ignores it, and the caller does it. Used only if `filters` is False.
         """
         ...
 

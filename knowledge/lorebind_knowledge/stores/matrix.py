@@ -75,7 +75,7 @@ class ExactMatrix:
         Args:
             vector: float32, of length 1.
             k: at least 1.
-            among: only these numbers; None means all.
+            allowed_ids: only these numbers; None means all.
         """
         if allowed_ids is None:
             positions, figures = None, product(self._vectors, vector)
