@@ -33,7 +33,7 @@ class Fence(NamedTuple):
     inside: tuple[int, int]
     """Start and end of the lines between the fences."""
     container: int
-    """The width of what is before the fence in its line."""
+    """The column in which the fence begins."""
 
     def code(self, text: str) -> str:
         """Return the code, without the indentation and the marks of its container."""

@@ -1,1 +1,1 @@
-"""HTML pages: parsed, cleaned of what is not content, and written as text."""
+"""Read HTML pages: parse them, remove boilerplate, and write the content as text."""
