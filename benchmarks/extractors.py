@@ -40,7 +40,7 @@ def main() -> None:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MOCK_PAGES"
     )
     phrases = list(phrases_of(program))
-    data = {one.page: (tests / "cache" / files[one.page]).read_bytes() for one in phrases}
+    data = {phrase.page: (tests / "cache" / files[phrase.page]).read_bytes() for phrase in phrases}
     baseline = 0.0
     for extractor in EXTRACTORS:
         began = time.perf_counter()
@@ -50,12 +50,15 @@ def main() -> None:
         }
         seconds = time.perf_counter() - began
         baseline = baseline or seconds
-        kept = [one for one in phrases if in_one_line(one.text) in texts[one.page]]
+        preserved = [phrase for phrase in phrases if in_one_line(phrase.text) in texts[phrase.page]]
+        required, unwanted = (
+            f"{sum(phrase.is_wanted is side for phrase in preserved)} of "
+            f"{sum(phrase.is_wanted is side for phrase in phrases)}"
+            for side in (True, False)
+        )
         print(
-            f"{extractor:12} {len(texts)} pages  keeps "
-            f"{sum(one.is_wanted for one in kept)} of {sum(one.is_wanted for one in phrases)} "
-            f"wanted, {sum(not one.is_wanted for one in kept)} of "
-            f"{sum(not one.is_wanted for one in phrases)} unwanted  {seconds / baseline:.1f} times"
+            f"{extractor:12} {len(texts)} pages  keeps {required} wanted, {unwanted} unwanted"
+            f"  {seconds / baseline:.1f} times"
         )
 
 

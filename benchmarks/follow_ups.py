@@ -113,17 +113,17 @@ def compare(conversations: list[Conversation], search: Search) -> None:
         ("two searches, fused by rank", ["{question}", "{last}\n{question}"], always),
     ]
     others = [
-        one._replace(last=other.last)
-        for one in conversations
+        conversation._replace(last=other.last)
+        for conversation in conversations
         for other in conversations[::3]
-        if one.kind == "switch" and one.corpus == other.corpus
+        if conversation.kind == "switch" and conversation.corpus == other.corpus
     ]
 
     def gains(texts: list[str], applies: Condition, all_of: list[Conversation]) -> Any:
         made = [texts if applies(one) else ["{question}"] for one in all_of]
         return np.array([gain(one, of, search) for one, of in zip(all_of, made, strict=True)])
 
-    kinds = np.array([one.kind for one in conversations])
+    kinds = np.array([conversation.kind for conversation in conversations])
     samples = np.random.default_rng(0).integers(0, len(kinds), (10_000, len(kinds)))
     alone = gains(["{question}"], always, conversations)
     columns = "".join(f"{column:>9}" for column in (*KINDS, "all", "@1", "@3", "@5"))

@@ -247,7 +247,9 @@ def theirs(dsn: str, vectors: list[StoredVector], batch: int, clock: Clock) -> N
         """Returns the vectors of the rows."""
 
         def __init__(self) -> None:
-            self.known: dict[str, list[float]] = {one.text: one.vector.tolist() for one in vectors}
+            self.known: dict[str, list[float]] = {
+                vector.text: vector.vector.tolist() for vector in vectors
+            }
 
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
             return [self.known[text] for text in texts]
@@ -259,7 +261,9 @@ def theirs(dsn: str, vectors: list[StoredVector], batch: int, clock: Clock) -> N
     id_column = Column("langchain_id", "TEXT", nullable=False)
     engine.init_vectorstore_table("theirs", DIMENSION, id_column=id_column, overwrite_existing=True)
     store = PGVectorStore.create_sync(engine, Given(), "theirs")
-    documents = [Document(one.text, id=str(one.number), metadata=one.metadata) for one in vectors]
+    documents = [
+        Document(vector.text, id=str(vector.number), metadata=vector.metadata) for vector in vectors
+    ]
     for start in range(0, len(documents), batch):
         with clock:
             store.add_documents(documents[start : start + batch])

@@ -344,7 +344,9 @@ def in_processes(options: Options) -> tuple[Counter[str], int, float, str]:
     started = time.monotonic()
     readers = [forked(read) for _ in range(options.readers)]
     kills = 0
-    while going(options, started, answers.value, kills) and all(one.is_alive() for one in readers):
+    while going(options, started, answers.value, kills) and all(
+        reader.is_alive() for reader in readers
+    ):
         last = publications.value + random.randint(0, LONGEST_LIFE)
         writer = forked(write_for_ever)
         while publications.value < last and writer.exitcode is None:
@@ -356,7 +358,7 @@ def in_processes(options: Options) -> tuple[Counter[str], int, float, str]:
         writer.join()
         kills += 1
     seconds = time.monotonic() - started
-    if not all(one.is_alive() for one in readers):
+    if not all(reader.is_alive() for reader in readers):
         sys.exit("a reader failed")
     end.set()
     seen: Counter[str] = Counter()
@@ -412,7 +414,9 @@ def in_threads(options: Options) -> tuple[Counter[str], int, float, str]:
         thread.start()
     kills = 0
     fatal[0] = 0.02
-    while going(options, started, sum(one["answers"] for one in counts), kills) and not failures:
+    while (
+        going(options, started, sum(count["answers"] for count in counts), kills) and not failures
+    ):
         with suppress(EndedError):
             write(writer, options.sweep_every, published)
         kills += 1

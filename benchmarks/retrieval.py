@@ -146,7 +146,10 @@ async def measure(
     kb: KnowledgeBase, title: str, documents: Sequence[dict[str, str]], judged: Dataset
 ) -> None:
     await show(kb, title, judged, WAYS)
-    texts = {one["id"]: f"{one.get('title') or ''} {one['text']}" for one in documents}
+    texts = {
+        document["id"]: f"{document.get('title') or ''} {document['text']}"
+        for document in documents
+    }
     guarded = {name: way for name, way in WAYS.items() if name != "mmr"}
     await show(kb, f"{title}, long", long(judged), guarded)
     await show(kb, f"{title}, rare words", rare_words(texts), guarded)
@@ -204,8 +207,8 @@ def fill(kb: KnowledgeBase, manifest: Manifest, records: Sequence[Record]) -> No
     with kb.catalog.lease(kb.namespace) as lease:
         made = kb.catalog.ledger.create_index(lease, manifest)
         kb.catalog.ledger.activate_index(lease, made.key)
-        kb.index.stage(lease, made, [replace(one, index=made.key) for one in records])
-        kb.index.publish(lease, made, {one.uri: one.generation for one in records})
+        kb.index.stage(lease, made, [replace(record, index=made.key) for record in records])
+        kb.index.publish(lease, made, {record.uri: record.generation for record in records})
 
 
 def passages(view: View) -> dict[str, list[Record]]:

@@ -114,7 +114,9 @@ def items_by_hand(saver: Any) -> Any:
 
     graph.add_node("work", work)
     graph.add_conditional_edges(
-        START, lambda state: [Send("work", {"item": one}) for one in state["numbers"]], ["work"]
+        START,
+        lambda state: [Send("work", {"item": number}) for number in state["numbers"]],
+        ["work"],
     )
     graph.add_edge("work", END)
     return graph.compile(checkpointer=saver)

@@ -48,7 +48,7 @@ class DeclarationMethods:
         """List the workflows: the `id`, `description`, `inputs` by name, and `tasks` of each."""
         from lorebind_bindings.workflow.outline import summary
 
-        return [summary(one) for one in self.config.workflows.values()]
+        return [summary(workflow) for workflow in self.config.workflows.values()]
 
     async def aworkflow_outline(self, workflow: str) -> WorkflowOutline:
         """Return the graph of a workflow: its tasks, and the tasks that may follow each of them.

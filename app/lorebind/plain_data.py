@@ -46,7 +46,7 @@ def from_data(kind: Any, data: Any) -> Any:
     arguments = get_args(kind)
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        kinds = [one for one in arguments if one is not NoneType]
+        kinds = [argument for argument in arguments if argument is not NoneType]
         return data if data is None or len(kinds) > 1 else from_data(kinds[0], data)
     if hasattr(kind, "from_data"):
         return kind.from_data(data)

@@ -16,9 +16,9 @@ def unshared_storage(loaded: LoadedProject) -> Iterator[tuple[str, str]]:
     """Yield what other machines with the same catalog do not share, each with a suggested fix."""
     project = loaded.project
     shared = [
-        one.id
-        for one in defaults.vector_dbs(project)
-        if (catalog := one.catalog_place) is not None and catalog.dsn is not None
+        vector_db.id
+        for vector_db in defaults.vector_dbs(project)
+        if (catalog := vector_db.catalog_place) is not None and catalog.dsn is not None
     ]
     if not shared:
         return
@@ -30,7 +30,7 @@ def unshared_storage(loaded: LoadedProject) -> Iterator[tuple[str, str]]:
     if state is None or state.dsn is None:
         how = "server: { state: { dsn: … } }"
         yield "server state", why.format(what="tokens, runs and knowledge bases", how=how)
-    kept = {one.id: loaded.checkpointer(one) for one in loaded.workflows.values()}
+    kept = {workflow.id: loaded.checkpointer(workflow) for workflow in loaded.workflows.values()}
     local = [repr(name) for name, checkpointer in kept.items() if checkpointer.type != "postgres"]
     if local:
         how = "checkpointer: { type: postgres, dsn: … }"

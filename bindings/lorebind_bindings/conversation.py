@@ -56,7 +56,11 @@ async def texts_to_search(
 
     if not history or not user_texts(history):
         return [question] * len(bindings)
-    named = {one.settings.condense.model: one for one in bindings if one.settings.condense.model}
+    named = {
+        binding.settings.condense.model: binding
+        for binding in bindings
+        if binding.settings.condense.model
+    }
     asking = (condensed(one, question, history, config) for one in named.values())
     made = dict(zip(named, await asyncio.gather(*asking, return_exceptions=True), strict=True))
     for failure in made.values():

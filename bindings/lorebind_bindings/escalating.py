@@ -16,12 +16,12 @@ MOST_SEARCHES = 5
 
 def searchable(bindings: Sequence[ResolvedBinding]) -> list[ResolvedBinding]:
     """Return the bindings whose knowledge base the model may search by itself."""
-    return [one for one in bindings if one.settings.tool_fallback != "never"]
+    return [binding for binding in bindings if binding.settings.tool_fallback != "never"]
 
 
 def is_forced(injection: Injection) -> bool:
     """Return whether the model has to search before it answers."""
     return any(
-        one.verdict == "escalated" and one.binding.settings.tool_fallback == "escalate"
-        for one in injection.results
+        result.verdict == "escalated" and result.binding.settings.tool_fallback == "escalate"
+        for result in injection.results
     )

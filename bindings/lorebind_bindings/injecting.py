@@ -56,7 +56,7 @@ class Injection:
     def verdict(self) -> Verdict:
         if not self.results:
             return "hit" if self.offered else "none"
-        given = [found.binding.id for found in self.results if found.is_given]
+        given = [result.binding.id for result in self.results if result.is_given]
         blocks = zip(given, self.assembled, strict=True)
         return verdict_of(self.results, {name for name, block in blocks if block.citations})
 
@@ -93,14 +93,14 @@ async def inject(
     from lorebind_bindings.langchain.tracing import traced_retrieve
 
     results = await traced_retrieve(service, bindings, question, config, history)
-    given = [found for found in results if found.is_given]
+    given = [result for result in results if result.is_given]
     portions = [_portion(found, counter) for found in given]
     assembled = assemble_together(
         portions, counter=counter, max_tokens=max_tokens, first_marker=first_marker
     )
     # If not even the best passage fits the budget, the result is treated like a miss.
     shown = {id(found): result.context for found, result in zip(given, assembled, strict=True)}
-    texts = [shown.get(id(found)) or found.stands_in for found in results]
+    texts = [shown.get(id(result)) or result.stands_in for result in results]
     # Lorebind's standard texts are added at most once each, and not next to passages.
     said = set(STANDARD) if any(shown.values()) else set()
     blocks = []
@@ -124,7 +124,7 @@ def inject_given(
         UsageError: an item is neither a `RetrievedContext` nor a LangChain document.
     """
     assembled = assemble_together(
-        [Portion([_given(one, counter) for one in contexts])],
+        [Portion([_given(context, counter) for context in contexts])],
         counter=counter,
         max_tokens=max_tokens,
         first_marker=first_marker,

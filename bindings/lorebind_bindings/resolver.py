@@ -107,7 +107,7 @@ def unbound_by(
 
     If several scopes do, it is the innermost one. See `resolve` for the arguments and errors.
     """
-    clearing = [one for one in _scopes(loaded, workflow, task, agent) if one.clears]
+    clearing = [scope for scope in _scopes(loaded, workflow, task, agent) if scope.clears]
     if not clearing:
         return None
     at = clearing[-1].declaration.position("knowledge")

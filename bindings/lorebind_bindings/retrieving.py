@@ -168,15 +168,15 @@ def verdict_of(results: Sequence[BoundResult], offered: Collection[str]) -> Verd
     if not results:
         return "none"
     # Passages that did not fit the budget are treated like a miss.
-    absent = {found.verdict for found in results if found.binding.id not in offered}
-    shown = {found.verdict for found in results if found.binding.id in offered}
+    absent = {result.verdict for result in results if result.binding.id not in offered}
+    shown = {result.verdict for result in results if result.binding.id in offered}
     return best_of(shown | (absent - {"hit", "weak"}) or {"fallback"})
 
 
 def best_of(verdicts: Iterable[str]) -> Verdict:
     """Return the best of several verdicts."""
     known = set(verdicts)
-    found: Verdict = next((one for one in get_args(Verdict) if one in known), "none")
+    found: Verdict = next((arg for arg in get_args(Verdict) if arg in known), "none")
     return found
 
 

@@ -118,7 +118,7 @@ def _answer_tool(schema: dict[str, Any]) -> BaseTool:
 
 def _read(text: str) -> tuple[Any, str]:
     """Return the JSON value of a text, fenced or not, and an error message or ''."""
-    blocks = (one for one in fences(text, 0, len(text)) if one.language in ("", "json"))
+    blocks = (fence for fence in fences(text, 0, len(text)) if fence.language in ("", "json"))
     block = next(blocks, None)
     written = block.code(text) if block else text
     try:

@@ -208,7 +208,7 @@ def _field(name: str, condition: Any) -> Predicate:
 def _tests(name: str, condition: Any) -> list[_Test]:
     operators = operators_of(condition)
     if not isinstance(condition, Mapping):
-        return [_operator(name, *one) for one in operators]
+        return [_operator(name, *operator) for operator in operators]
     tests = _each(_operator, ((key, (name, key, operand)) for key, operand in operators))
     if not tests:
         raise UsageError(f"the filter on {name!r} has no operator; {_known_operators()}")

@@ -121,7 +121,7 @@ def import_of_project(path: str, root: Path) -> Any:
     try:
         found = getattr(module, name)
     except AttributeError as error:
-        known = [one for one in vars(module) if not one.startswith("_")]
+        known = [var for var in vars(module) if not var.startswith("_")]
         hint = f"; {did_you_mean(name, known)}" if files else ""
         raise UsageError(f"module {module_name!r} has no {name!r}{hint}") from error
     except Exception as error:  # a module with `__getattr__` can raise anything

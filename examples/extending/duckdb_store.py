@@ -24,7 +24,7 @@ class DuckDBStore(VectorStore):
 
     def add(self, space, vectors):
         table, kind = table_of(space), f"float[{space.dimension}]"
-        rows = [one.number for one in vectors], [one.vector.tolist() for one in vectors]
+        rows = [vector.number for vector in vectors], [vector.vector.tolist() for vector in vectors]
         with self._writing, self._connected() as db:
             db.execute(
                 f"create table if not exists {table} (number bigint primary key, vector {kind})"

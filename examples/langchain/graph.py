@@ -19,7 +19,7 @@ async def main() -> None:
 
         async def reply(state: State) -> dict[str, object]:
             answer = await project.agenerate(state["question"], "handbook")
-            sources = [f"{one.marker} {one.label}" for one in answer.citations]
+            sources = [f"{citation.marker} {citation.label}" for citation in answer.citations]
             return {"answer": answer.text, "sources": sources}
 
         graph = StateGraph(State)

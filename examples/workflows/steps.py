@@ -39,7 +39,9 @@ def sourced(sections: list[dict[str, str]], answers: list[str]) -> Update:
     """Find sections that the handbook does not cover."""
     findings = [
         {"section": section["title"], "finding": "not in the handbook"}
-        for section, answer in zip((one for one in sections if one["text"]), answers, strict=True)
+        for section, answer in zip(
+            (section for section in sections if section["text"]), answers, strict=True
+        )
         if "[1]" not in answer
     ]
     return Update(len(findings), findings=findings)

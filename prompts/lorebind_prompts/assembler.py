@@ -142,7 +142,9 @@ class Assembler:
     def tokens_of(self, candidates: Sequence[Candidate]) -> int:
         """Return the number of tokens of a block with all candidates, ignoring the budget."""
         passages = [_passage(one, number) for number, one in enumerate(candidates, 1)]
-        return self.counter.count(self._render([one for one in passages if one.content]))
+        return self.counter.count(
+            self._render([passage for passage in passages if passage.content])
+        )
 
     def _pack(self, candidates: Sequence[Candidate], first_marker: int) -> list[_Kept]:
         kept: list[_Kept] = []
@@ -194,7 +196,7 @@ class Assembler:
     def _render(self, passages: Sequence[Passage]) -> str:
         if not passages:
             return ""
-        return self._block([self.renderer.entry(one) for one in passages])
+        return self._block([self.renderer.entry(passage) for passage in passages])
 
     def _block(self, entries: Sequence[str]) -> str:
         return self.renderer.block(entries, self.label, weak=self.weak)

@@ -138,7 +138,7 @@ def read_prompt(messages: Sequence[BaseMessage]) -> tuple[str, list[Passage]]:
     turn = messages[start:]
     asked = [without_blocks(str(one.text)) for one in turn if isinstance(one, HumanMessage)]
     question = next((text for text in reversed(asked) if text), "")
-    system = [one for one in messages[:start] if one.type == "system"]
+    system = [message for message in messages[:start] if message.type == "system"]
     passages: dict[str, Passage] = {}
     for one in (*system, *turn):
         for passage in parse(str(one.text)):

@@ -128,24 +128,24 @@ def _score(question: str, passages: Sequence[Passage]) -> list[_Scored]:
         for number, passage in enumerate(passages)
         for position, unit in enumerate(split_units(passage.content))
     ]
-    frequency = Counter(term for one in units for term in set(one.terms))
+    frequency = Counter(term for unit in units for term in set(unit.terms))
     weights = {
         language: {term: _rarity(len(units), frequency[term]) for term in terms}
         for language, terms in asked.items()
     }
-    for one in units:
-        language, passage = languages[one.passage], passages[one.passage]
-        weight, terms = weights[language], set(one.terms)
+    for unit in units:
+        language, passage = languages[unit.passage], passages[unit.passage]
+        weight, terms = weights[language], set(unit.terms)
         total = sum(weight.values())
         alone = sum(weight[term] for term in weight.keys() & terms)
-        around = {*_terms(f"{passage.source}\n{one.unit.heading}", language)} - terms
+        around = {*_terms(f"{passage.source}\n{unit.unit.heading}", language)} - terms
         beside = sum(weight[term] for term in weight.keys() & around)
         if alone < _LEAST_ALONE * total or alone + beside < _LEAST_COVERED * total or not total:
             continue
-        pairs = {*itertools.pairwise(asked[language])} & {*itertools.pairwise(one.terms)}
-        one.score = (alone + _HEADING * beside) / total
-        one.score += _PHRASE * len(pairs) + _RANK / (one.passage + 1)
-        one.score *= _form(one.unit)
+        pairs = {*itertools.pairwise(asked[language])} & {*itertools.pairwise(unit.terms)}
+        unit.score = (alone + _HEADING * beside) / total
+        unit.score += _PHRASE * len(pairs) + _RANK / (unit.passage + 1)
+        unit.score *= _form(unit.unit)
     return _with_neighbours(units)
 
 
@@ -176,12 +176,12 @@ def _form(unit: Unit) -> float:
 
 def _with_neighbours(units: list[_Scored]) -> list[_Scored]:
     """Raise the scores of units next to good ones, since answers span several sentences."""
-    before = [one.score for one in units]
+    before = [unit.score for unit in units]
     for index, one in enumerate(units):
         for near in (index - 1, index + 1):
             if one.score and 0 <= near < len(units) and units[near].passage == one.passage:
                 one.score += _NEIGHBOUR * before[near]
-    return [one for one in units if one.score]
+    return [unit for unit in units if unit.score]
 
 
 def _quotes(chosen: Sequence[_Scored], passages: Sequence[Passage], room: int) -> list[Quote]:

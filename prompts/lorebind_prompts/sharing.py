@@ -74,7 +74,7 @@ def assemble_together(
     sharing = [
         at for at, one in enumerate(portions) if max_tokens is not None or one.max_tokens is None
     ]
-    limits = [total if one.max_tokens is None else one.max_tokens for one in portions]
+    limits = [total if portion.max_tokens is None else portion.max_tokens for portion in portions]
     needs = {at: portions[at].assembler(counter).tokens_of(shares[at]) for at in sharing}
     blocks = sum(need > 0 for need in needs.values())
     total = max(0, total - max(0, blocks - 1) * counter.count(BETWEEN_BLOCKS))

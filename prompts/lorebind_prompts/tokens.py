@@ -132,7 +132,7 @@ class ModelCounter:
         if model.custom_get_token_ids is not None:
             return True
         methods = (getattr(type(model), name) for name in ("get_num_tokens", "get_token_ids"))
-        return any(not one.__module__.startswith(_GUESSING) for one in methods)
+        return any(not method.__module__.startswith(_GUESSING) for method in methods)
 
 
 def counter_for(model: str | None, provider: str | None = None) -> TokenCounter:

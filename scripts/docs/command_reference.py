@@ -60,7 +60,7 @@ def _commands(command: Command, path: str) -> Iterator[tuple[str, Command]]:
 
 def _section(path: str, command: Command) -> str:
     lines = [f"## `{path}`", "", _help(command), ""]
-    taken = [one for one in command.params if one.name not in _EVERYWHERE]
+    taken = [param for param in command.params if param.name not in _EVERYWHERE]
     if taken:
         lines += ["| parameter | default | what it does |", "| --- | --- | --- |"]
         lines += [f"| {_names(one)} | {_default(one)} | {_said(one)} |" for one in taken]

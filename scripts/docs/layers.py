@@ -32,7 +32,7 @@ def ladder_block() -> str:
 
 def packages() -> list[str]:
     """Return the packages, each above those that it may import."""
-    (found,) = [one["layers"] for one in _contracts() if "containers" not in one]
+    (found,) = [contract["layers"] for contract in _contracts() if "containers" not in contract]
     return list(found)
 
 
@@ -41,7 +41,7 @@ def layers_of(package: str) -> list[list[str]]:
 
     A package without a contract has none.
     """
-    contracts = [one for one in _contracts() if package in one.get("containers", [])]
+    contracts = [contract for contract in _contracts() if package in contract.get("containers", [])]
     layers = contracts[0]["layers"] if contracts else []
     return [[room.strip() for room in layer.split("|")] for layer in layers]
 

@@ -130,7 +130,11 @@ class EditedProject:
 
     def of(self, kb: str) -> dict[str, Any]:
         """Return the declaration of a knowledge base."""
-        (found,) = (one for one in self.declared["knowledge_bases"] if one["id"] == kb)
+        (found,) = (
+            knowledge_base
+            for knowledge_base in self.declared["knowledge_bases"]
+            if knowledge_base["id"] == kb
+        )
         declared: dict[str, Any] = found
         return declared
 

@@ -34,7 +34,7 @@ def missing_modules(requirements: Iterable[str]) -> list[str]:
     installed = {name for text in ("lorebind", *requirements) for name in _installs(text)}
     extras = ",".join(_extras().keys() - set(_FOR_DEVELOPERS))
     optional = {
-        canonicalize_name(one.name) for one in _requires(Requirement(f"lorebind[{extras}]"))
+        canonicalize_name(require.name) for require in _requires(Requirement(f"lorebind[{extras}]"))
     }
     missing = optional - installed
     return [

@@ -40,7 +40,7 @@ def aparts(agent: Any, config: Any = None, **keys: Any) -> list[BaseMessage]:
 
 def cited(message: BaseMessage) -> list[str]:
     said = message.response_metadata["lorebind"]
-    return [one["uri"] for one in said["citations"]]
+    return [citation["uri"] for citation in said["citations"]]
 
 
 def test_a_declared_model(tmp_path: Path) -> None:
@@ -67,7 +67,9 @@ def test_an_agent_with_tools_alone(tmp_path: Path) -> None:
         chained = (create_agent(Agentic(says=says), tools) | citations).invoke(ASKED)
     for answer in (citations.invoke(state), citations.invoke(state["messages"]), chained):
         assert (answer.text, answer.output, answer.verdict) == (SAID, SAID, "hit")
-        assert [(one.marker, one.content) for one in answer.citations] == [("[1]", KEYS)]
+        assert [(citation.marker, citation.content) for citation in answer.citations] == [
+            ("[1]", KEYS)
+        ]
         assert answer.unknown_markers == ["[9]"]
         assert [one.marker for one in answer.offered] == ["[1]", "[2]"]
 
@@ -89,9 +91,9 @@ def test_tools_and_middleware(tmp_path: Path) -> None:
         thread: Any = {"configurable": {"thread_id": "1"}}
         first = project.citations().invoke(agent.invoke(ASKED, thread))
         second = project.citations().invoke(agent.invoke(ASKED, thread))
-    assert [one.uri for one in first.citations] == ["guide/keys.md", "rules/keys.md"]
+    assert [citation.uri for citation in first.citations] == ["guide/keys.md", "rules/keys.md"]
     assert first.citations[1].content == RULES
-    assert [one.uri for one in second.citations] == ["rules/keys.md"]
+    assert [citation.uri for citation in second.citations] == ["rules/keys.md"]
     assert (first.verdict, second.verdict) == ("hit", "hit")
     assert not first.unknown_markers
     assert not second.unknown_markers
@@ -104,7 +106,7 @@ def test_a_structured_answer(tmp_path: Path) -> None:
         told = project.tool("guide").invoke(calls("keys", tool="search_guide").tool_calls[0])
         state = {"messages": [("user", QUESTION), told, AIMessage("")]}
         answer = project.citations().invoke({**state, "structured_response": answered})
-    assert [one.uri for one in answer.citations] == ["guide/keys.md"]
+    assert [citation.uri for citation in answer.citations] == ["guide/keys.md"]
     assert answer.output == answered
 
 
@@ -150,7 +152,7 @@ def test_the_last_chunk_has_the_citations(tmp_path: Path, read: Any, streams: bo
         for part in (last, whole):
             answer = project.citations().invoke(part)
             assert (answer.text, answer.verdict) == (part.text, "hit")
-            assert [one.uri for one in answer.citations] == ["guide/keys.md"]
+            assert [citation.uri for citation in answer.citations] == ["guide/keys.md"]
             assert answer.unknown_markers == ["[9]"]
 
 

@@ -167,7 +167,7 @@ def test_tools_are_called(project: Project, face: str) -> None:
     asking = calling(call("refund", order=7), call("price", name="pen"), call("stock", name="abc"))
     model = Streaming(says=[asking, AIMessage("Done.")])
     answer = asked(project, face, model, "clerk")
-    assert [(one.text, one.status, one.tool_call_id) for one in results(model)] == [
+    assert [(result.text, result.status, result.tool_call_id) for result in results(model)] == [
         ('{"refunded": 7}', "success", "refund-1"),
         ("2 coins", "success", "price-1"),
         ("3", "success", "stock-1"),
@@ -195,9 +195,9 @@ def test_what_a_tool_searches_can_be_cited(project: Project, face: str) -> None:
     answer = asked(project, face, model, "reader")
     assert model.offered[0][0] == ["read_rules"]
     assert [one.marker for one in parse(str(model.heard[0][-1].text))] == ["[1]", "[2]"]
-    found = [parse(str(one.text))[0] for one in results(model)]
+    found = [parse(str(result.text))[0] for result in results(model)]
     assert [(one.marker, one.content) for one in found] == [("[3]", RULES), ("[4]", RULES)]
-    assert [one.marker for one in answer.citations] == ["[1]", "[3]"]
+    assert [citation.marker for citation in answer.citations] == ["[1]", "[3]"]
     assert [one.marker for one in answer.offered] == ["[1]", "[2]", "[3]", "[4]"]
     assert answer.citations[1].content == RULES
     assert [block.inject_as for block in answer.blocks] == [None]
@@ -207,7 +207,7 @@ def test_a_search_decides_the_verdict_where_nothing_is_bound(project: Project) -
     """An agent without bindings gets its verdict from its own search."""
     model = Agentic(says=[calls("rotate the keys", tool="search_guide"), AIMessage("By [1].")])
     answer = project.generate("How?", agent="clerk", model=model)
-    assert (answer.verdict, [one.content for one in answer.citations]) == ("hit", [KEYS])
+    assert (answer.verdict, [citation.content for citation in answer.citations]) == ("hit", [KEYS])
     at = project.at(agent="clerk").generate(
         "How?", model=Agentic(says=[AIMessage("I do not know.")])
     )
@@ -242,7 +242,7 @@ def test_failures_are_told_to_the_model(project: Project) -> None:
     model = Agentic(says=says)
     assert project.generate("How?", agent="clerk", model=model).text == "Sorry."
     failed, mistaken, unknown, right, odd = results(model)
-    assert [one.status for one in results(model)] == [*["error"] * 3, "success", "error"]
+    assert [result.status for result in results(model)] == [*["error"] * 3, "success", "error"]
     assert failed.text == "LookupError: no order -1"
     assert "valid integer" in mistaken.text
     assert "There is no tool 'refnd'; did you mean 'refund'" in unknown.text
@@ -388,9 +388,9 @@ def test_tools_and_a_schema(project: Project, face: str) -> None:
     model = Streaming(says=says)
     answer = asked(project, face, model, "both")
     assert model.offered == [(["price", "final_answer"], "any")] * 2
-    assert [one.text for one in results(model)] == ["2 coins"]
+    assert [result.text for result in results(model)] == ["2 coins"]
     assert answer.output == RIGHT
-    assert [one.marker for one in answer.citations] == ["[1]"]
+    assert [citation.marker for citation in answer.citations] == ["[1]"]
 
 
 def test_a_schema_for_one_call(project: Project) -> None:
@@ -442,7 +442,7 @@ workflows:
         loaded = project.config
         agent = loaded.agent("local", "w")
         (binding,) = tool_bindings(loaded, agent, workflow="w", task="t")
-    assert [one.content for one in found.citations] == [RULES]
+    assert [citation.content for citation in found.citations] == [RULES]
     assert (binding.workflow, binding.settings.top_k, binding.settings.render) == ("w", 1, "xml")
 
 

@@ -72,7 +72,7 @@ def said(state: Any) -> dict[str, Any]:
         for message in state["messages"][-2:]
         if "lorebind" in message.response_metadata
     ]
-    return {**data, "citations": [one["uri"] for one in data["citations"]]}
+    return {**data, "citations": [citation["uri"] for citation in data["citations"]]}
 
 
 MODES = ["values", "updates", "messages", "debug", "custom", "tasks", "checkpoints"]

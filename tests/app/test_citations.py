@@ -68,7 +68,7 @@ def events(chain: Runnable[Any, Answer]) -> Answer:
 
 def account(answer: Answer) -> Any:
     """Return all fields of an answer except the duration of the searches."""
-    results = [(one.binding, one.verdict, one.result.matches) for one in answer.results]
+    results = [(result.binding, result.verdict, result.result.matches) for result in answer.results]
     assert results
     return replace(answer, results=results)
 
@@ -83,7 +83,7 @@ def test_a_chain_gives_what_generate_gives(tmp_path: Path, way: Any) -> None:
         chain = project.prompt() | ExtractiveChatModel() | project.citations()
         answer = way(chain)
         assert account(answer) == account(project.generate(QUESTION))
-    assert [one.content for one in answer.citations] == [KEYS, OLD]
+    assert [citation.content for citation in answer.citations] == [KEYS, OLD]
     assert answer.usage["prompt_tokens"] > 0
 
 
@@ -166,7 +166,7 @@ def test_markers_that_belong_to_no_passage(tmp_path: Path) -> None:
         model = Scripted(says=["By command [1]; see also [7]."])
         answer = (project.prompt("guide") | model | project.citations()).invoke(QUESTION)
     assert (answer.text, answer.unknown_markers) == ("By command [1]; see also [7].", ["[7]"])
-    assert [one.uri for one in answer.citations] == ["guide/keys.md"]
+    assert [citation.uri for citation in answer.citations] == ["guide/keys.md"]
     assert [one.content for one in answer.offered] == [KEYS, OLD]
 
 
@@ -177,7 +177,7 @@ def test_passages_of_a_tool_are_cited_too(tmp_path: Path) -> None:
         told = project.tool("guide").invoke(call)
         chain = project.prompt("rules") | Scripted(says=["See [1] and [3]."]) | project.citations()
         answer = chain.invoke([("user", "Keys?"), told, ("user", QUESTION)])
-    assert [one.content for one in answer.citations] == [KEYS, RULES]
+    assert [citation.content for citation in answer.citations] == [KEYS, RULES]
     assert [one.marker for one in answer.offered] == ["[1]", "[2]", "[3]", "[4]"]
 
 
@@ -188,7 +188,7 @@ def test_a_message_that_middleware_has_checked(tmp_path: Path) -> None:
         agent: Any = create_agent(model, [], middleware=[project.middleware("guide")])
         chain: Any = agent | (lambda state: state["messages"][-1]) | project.citations()
         answer = chain.invoke({"messages": [("user", QUESTION)]})
-    assert [one.uri for one in answer.citations] == ["guide/keys.md"]
+    assert [citation.uri for citation in answer.citations] == ["guide/keys.md"]
     assert (answer.verdict, answer.unknown_markers) == ("hit", ["[7]"])
 
 
@@ -222,7 +222,7 @@ def test_it_is_a_runnable_like_others(tmp_path: Path) -> None:
         place = project.at("guide")
         chain: Any = place.prompt() | Scripted() | (lambda said: "So [1].") | place.citations()
         answer = chain.invoke(QUESTION, {"callbacks": [Seen()]})
-        assert [one.content for one in answer.citations] == [KEYS]
+        assert [citation.content for citation in answer.citations] == [KEYS]
         assert ("CitationParser", "parser") in seen
         assert "CitationParser" in chain.get_graph().draw_mermaid()
         assert chain.get_output_jsonschema()

@@ -179,7 +179,9 @@ def test_only_large_chunks_are_advised_to_be_smaller(
     empty_cli.write({"lorebind.yaml": f"name: x\nknowledge_bases: {bases}\n", "a.md": "£ " * 2000})
     report = json.loads(empty_cli("knowledge", "ingest", "d", "-o", "json").out)
     assert report["texts_truncated"] > 0
-    assert any("longer than the embedder reads" in one for one in report["notices"]) is advised
+    assert (
+        any("longer than the embedder reads" in notice for notice in report["notices"]) is advised
+    )
 
 
 def test_what_is_skipped_can_be_read(empty_cli: Cli) -> None:
@@ -291,7 +293,7 @@ def test_one_document_is_asked(empty_cli: Cli) -> None:
     assert (done.code, done.err) == (0, "")
     data = json.loads(done.out)
     assert data["ingests"][0]["documents"]["added"] == 1
-    assert [one["uri"] for one in data["citations"]] == ["keys [new] {1}.md"]
+    assert [citation["uri"] for citation in data["citations"]] == ["keys [new] {1}.md"]
     nothing = empty_cli("ask", "none.md", QUESTION)
     assert (
         nothing.err == "lorebind: none.md is neither a folder nor a file; give one with documents\n"

@@ -89,8 +89,10 @@ def test_json(judged: Cli) -> None:
         "against_first",
         "questions",
     }
-    assert [(one["id"], one["text"]) for one in first["questions"]] == list(QUESTIONS.items())
-    assert {one["ndcg_10"] for one in first["questions"]} == {1.0}
+    assert [(question["id"], question["text"]) for question in first["questions"]] == list(
+        QUESTIONS.items()
+    )
+    assert {question["ndcg_10"] for question in first["questions"]} == {1.0}
 
 
 def test_each_question(judged: Cli) -> None:
@@ -116,7 +118,7 @@ def test_another_knowledge_base(judged: Cli) -> None:
     done = judged("eval", *FILES, "--strategy", "lexical", "--against", "small", "-o", "json")
     assert done.code == 0, done
     first, *others = json.loads(done.out)["strategies"]
-    assert [one["strategy"] for one in others] == ["lexical", "small: hybrid"]
+    assert [other["strategy"] for other in others] == ["lexical", "small: hybrid"]
     gain = [
         b["ndcg_10"] - a["ndcg_10"]
         for a, b in zip(first["questions"], others[1]["questions"], strict=True)

@@ -38,7 +38,7 @@ def test_a_failed_one_is_in_the_data(cli: Cli) -> None:
     done = cli("ingest", "-o", "json")
     reports = json.loads(done.out)
     assert done.code == 1
-    assert [(one["kb_id"], one["status"]) for one in reports] == [
+    assert [(report["kb_id"], report["status"]) for report in reports] == [
         ("docs", "failed"),
         ("rules", "completed"),
     ]
@@ -79,7 +79,7 @@ def test_what_needs_an_input_is_skipped(cli: Cli) -> None:
         assert f"note: {name} of workflow guides is skipped" in done.err
         assert done.err.count(command) == 1
     done = cli("ingest", "-w", "guides", "-i", "input=en", "-o", "json")
-    assert [one["kb_id"] for one in json.loads(done.out)] == ["direct", "fixed", "named"]
+    assert [load["kb_id"] for load in json.loads(done.out)] == ["direct", "fixed", "named"]
     assert (done.code, done.err) == (0, "")
 
 

@@ -103,7 +103,9 @@ def test_all_of_the_quickstart_is_counted(empty_cli: Cli, monkeypatch: pytest.Mo
     shutil.copytree(ROOT / QUICKSTART, empty_cli.root / QUICKSTART, ignore=IGNORED)
     page = blocks(ROOT / QUICKSTART / "README.md")
     consoles = [block for block in page if block.language == "console"]
-    counting = [one for block in consoles for one in commands(block) if one.line == INGEST]
+    counting = [
+        command for block in consoles for command in commands(block) if command.line == INGEST
+    ]
     assert len(counting) == 1
     printed = empty_cli(*shlex.split(INGEST)[1:], "--project", QUICKSTART).out
     assert steady(printed) == steady(counting[0].output)

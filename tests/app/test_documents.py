@@ -68,7 +68,7 @@ def project(tmp_path: Path, vector_db: dict[str, Any]) -> Iterator[Project]:
 
 
 def uris(project: Project, state: str | None = None) -> list[str]:
-    return [one.uri for one in project.documents("docs", state=state)]
+    return [document.uri for document in project.documents("docs", state=state)]
 
 
 pytestmark = pytest.mark.enable_socket
@@ -124,7 +124,7 @@ def test_what_is_added_stays(project: Project, tmp_path: Path) -> None:
         renew()
         assert uris(project) == everything
         assert project.query("docs", "When is lunch?").matches[0].id == best.id
-    origins = {one.uri: one.origin for one in project.documents("docs")}
+    origins = {document.uri: document.origin for document in project.documents("docs")}
     assert origins["added:lunch.md"] == "added"
     assert origins["docs/keys.md"] == "source"
     project.close()
@@ -186,7 +186,7 @@ def test_a_file_named_like_an_added_document(tmp_path: Path) -> None:
     with Project.build(data, root=root) as built:
         built.add_documents("docs", [{"id": "keys.md", "text": "Keys are found."}])
         assert built.ingest("docs").documents == counts(added=1, unchanged=1)
-        assert {one.uri: one.origin for one in built.documents("docs")} == {
+        assert {document.uri: document.origin for document in built.documents("docs")} == {
             "./added:keys.md": "source",
             "added:keys.md": "added",
         }
@@ -197,14 +197,16 @@ def test_a_file_named_like_an_added_document(tmp_path: Path) -> None:
 def test_the_title_of_an_added_document(project: Project) -> None:
     """Without a title of its own, it is the id without the file extension."""
     project.add_documents("docs", [{"id": "read.me", "text": "x"}, {"id": "a/b.txt", "text": "y"}])
-    assert {one.title for one in project.documents("docs")} == {"read", "b"}
+    assert {document.title for document in project.documents("docs")} == {"read", "b"}
 
 
 def test_an_added_document_is_deleted(project: Project) -> None:
     """It is no longer found, and no ingest restores it; a source's document cannot be deleted."""
     project.ingest("docs")
     project.add_documents("docs", [LUNCH, BILLS])
-    lunch = next(one for one in project.documents("docs") if one.uri == "added:lunch.md")
+    lunch = next(
+        document for document in project.documents("docs") if document.uri == "added:lunch.md"
+    )
     assert project.delete_document("docs", lunch.id) == lunch
     assert project.query("docs", "When is lunch served?", top_k=9).matches[0].id != lunch.id
     assert "added:lunch.md" not in uris(project)
@@ -294,7 +296,9 @@ def test_another_embedder_loses_nothing(tmp_path: Path, vector_db: dict[str, Any
         refused = "another embedder, .* the added documents are stored and pending; to ingest them"
         with pytest.raises(IngestRefusedError, match=refused):
             project.add_documents("docs", [LUNCH])
-        assert {one.state for one in project.documents("docs", state="pending")} == {"pending"}
+        assert {document.state for document in project.documents("docs", state="pending")} == {
+            "pending"
+        }
         project.knowledge_base("docs").reindex()
         assert project.query("docs", "When is lunch?").matches[0].metadata["uri"] == (
             "added:lunch.md"
@@ -357,11 +361,11 @@ def test_on_the_command_line(ready_cli: Cli) -> None:
     listed = ready_cli("knowledge", "documents", "docs")
     assert "added:lunch.txt" in listed.out
     (added,) = [
-        one
-        for one in json.loads(ready_cli("knowledge", "documents", "docs", "-o", "json").out)[
+        document
+        for document in json.loads(ready_cli("knowledge", "documents", "docs", "-o", "json").out)[
             "documents"
         ]
-        if one["origin"] == "added"
+        if document["origin"] == "added"
     ]
     assert "    Lunch is served" in ready_cli("knowledge", "chunks", "docs", added["id"]).out
     assert "documents ready" in ready_cli("knowledge", "stats", "docs").out
@@ -387,7 +391,9 @@ def test_files_are_told_apart_by_their_paths(ready_cli: Cli) -> None:
     ):
         assert json.loads(ready_cli(*add, *files).out)["documents"] == done
     with Project.load(ready_cli.root) as project:
-        names = [one.uri for one in project.documents("rules") if one.origin == "added"]
+        names = [
+            document.uri for document in project.documents("rules") if document.origin == "added"
+        ]
     assert names == [f"added:{outside}", "added:x/readme.md", "added:y/readme.md"]
 
 
@@ -442,4 +448,4 @@ def test_a_knowledge_base_without_sources(empty_cli: Cli, declared: str) -> None
         assert "The contact is Ann." in empty_cli(*question).out
     with Project.load(empty_cli.root) as project:
         assert project.ingest("notes", strategy="replace").documents["removed"] == 0
-        assert [one.uri for one in project.documents("notes")] == ["added:a.md"]
+        assert [document.uri for document in project.documents("notes")] == ["added:a.md"]

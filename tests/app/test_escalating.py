@@ -59,7 +59,7 @@ def test_it_searches_and_cites(tmp_path: Path, face: str, way: str, choice: str 
     assert isinstance(result, ToolMessage)
     assert [one.marker for one in parse(str(result.text))] == ["[3]", "[4]"]
     assert (answer.verdict, answer.unknown_markers) == ("escalated", [])
-    assert [(one.marker, one.content) for one in answer.citations] == [("[3]", KEYS)]
+    assert [(citation.marker, citation.content) for citation in answer.citations] == [("[3]", KEYS)]
     assert len(answer.offered) == 4
 
 
@@ -69,7 +69,7 @@ def test_a_task_lets_its_model_search(tmp_path: Path) -> None:
     with shop(tmp_path, guide=", min_score: 1, tool_fallback: auto") as project:
         project._workflows._parts.models = OneModel(model)
         task = project.run("reply", {"question": OFF_TOPIC}).tasks["say"]
-    assert (task.verdict, [one.content for one in task.citations]) == ("escalated", [])
+    assert (task.verdict, [citation.content for citation in task.citations]) == ("escalated", [])
     assert model.heard[1][-1].text.startswith("Nothing was found for this question. Search")
 
 

@@ -98,12 +98,14 @@ def test_what_is_found_is_judged_and_freed_of_repeats(tmp_path: Path) -> None:
 def test_every_way_to_ask(project: Project) -> None:
     """A retriever, a prompt, a tool, middleware and an answer return the same passages."""
     documents = project.retriever("documents", top_k=1).invoke(QUESTION)
-    assert [(one.id, one.metadata["uri"]) for one in documents] == [("a", "keys.md")]
+    assert [(document.id, document.metadata["uri"]) for document in documents] == [("a", "keys.md")]
     assert "[1] keys.md" in project.prompt(top_k=1).invoke(QUESTION).to_string()
     assert "keys.md" in str(project.tool("documents").invoke({"query": QUESTION}))
     answer = project.generate(QUESTION)
     assert (answer.text, answer.verdict) == ("Every month [1].", "hit")
-    assert [(one.marker, one.uri) for one in answer.citations] == [("[1]", "keys.md")]
+    assert [(citation.marker, citation.uri) for citation in answer.citations] == [
+        ("[1]", "keys.md")
+    ]
     model = GenericFakeChatModel(messages=iter([AIMessage("Every month [1].")]))
     agent = create_agent(model, [], middleware=[project.middleware("documents")])
     said = agent.invoke({"messages": [("user", QUESTION)]})["messages"][-1]
@@ -244,7 +246,7 @@ def test_files_name_it(shop: tuple[Cli, float | None]) -> None:
     with Project.load(cli.root) as project:
         assert [one.weak_below for one in project.explain()] == [level]
     done = cli("doctor", "--output", "json")
-    parts = {one["part"]: one for one in json.loads(done.out)["findings"]}
+    parts = {finding["part"]: finding for finding in json.loads(done.out)["findings"]}
     theirs = parts["knowledge base old"]
     assert (theirs["status"], "vector database theirs" in parts) == ("ok", False)
     assert theirs["detail"] == "filled by others, can be searched; its scores are squared distances"

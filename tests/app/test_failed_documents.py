@@ -88,7 +88,11 @@ def test_failures_of_a_rebuild(project: Project, rebuild: str) -> None:
     assert (new.chunks, new.attempts, new.origin) == (0, 1, "source")
     assert first.reason == report.failures[0].reason
     report = project.ingest("docs", strategy="replace")
-    assert [one.attempts for one in project.documents("docs", state="failed")] == [2, 2, 2]
+    assert [document.attempts for document in project.documents("docs", state="failed")] == [
+        2,
+        2,
+        2,
+    ]
     (project.config.root / "docs/9.json").unlink()
     mend(project, 1, 3)
     assert project.ingest("docs", strategy="replace").status == "completed"
@@ -151,7 +155,9 @@ def test_statistics_count_what_is_listed(tmp_path: Path, vector_db: dict[str, An
         mend(project, *range(5))
         project.ingest("docs")
         agree(project)
-        assert project.stats("docs").chunks == sum(one.chunks for one in project.documents("docs"))
+        assert project.stats("docs").chunks == sum(
+            document.chunks for document in project.documents("docs")
+        )
 
 
 def test_the_list_counts_them_too(cli: Cli) -> None:

@@ -85,9 +85,9 @@ def test_doctor(hub: HubServer, shop: Cli) -> None:
         done = shop("doctor", "--output", "json")
         assert (done.code, done.err) == (0, "")
         return {
-            one["part"]: (one["status"], one["detail"])
-            for one in json.loads(done.out)["findings"]
-            if "embedder" in one["part"] or "docs" in one["part"]
+            finding["part"]: (finding["status"], finding["detail"])
+            for finding in json.loads(done.out)["findings"]
+            if "embedder" in finding["part"] or "docs" in finding["part"]
         }
 
     before = found()
@@ -115,7 +115,9 @@ def test_doctor_tells_of_languages(empty_cli: Cli) -> None:
     empty_cli.write({"lorebind.yaml": "name: p\n"})
     done = empty_cli("doctor", "--output", "json")
     (detail,) = [
-        one["detail"] for one in json.loads(done.out)["findings"] if one["part"] == "embedder local"
+        finding["detail"]
+        for finding in json.loads(done.out)["findings"]
+        if finding["part"] == "embedder local"
     ]
     assert "it knows English only" in detail
     assert "provider: fastembed and model: intfloat/multilingual-e5-large" in detail

@@ -107,7 +107,7 @@ def test_an_agent(project: Project, way: str) -> None:
     state = agent.invoke(given) if way == "invoke" else asyncio.run(agent.ainvoke(given))
     assert DELIVERY in str(model.heard[0][-1].text)
     said = state["messages"][-1].response_metadata["lorebind"]
-    assert [one["uri"] for one in said["citations"]] == ["docs/delivery.md"]
+    assert [citation["uri"] for citation in said["citations"]] == ["docs/delivery.md"]
 
 
 def test_a_workflow(project: Project) -> None:

@@ -92,7 +92,10 @@ def test_an_answer_has_its_grounds(tmp_path: Path) -> None:
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("By command [1]; see also [7].")])
         answer = project.generate(QUESTION, "guide", model=model)
-    assert (answer.verdict, [one.uri for one in answer.citations]) == ("hit", ["guide/keys.md"])
+    assert (answer.verdict, [citation.uri for citation in answer.citations]) == (
+        "hit",
+        ["guide/keys.md"],
+    )
     assert [one.content for one in answer.offered] == [KEYS, OLD]
     assert answer.unknown_markers == ["[7]"]
     assert (answer.usage["tokenizer"], answer.usage["exact"]) == ("len/4", False)
@@ -115,7 +118,7 @@ def test_what_was_found_before_is_not_searched_again(tmp_path: Path) -> None:
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("Twice [1].")])
         answer = project.generate(QUESTION, model=model, retrieved_contexts=given)
-    assert [one.uri for one in answer.citations] == ["mine.md"]
+    assert [citation.uri for citation in answer.citations] == ["mine.md"]
     assert "rotate command" not in model.heard[0][0].text
     assert answer.verdict == "hit"
 
@@ -165,7 +168,7 @@ async def test_a_stream_in_an_asynchronous_loop(tmp_path: Path) -> None:
     async with project:
         stream = project.astream(QUESTION, model=Parts(says=["a ", "b [1]"]))
         assert [part async for part in stream] == ["a ", "b [1]"]
-        assert [one.marker for one in stream.answer.citations] == ["[1]"]
+        assert [citation.marker for citation in stream.answer.citations] == ["[1]"]
 
 
 def test_a_stream_that_breaks_raises(tmp_path: Path) -> None:
@@ -257,8 +260,8 @@ def test_a_streams_answer_is_that_of_generate(tmp_path: Path, guide: str, verdic
         text = "".join(stream)
         whole = project.generate(QUESTION, model=Scripted(says=["By command [1]."]))
     assert (text, stream.answer.verdict) == (whole.text, verdict)
-    found = [replace(one.result, seconds=0.0) for one in stream.answer.results]
-    assert found == [replace(one.result, seconds=0.0) for one in whole.results]
+    found = [replace(result.result, seconds=0.0) for result in stream.answer.results]
+    assert found == [replace(result.result, seconds=0.0) for result in whole.results]
     assert replace(stream.answer, results=[]) == replace(whole, results=[])
 
 
@@ -425,7 +428,7 @@ def test_what_was_said_and_found_before_in_langchains_forms(tmp_path: Path) -> N
         with pytest.raises(UsageError, match="not of str"):
             project.generate(QUESTION, model=model, retrieved_contexts=wrong)
     assert [one.text for one in model.heard[0][:2]] == ["Hello!", "Hello."]
-    assert [one.uri for one in answer.citations] == ["lock.md"]
+    assert [citation.uri for citation in answer.citations] == ["lock.md"]
 
 
 def test_a_model_by_its_providers_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_a_node_interrupts_and_goes_on(project: Project) -> None:
     second = asked(graph.invoke({"ticket": "refund again"}, USER))
     assert second["waiting"][0]["prompt"] == "Pay? refund again"
     assert graph.invoke(PAY, USER)["output"]["paid"] == {"ok": True}
-    threads = {one.thread_id: one.status for one in project.threads("triage")}
+    threads = {thread.thread_id: thread.status for thread in project.threads("triage")}
     assert threads == {first["thread_id"]: "completed", second["thread_id"]: "completed"}
     assert first["thread_id"].startswith("user 1.")
     tasks = [one["path"] for one in project.history("triage", first["thread_id"])]
@@ -250,7 +250,7 @@ tasks:
         chat = graph.compile(checkpointer=InMemorySaver())
         chat.invoke({"messages": [HumanMessage("hello")]}, USER)
         done = chat.invoke({"messages": [HumanMessage("more")]}, USER)
-    said = [(one.type, one.text) for one in done["messages"]]
+    said = [(message.type, message.text) for message in done["messages"]]
     assert said == [("human", "hello"), ("ai", "seen"), ("human", "more"), ("ai", "seen")]
     heard = [(one["role"], one["content"]) for one in done["output"]]
     assert heard == [("user", "hello"), ("assistant", "seen"), ("user", "more")]
@@ -266,7 +266,7 @@ def test_a_run_within_a_node_is_on_its_own(project: Project) -> None:
 
     done = desk(node, checkpointer=saver).invoke({"ticket": "refund"}, USER)
     assert done["output"] == "waiting"
-    assert [one.status for one in project.threads("triage")] == ["waiting"]
+    assert [thread.status for thread in project.threads("triage")] == ["waiting"]
     assert set(saver.storage) == {"user 1"}
 
 

@@ -47,10 +47,12 @@ def test_each_item_has_its_verdict_and_citations(tmp_path: Path) -> None:
         result = project.run("each", {"questions": QUESTIONS}, thread_id="t")
         again = project.resume("each", "t")
     for task in (result.tasks["answers"], again.tasks["answers"]):
-        assert [one.verdict for one in task.items] == ["hit", "hit"]
-        cited = [[(one.marker, one.uri) for one in item.citations] for item in task.items]
+        assert [item.verdict for item in task.items] == ["hit", "hit"]
+        cited = [
+            [(citation.marker, citation.uri) for citation in item.citations] for item in task.items
+        ]
         assert cited == [[("[1]", NAMES[0])], [("[1]", NAMES[1])]]
-        assert [one.uri for one in task.citations] == NAMES
+        assert [citation.uri for citation in task.citations] == NAMES
 
 
 def test_the_sources_of_items_are_told_apart(empty_cli: Cli) -> None:
@@ -67,7 +69,7 @@ def test_the_sources_of_items_are_told_apart(empty_cli: Cli) -> None:
         assert text.index("[1]") < text.index("Sources of") < text.index(f"[1] {name}")
         assert sum(other in text for other in NAMES) == 1
     items = json.loads(empty_cli("run", "each", "-i", given, "-o", "json").out)["tasks"]["answers"]
-    assert [one["citations"][0]["label"] for one in items["items"]] == [
+    assert [item["citations"][0]["label"] for item in items["items"]] == [
         f"{name}, line 1" for name in NAMES
     ]
 

@@ -52,7 +52,7 @@ def test_the_answer_says_what_it_cites(tmp_path: Path) -> None:
         *_, answer = ask(create_agent(model, [], middleware=[project.middleware()]))
     said = said_of(answer)
     assert said["verdict"] == "hit"
-    assert [one["uri"] for one in said["citations"]] == ["guide/keys.md"]
+    assert [citation["uri"] for citation in said["citations"]] == ["guide/keys.md"]
     assert said["unknown_markers"] == ["[9]"]
     assert KEYS not in str(said)
 
@@ -224,7 +224,7 @@ def test_numbers_mean_one_passage_in_a_conversation(tmp_path: Path) -> None:
         given = [one.marker for message in model.heard[2] for one in parse(str(message.text))]
         assert len(given) == len(set(given)) == 8
         cited = said_of(messages[-1])
-        assert [one["marker"] for one in cited["citations"]] == ["[1]", "[3]", "[8]"]
+        assert [citation["marker"] for citation in cited["citations"]] == ["[1]", "[3]", "[8]"]
         assert cited["unknown_markers"] == ["[99]"]
         ask(agent, "What of the old keys?", THREAD)
         again = [one.marker for message in model.heard[3] for one in parse(str(message.text))]

@@ -41,7 +41,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]
 
 
 def uris(documents: list[DocumentInfo]) -> list[str]:
-    return [one.uri for one in documents]
+    return [document.uri for document in documents]
 
 
 def keep_waiting(project: Project, *names: str) -> None:
@@ -112,8 +112,8 @@ def test_one_document(project: Project) -> None:
     assert (waiting.state, waiting.origin) == ("pending", "added")
     assert docs.document(waiting.id) == waiting
     project.ingest("docs")
-    for one in project.documents("docs"):
-        assert docs.document(one.uri) == docs.document(one.id) == one
+    for document in project.documents("docs"):
+        assert docs.document(document.uri) == docs.document(document.id) == document
     with pytest.raises(NotFoundError, match=r"did you mean 'docs/a\.txt'"):
         docs.document("docs/a.tx")
 
@@ -154,8 +154,8 @@ def test_runs(project: Project, tmp_path: Path) -> None:
     assert docs.count_documents() == {"ready": 0, "pending": 0, "failed": 0}
     reports = [project.ingest("docs") for _ in range(5)]
     runs = docs.runs()
-    assert [one.run_id for one in runs] == [one.run_id for one in reversed(reports)]
-    assert all(one.ended_at is not None and one.started_at <= one.ended_at for one in runs)
+    assert [run.run_id for run in runs] == [report.run_id for report in reversed(reports)]
+    assert all(run.ended_at is not None and run.started_at <= run.ended_at for run in runs)
     first = docs.run(reports[0].run_id)
     assert (first.status, first.strategy) == ("completed_with_failures", "upsert")
     assert first.error == ""

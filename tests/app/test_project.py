@@ -261,7 +261,7 @@ def test_a_blank_question_is_refused(project: Project, question: str) -> None:
 def test_ask_searches_what_is_bound(project: Project) -> None:
     """With project-level bindings, only those are searched."""
     answer = project.ask(QUESTION)
-    assert [found.binding.id for found in answer.results] == ["docs"]
+    assert [result.binding.id for result in answer.results] == ["docs"]
     assert answer.verdict == "hit"
     assert [citation.uri for citation in answer.citations] == ["docs/keys.md"]
 
@@ -273,7 +273,7 @@ def test_ask_without_bindings_searches_everything(root: Path) -> None:
         project.ingest("docs")
         project.ingest("rules")
         answer = project.ask("Who grants access to a system?")
-    assert [found.binding.id for found in answer.results] == ["docs", "rules"]
+    assert [result.binding.id for result in answer.results] == ["docs", "rules"]
     assert answer.citations[0].uri == "rules/access.md"
 
 

@@ -91,7 +91,9 @@ def finding(cli: Cli) -> dict[str, str] | None:
     done = cli("doctor", "--output", "json")
     assert done.code == 0, done
     found = [
-        one for one in json.loads(done.out)["findings"] if one["part"] == "undeclared knowledge"
+        finding
+        for finding in json.loads(done.out)["findings"]
+        if finding["part"] == "undeclared knowledge"
     ]
     return found[0] if found else None
 

@@ -131,4 +131,4 @@ def test_every_face_searches_with_the_settings(project: Project) -> None:
     for settings in ({"fusion": {"dense_weight": 0}}, {"neighbours": 1}, {"max_per_document": 1}):
         found = project.query("guide", QUESTION, **settings)
         documents = project.retriever("guide", **settings).invoke(QUESTION)
-        assert [one.text for one in found] == [one.page_content for one in documents]
+        assert [one.text for one in found] == [document.page_content for document in documents]

@@ -80,7 +80,7 @@ def test_every_face_has_the_same_verdict(project: Project, question: str) -> Non
     earlier = [("user", "How often are keys rotated?"), ("assistant", "Every ninety days. [1]")]
     for k in (1, 8):
         documents = project.retriever(top_k=k).invoke(question)
-        assert {one.metadata["verdict"] for one in documents} == {verdict}
+        assert {document.metadata["verdict"] for document in documents} == {verdict}
         tool = project.tool("help", top_k=k)
         call = {"type": "tool_call", "id": "1", "name": tool.name, "args": {"query": question}}
         message = tool.invoke(call)
@@ -113,7 +113,7 @@ def test_min_score_goes_by_the_relevance_that_is_shown(project: Project, strateg
             assert {one.id for one in found} == {one.id for one in every if one.relevance >= low}
             assert (found.verdict == "miss") is (not found.matches)
             documents = project.retriever(**settings).invoke(question)
-            assert {one.id: one.metadata["relevance"] for one in documents} == {
+            assert {document.id: document.metadata["relevance"] for document in documents} == {
                 one.id: one.relevance for one in found
             }
 

@@ -377,10 +377,10 @@ def test_calls_without_a_tenant_are_refused(strict: Project, ask: Any) -> None:
 
 def test_calls_that_concern_no_tenant_are_not_refused(strict: Project) -> None:
     """Declarations can be read, and objects can be made, without a tenant."""
-    assert [one.id for one in strict.knowledge_bases()] == ["docs"]
+    assert [knowledge_base.id for knowledge_base in strict.knowledge_bases()] == ["docs"]
     assert strict.export("docs")
     assert strict.explain()
-    assert [one["id"] for one in strict.workflows()] == ["tell"]
+    assert [workflow["id"] for workflow in strict.workflows()] == ["tell"]
     assert strict.purge(dry_run=True) == []
     assert strict.retriever("docs")
     assert strict.knowledge_base("docs").info.id == "docs"

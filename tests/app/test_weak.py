@@ -85,8 +85,8 @@ def test_every_face_gives_what_was_found(project: Project, question: str) -> Non
         assert sorted(uris(text)) == sorted(DOCUMENTS)
         assert (WEAK in text) is (verdict == "weak")
     documents = project.retriever().invoke(question)
-    assert {one.metadata["uri"] for one in documents} == set(DOCUMENTS)
-    assert {one.metadata["verdict"] for one in documents} == {verdict}
+    assert {document.metadata["uri"] for document in documents} == set(DOCUMENTS)
+    assert {document.metadata["verdict"] for document in documents} == {verdict}
     assert (answer.verdict, last.response_metadata["lorebind"]["verdict"]) == (verdict, verdict)
 
 

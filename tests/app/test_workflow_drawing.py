@@ -79,7 +79,7 @@ def test_a_workflow_as_data(tmp_path: Path) -> None:
     conditions."""
     drawn = outline(Project.load(write(tmp_path, FILES)).config, "triage")
     assert (drawn.flow.entry, drawn.flow.ends) == ("read", ["reply", "apologise"])
-    edges = {(one.source, one.target): (one.on, one.label) for one in drawn.flow.edges}
+    edges = {(edge.source, edge.target): (edge.on, edge.label) for edge in drawn.flow.edges}
     assert edges["read", "kind"] == ("success", "")
     assert edges["read", "apologise"] == ("error", "error")
     assert edges["kind", "approve"] == ("route", "refund")
@@ -130,9 +130,12 @@ def test_langgraph_draws_the_tasks(tmp_path: Path) -> None:
         drawn = graph.get_graph()
     tasks = {"read", "kind", "answers", "approve", "reply", "apologise"}
     assert {*drawn.nodes} == tasks | {"__start__", "__end__"}
-    edges = {(one.source, one.target, one.data) for one in drawn.edges}
+    edges = {(edge.source, edge.target, edge.data) for edge in drawn.edges}
     assert ("kind", "approve", "refund") in edges
-    assert {one.source for one in drawn.edges if one.target == "__end__"} == {"reply", "apologise"}
+    assert {edge.source for edge in drawn.edges if edge.target == "__end__"} == {
+        "reply",
+        "apologise",
+    }
     text = drawn.draw_mermaid()
     assert "kind -. &nbsp;refund&nbsp; .-> approve;" in text
     assert graph.with_config(tags=["x"]).get_graph().draw_mermaid() == text

@@ -120,7 +120,7 @@ async def test_each_binding_keeps_its_budget(
     assert len(written) == 2
     assert WordCounter().count(written[0]) <= guide
     assert WordCounter().count(written[1]) <= rules
-    matches = sum(len(one.result.matches) for one in found.results)
+    matches = sum(len(result.result.matches) for result in found.results)
     assert len(found.offered) + found.dropped == matches
 
 
@@ -213,7 +213,7 @@ async def test_one_hit_among_several_is_a_hit(ask: Ask, model: Scripted) -> None
     """A binding without results adds its fallback, and the passages of the others are shown."""
     found = await ask("[{ id: guide, min_score: 0.99, fallback: No guide. }, { id: rules }]")
     assert found.verdict == "hit"
-    assert [one.hit for one in found.results] == [False, True]
+    assert [result.hit for result in found.results] == [False, True]
     assert prompt_of(model).startswith("No guide.\n\n<knowledge ")
     assert {citation.uri.split("/")[0] for citation in found.offered} == {"rules"}
 
@@ -345,7 +345,7 @@ async def test_the_verdict_is_about_the_passages_that_are_offered(
     """A hit that does not fit its budget does not hide that the offered passages are weak."""
     bindings = "[{{ id: guide, max_tokens: {} }}, {{ id: rules }}]"
     found = await ask(bindings.format(1), "ninety console")
-    assert [one.verdict for one in found.results] == ["hit", "weak"]
+    assert [result.verdict for result in found.results] == ["hit", "weak"]
     assert (found.verdict, {one.uri for one in found.offered}) == ("weak", set(RULES))
     assert WEAK in prompt_of(model)
     assert (await ask(bindings.format(500), "ninety console")).verdict == "hit"

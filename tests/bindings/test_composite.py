@@ -182,7 +182,9 @@ async def test_a_workflow_has_its_own_knowledge_when_it_is_run_by_another(tmp_pa
     outer = {"id": "outer", "tasks": [composite("inner"), task | {"prompt": "rotate the keys"}]}
     model = Scripted(says=["See [1]."])
     result = await run(tmp_path, model, inner, outer, knowledge_bases=[DOCS])
-    found = {name: [one.uri for one in task.citations] for name, task in result.tasks.items()}
+    found = {
+        name: [citation.uri for citation in task.citations] for name, task in result.tasks.items()
+    }
     assert found == {"t": ["own/snow.md"], "look": ["docs/keys.md"]}
 
 

@@ -238,7 +238,7 @@ async def test_a_providers_client_takes_tools_and_a_schema(
     assert (found.output, found.text) == ({"coins": 2}, '{"coins": 2}')
     assert found.usage["model"]["input_tokens"] == 14
     first, second = (body for _, _, body in server.requests)
-    offered = {one["function"]["name"]: one["function"] for one in first["tools"]}
+    offered = {tool["function"]["name"]: tool["function"] for tool in first["tools"]}
     assert offered["final_answer"]["parameters"] == schema
     assert offered["price"]["description"] == "Tell what a thing costs."
     assert first["tool_choice"] == "required"

@@ -156,7 +156,7 @@ class TestRetriever:
         bound = [override(resolve(loaded)[0], filters={"taem": "ops"})]
         retriever = LorebindRetriever(service, bound)
         assert [retriever.invoke(QUESTION) for _ in range(2)] == [[], []]
-        (record,) = (one for one in caplog.records if one.name == "lorebind.retrieval")
+        (record,) = (record for record in caplog.records if record.name == "lorebind.retrieval")
         assert record.levelname == "WARNING"
         assert "'taem', which the filter names; did you mean 'team'" in record.getMessage()
 
@@ -190,7 +190,9 @@ class TestRetriever:
 
     async def test_it_is_a_part_of_a_chain(self, retriever: LorebindRetriever) -> None:
         """In LCEL, it can be piped into a runnable for documents, sync and async."""
-        chain = retriever | RunnableLambda(lambda documents: [one.id for one in documents])
+        chain = retriever | RunnableLambda(
+            lambda documents: [document.id for document in documents]
+        )
         expected = [one.id for one in retriever.invoke(QUESTION)]
         assert chain.invoke(QUESTION) == expected
         assert await chain.ainvoke(QUESTION) == expected

@@ -275,7 +275,7 @@ async def test_what_is_not_json_is_refused_alone(store: ThreadStore) -> None:
     puts.insert(1, journal.put({"key": "y", "output": float("nan")}))
     puts.insert(1, journal.put({"key": "z", "output": {1, 2}}))
     failures = [one for one in await asyncio.gather(*puts, return_exceptions=True) if one]
-    assert [type(one) for one in failures] == [UsageError, UsageError]
+    assert [type(failure) for failure in failures] == [UsageError, UsageError]
     assert {"x0", "x1", "x2"} <= set((await store.journal(THREAD)).records)
 
 
@@ -306,7 +306,7 @@ async def test_a_write_that_fails_fails_those_that_wait_for_it(
     monkeypatch.setattr(store.saver.inner, "put_writes", fail)
     puts = [journal.put({"key": f"x{n}", "output": n}) for n in range(3)]
     failures = await asyncio.gather(*puts, return_exceptions=True)
-    assert [str(one) for one in failures] == ["the disk is full"] * 3
+    assert [str(failure) for failure in failures] == ["the disk is full"] * 3
     assert "x0" not in journal.records
     monkeypatch.setattr(store.saver.inner, "put_writes", written)
     await journal.put({"key": "x0", "output": 0})

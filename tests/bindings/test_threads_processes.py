@@ -68,7 +68,7 @@ async def test_what_a_killed_process_has_finished_is_kept(
         async with store.claimed(THREAD) as found:
             assert found is not None
             assert found.status == "interrupted"
-        kept = [one["output"] for one in (await store.journal(THREAD)).records.values()]
+        kept = [record["output"] for record in (await store.journal(THREAD)).records.values()]
         assert done <= set(kept)
         assert len(set(kept) - done) <= 4  # one per worker, which it had not printed yet
         done = set(kept)

@@ -177,7 +177,7 @@ async def test_concurrent_runs_do_not_mix(tmp_path: Path) -> None:
     flows = Workflows(loaded, KnowledgeService(loaded), OneModel(Echo()))
     names = [f"run{number}" for number in range(8)]
     results = await asyncio.gather(*(flows.run("w", {"name": name}) for name in names))
-    assert [one.output for one in results] == [f"{n}-{n}".upper() for n in names]
+    assert [result.output for result in results] == [f"{n}-{n}".upper() for n in names]
 
 
 INPUTS = {

@@ -103,8 +103,8 @@ async def test_what_failed_as_a_whole_shows_its_parts() -> None:
     result = await run(picky.items(**HANDLED), end)
     failed = result.tasks["c"]
     assert (failed.status, failed.output) == ("failed", None)
-    assert [one.status for one in failed.items] == ["completed", "failed", "completed"]
-    assert [one.output for one in failed.items] == [0, None, 2]
+    assert [item.status for item in failed.items] == ["completed", "failed", "completed"]
+    assert [item.output for item in failed.items] == [0, None, 2]
     assert failed.items[1].error == failed.error
     result = await run(parallel("p", *branches, **HANDLED), end)
     assert statuses(result) == {
@@ -125,19 +125,19 @@ async def test_history_lists_what_failed() -> None:
     with task_fails(ValueError):
         await flows.run("w", {}, thread_id="t")
     steps = await flows.history("w", "t")
-    assert [(one["path"], one["status"]) for one in steps] == [
+    assert [(step["path"], step["status"]) for step in steps] == [
         ("a", "completed"),
         ("c[0].t", "completed"),
         ("c[1].t", "failed"),
         ("c[2].t", "completed"),
         ("c", "failed"),
     ]
-    assert [one["step"] for one in steps] == [1, 2, 3, 4, 5]
+    assert [step["step"] for step in steps] == [1, 2, 3, 4, 5]
     assert steps[2]["error"]["message"] == "no"
     picky.fails = False
     await flows.resume("w", "t")
     steps = await flows.history("w", "t")
-    assert [(one["path"], one["status"]) for one in steps] == [
+    assert [(step["path"], step["status"]) for step in steps] == [
         ("a", "completed"),
         ("c[0].t", "completed"),
         ("c[2].t", "completed"),

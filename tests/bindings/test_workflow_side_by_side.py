@@ -351,7 +351,7 @@ async def test_of_two_that_win_at_once_one_has_won() -> None:
     outputs = {"c": "{{ .tasks.c.output }}", "messages": "{{ .state.messages }}"}
     result = await run(race, outputs=outputs)
     (won,) = [one for one in result.output["c"] if one is not None]
-    assert [one["content"] for one in result.output["messages"]] == [str(won)]
+    assert [message["content"] for message in result.output["messages"]] == [str(won)]
 
 
 async def test_a_handled_failure_is_no_failure() -> None:

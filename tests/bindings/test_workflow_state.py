@@ -89,7 +89,7 @@ async def test_messages_are_appended_by_id() -> None:
         Update(messages=message("c", id="2")),
         Update(messages=[message("A", id="1"), message("b"), message("d", id="3")]),
     )
-    assert [one["content"] for one in state["messages"]] == ["A", "b", "c", "b", "d"]
+    assert [message["content"] for message in state["messages"]] == ["A", "b", "c", "b", "d"]
 
 
 async def test_extra_is_merged() -> None:

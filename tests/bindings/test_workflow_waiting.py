@@ -185,7 +185,7 @@ async def test_a_resume_tells_everything_once() -> None:
     with bus.subscribe() as events:
         result = await flows.resume("w", "t", {"b": 2}, bus=bus)
         await bus.close()
-        told = [(one.type, one.path) for one in events]
+        told = [(event.type, event.path) for event in events]
     assert paths(result) == ["last"]
     assert sorted(told) == sorted(set(told))
     assert ("task_start", "p") in told
@@ -315,7 +315,7 @@ async def test_a_new_turn_keeps_the_conversation() -> None:
         assert result.output == 0
         state = await flows.state("w", "t")
         assert len(state["errors"]) == 1
-    assert [one["content"] for one in state["messages"]] == ["one", "two"]
+    assert [message["content"] for message in state["messages"]] == ["one", "two"]
     assert (state["extra"], state["channels"]) == ({"one": True, "two": True}, {"count": 1})
     assert [one["turn"] for one in await flows.history("w", "t")] == [1, 1, 2, 2]
 

@@ -190,7 +190,7 @@ class Gcs(_Written):
             return _json({"error": {"code": 404, "message": "Not Found"}}, 404)
         if not name:
             names, token = self._page(query.get("prefix", ""), query.get("pageToken", ""))
-            page = {"kind": "storage#objects", "items": [self._resource(one) for one in names]}
+            page = {"kind": "storage#objects", "items": [self._resource(name) for name in names]}
             return _json(page | ({"nextPageToken": token} if token else {}))
         if query.get("alt") == "media":
             return self._part(name, asked.headers["range"], {})

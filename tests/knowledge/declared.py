@@ -229,8 +229,16 @@ def knowledge_bases(draw: DrawFn, embedders: list[Data], vector_dbs: list[Data])
         preprocess=preprocess,
         retrieval=some(**OVERRIDES),
         metadata=metadata,
-        **({"embedder": st.sampled_from([one["id"] for one in embedders])} if embedders else {}),
-        **({"vector_db": st.sampled_from([one["id"] for one in vector_dbs])} if vector_dbs else {}),
+        **(
+            {"embedder": st.sampled_from([embedder["id"] for embedder in embedders])}
+            if embedders
+            else {}
+        ),
+        **(
+            {"vector_db": st.sampled_from([vector_db["id"] for vector_db in vector_dbs])}
+            if vector_dbs
+            else {}
+        ),
     )
     return draw(listed([kind]))
 
@@ -316,7 +324,7 @@ def project_data(draw: DrawFn) -> Data:
             ]
         )
     )
-    model = {"model": st.sampled_from([one["id"] for one in models])} if models else {}
+    model = {"model": st.sampled_from([model["id"] for model in models])} if models else {}
     agents = draw(
         listed(
             [
@@ -332,7 +340,7 @@ def project_data(draw: DrawFn) -> Data:
             ]
         )
     )
-    if any(one["provider"] == "extractive" for one in models):  # it supports neither of these
+    if any(model["provider"] == "extractive" for model in models):  # it supports neither of these
         beyond = {"tools", "output_schema"}
         agents = [{key: agent[key] for key in agent if key not in beyond} for agent in agents]
     sections: Data = {

@@ -56,7 +56,7 @@ class HubServer(ThreadingHTTPServer):
 
     def downloads(self) -> list[str]:
         """The names of the downloaded files."""
-        return [one.partition("/resolve/")[2].partition("/")[2] for one in self.requests]
+        return [request.partition("/resolve/")[2].partition("/")[2] for request in self.requests]
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -25,7 +25,7 @@ class PlainStore(VectorStore):
     def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         with self._turn:
             there = self._opened().setdefault(space.index_uid, {})
-            there.update((one.number, np.array(one.vector)) for one in vectors)
+            there.update((vector.number, np.array(vector.vector)) for vector in vectors)
 
     def nearest(
         self,

@@ -257,7 +257,7 @@ def test_namespaces_do_not_touch(catalog: Catalog, field: str) -> None:
         ledger.start_run(theirs, "upsert")
     assert set(ledger.documents(here)) == {"a.md"}
     runs = ledger.last_runs(HERE, 9)
-    assert [(found["run_id"], found["status"]) for found in runs] == [(run, "running")]
+    assert [(run["run_id"], run["status"]) for run in runs] == [(run, "running")]
 
 
 def test_runs(catalog: Catalog) -> None:

@@ -75,7 +75,7 @@ def catalog(
         ]
         made.ledger.put_documents(lease, KEY, entries, "run")
         made.added.put(
-            HERE, [AddedDocument(one.uri, b"x", "text/plain", {}) for one in entries[::2]]
+            HERE, [AddedDocument(entry.uri, b"x", "text/plain", {}) for entry in entries[::2]]
         )
         for _ in range(RUNS):
             made.ledger.finish_run(lease, made.ledger.start_run(lease, "upsert"), "completed", {})
@@ -97,7 +97,7 @@ def read_by(catalog: Catalog, ask: Callable[[Any], object]) -> int:
         reading=reading, ledger=catalog.ledger, added=catalog.added, runs=runs
     )
     ask(measured)
-    return sum(one.read for one in transactions)
+    return sum(transaction.read for transaction in transactions)
 
 
 @pytest.mark.parametrize(

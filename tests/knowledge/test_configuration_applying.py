@@ -77,7 +77,7 @@ def test_applying_puts_in_what_is_given_and_no_more(
             action = "unchanged" if same else "updated" if name in there else "created"
             actions.append((section, name, action))
             touched |= set() if same else {f"{section}/{name if name in there else ''}"}
-    assert [(one.section, one.id, one.action) for one in applied.changes] == actions
+    assert [(change.section, change.id, change.action) for change in applied.changes] == actions
     assert before.pattern(touched).fullmatch(after)
     assert applied.written == bool(touched) == bool(applied.diff)
 
@@ -164,7 +164,7 @@ def test_into_a_workflow(with_workflow: Path) -> None:
     before = with_workflow.read_text()
     file = with_workflow.parent / "workflows" / "triage.yaml"
     applied = apply(with_workflow, "workflow: triage\n" + ONE)
-    assert [one.action for one in applied.changes] == ["updated"]
+    assert [change.action for change in applied.changes] == ["updated"]
     assert applied.diff.startswith(
         "--- workflows/triage.yaml\n+++ workflows/triage.yaml with new.yaml\n"
     )
@@ -229,7 +229,7 @@ def test_what_get_prints(project: Path) -> None:
         "stats": {"chunks": 3},
         "stats_error": None,
     }
-    assert [one.action for one in apply(project, as_yaml(printed)).changes] == ["unchanged"]
+    assert [change.action for change in apply(project, as_yaml(printed)).changes] == ["unchanged"]
     assert project.read_text() == PROJECT
     edited = "stats: {chunks: 3}\nknowledge_base:\n  id: notes\n  sources: 1\n"
     with pytest.raises(ConfigurationError, match=r"^new\.yaml:4:3: sources: expected a list"):

@@ -54,7 +54,7 @@ def problems(root: Path, *workflows: str) -> list[str]:
     try:
         load_project(root, environ={})
     except ConfigurationError as error:
-        return [str(one).partition(":")[2] for one in error.problems]
+        return [str(problem).partition(":")[2] for problem in error.problems]
     return []
 
 

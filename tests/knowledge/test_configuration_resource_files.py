@@ -61,7 +61,10 @@ def test_they_are_as_those_of_the_project(tmp_path: Path) -> None:
     assert loaded.embedder().id == "words"
     assert loaded.vector_db().id == "scratch"
     exported = export_resources(loaded)
-    assert [one["id"] for one in exported["knowledge_bases"]] == ["notes", "docs"]
+    assert [knowledge_base["id"] for knowledge_base in exported["knowledge_bases"]] == [
+        "notes",
+        "docs",
+    ]
     assert exported["embedders"] == [{"id": "words", "provider": "hashing"}]
 
 
@@ -187,6 +190,6 @@ def test_apply_does_not_change_such_a_file(tmp_path: Path) -> None:
     ):
         apply_resources(root, changed, "new.yaml")
     applied = apply_resources(root, changed.replace("id: docs", "id: faq"), "new.yaml")
-    assert [(one.id, one.action) for one in applied.changes] == [("faq", "created")]
+    assert [(change.id, change.action) for change in applied.changes] == [("faq", "created")]
     assert (root / "parts/docs.yaml").read_text() == FILES["parts/docs.yaml"]
     assert str(load_project(root).knowledge_base("faq")[0].position()).startswith("lorebind.yaml")

@@ -88,7 +88,9 @@ async def test_the_figures_of_each_question(bench: Bench) -> None:
     )
     assert (second.id, second.recall_10, second.missing) == ("b", 0.5, ["docs/none.md"])
     for name in ("ndcg_10", "recall_10", "recall_100", "mrr"):
-        assert getattr(scores, name) == fmean(getattr(one, name) for one in scores.questions)
+        assert getattr(scores, name) == fmean(
+            getattr(question, name) for question in scores.questions
+        )
     assert scores.ndcg_of_each == [first.ndcg_10, second.ndcg_10]
 
 
@@ -147,7 +149,7 @@ async def test_tuning_asks_no_question_with_a_weight_it_chose(
             if name != "declared":
                 figures = [float(alone.get(at, 0.7) == float(name)) for at in range(10)]
             mean = sum(figures) / 10
-            each = [QuestionScores("", "", one, 0, 0, 0, 0, []) for one in figures]
+            each = [QuestionScores("", "", figure, 0, 0, 0, 0, []) for figure in figures]
             scores.append(StrategyScores(name, mean, 0, 0, 0, 0, 0, 10, questions=each))
         return scores
 

@@ -157,7 +157,7 @@ async def test_it_formats_warnings_of_extensions_before_it(
         service = small_project(tmp_path, prometheus, _logging(format="json"))
     (line,) = _lines(capsys)
     assert line["message"].startswith("metrics are not served")
-    kinds = [type(one).__name__ for one in service.events.extensions]
+    kinds = [type(extension).__name__ for extension in service.events.extensions]
     assert kinds == ["Prometheus", "_WrittenLog"]
     await service.close()
 
@@ -172,7 +172,7 @@ async def test_a_program_that_logs_itself(
     await ingest(service.open("docs").corpus())
     await service.close()
     assert (LOGGER.handlers, LOGGER.level) == before
-    (record,) = [one for one in caplog.records if "ingest_completed" in one.getMessage()]
+    (record,) = [record for record in caplog.records if "ingest_completed" in record.getMessage()]
     assert (record.name, record.levelno) == ("lorebind.ingest", logging.INFO)
     assert vars(record)["documents_added"] == 2
     assert capsys.readouterr().err == ""

@@ -129,9 +129,10 @@ def test_every_model_that_needs_such_words_has_some() -> None:
     from fastembed import TextEmbedding
 
     needy = {
-        one["model"]
-        for one in TextEmbedding.list_supported_models()
-        if "documents: not" not in one["description"] and "Prefixes" in one["description"]
+        supported_model["model"]
+        for supported_model in TextEmbedding.list_supported_models()
+        if "documents: not" not in supported_model["description"]
+        and "Prefixes" in supported_model["description"]
     }
     assert [name for name in sorted(needy) if not any(prefixes_of(name))] == [
         "Qdrant/stella-en-400M-v5-doc-onnx"  # for documents only, according to its description
@@ -240,7 +241,7 @@ async def test_a_commit_known_and_no_file(hub: HubServer, tmp_path: Path) -> Non
     made = embedder(tmp_path)
     await embed_query(made, "keys")
     assert made.fingerprint.revision == commit
-    assert {commit.split("@")[1].split("/")[0] in one for one in hub.requests} == {True}
+    assert {commit.split("@")[1].split("/")[0] in request for request in hub.requests} == {True}
 
 
 # Downloads.

@@ -118,7 +118,7 @@ def test_operators_are_each_others_words(
 
     assert holds({"x": value}) == holds({"x": {"$eq": value}})
     assert holds({"x": {"$ne": value}}) != holds({"x": value})
-    assert holds({"x": values}) == any(holds({"x": one}) for one in values)
+    assert holds({"x": values}) == any(holds({"x": value}) for value in values)
     assert holds({"x": {"$nin": values}}) != holds({"x": {"$in": values}})
     assert holds({"$not": {"x": value}}) != holds({"x": value})
     assert holds({"$or": [{"x": value}, {"y": value}]}) == (

@@ -55,7 +55,7 @@ class Expected:
 
     @property
     def chunks(self) -> list[Record]:
-        return [one for _, chunks in self.live.values() for one in chunks.values()]
+        return [chunk for _, chunks in self.live.values() for chunk in chunks.values()]
 
 
 class Indexes(RuleBasedStateMachine):
@@ -113,7 +113,7 @@ class Indexes(RuleBasedStateMachine):
             assert said is None
             if records:
                 staged = expected.staged.setdefault((uri, generation), {})
-                staged.update((one.id, one) for one in records)
+                staged.update((record.id, record) for record in records)
         else:
             assert "is not newer" in said
 
@@ -160,7 +160,7 @@ class Indexes(RuleBasedStateMachine):
     def search(self, namespace: Namespace, values: list[float], k: int, where: Any) -> None:
         found = self.both("search", values, k, where, namespace)
         allows = compile_filter(where)
-        passing = [one for one in self.expected[namespace].chunks if allows(one.metadata)]
+        passing = [chunk for chunk in self.expected[namespace].chunks if allows(chunk.metadata)]
         ranked = sorted((-score_of(_cosine(one, values)), one.id) for one in passing)
         assert [(-match.score, match.id) for match in found] == ranked[:k]
         known = {one.id: one for one in passing}
@@ -174,9 +174,9 @@ class Indexes(RuleBasedStateMachine):
         allows = compile_filter(where)
         wanted = set(question.split()) - {"and"}
         assert sorted(ids(found)) == sorted(
-            one.id
-            for one in self.expected[namespace].chunks
-            if allows(one.metadata) and wanted & set(one.text.split())
+            chunk.id
+            for chunk in self.expected[namespace].chunks
+            if allows(chunk.metadata) and wanted & set(chunk.text.split())
         )
 
     @invariant()

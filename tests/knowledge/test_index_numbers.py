@@ -27,8 +27,8 @@ class RecordingStore(PlainStore):
         self.told: list[Any] = []
 
     def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
-        self.added += [(space.index_uid, one.number) for one in vectors]
-        self.told += [one.metadata for one in vectors]
+        self.added += [(space.index_uid, vector.number) for vector in vectors]
+        self.told += [vector.metadata for vector in vectors]
         super().add(space, vectors)
 
     def delete(self, space: Partition, numbers: Any) -> None:
@@ -107,7 +107,7 @@ class TestNumbers(OnEveryCatalog):
             entry = to.open()
             for generation in range(1, 6):
                 chunks = (record(f"{n}", text=f"{generation}") for n in range(4))
-                to.stage(*(replace(one, generation=generation) for one in chunks))
+                to.stage(*(replace(chunk, generation=generation) for chunk in chunks))
                 to.stage(record("0", text="again", generation=generation))
                 if generation % 2:
                     to.publish(generation=generation)

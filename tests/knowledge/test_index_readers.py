@@ -37,7 +37,7 @@ def state(view: View) -> str:
     assert near == worded == whole
     chunks = view.named(whole)
     assert len(whole) == len(chunks) == view.state.live == SIZE
-    (generation,) = {one.text.split()[1] for one in chunks.values()}
+    (generation,) = {chunk.text.split()[1] for chunk in chunks.values()}
     return generation
 
 

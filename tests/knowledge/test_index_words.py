@@ -60,13 +60,13 @@ def by_hand(live: dict[str, list[Record]], question: str) -> dict[str, float]:
     words = {
         uri: Counter(
             word
-            for one in chunks
-            for word in index_terms(f"{one.context}\n{one.text}", one.language).split()
+            for chunk in chunks
+            for word in index_terms(f"{chunk.context}\n{chunk.text}", chunk.language).split()
         )
         for uri, chunks in live.items()
         if chunks
     }
-    average = sum(found.total() for found in words.values()) / len(words)
+    average = sum(word.total() for word in words.values()) / len(words)
     figures = dict.fromkeys(words, 0.0)
     for word, weight in query_terms(question, ["en"]).items():
         having = sum(word in found for found in words.values())
@@ -200,7 +200,7 @@ class TestWords(OnEveryCatalog):
         }
         for name in "defghi":
             live[f"{name}.md"] = [record(name, uri=f"{name}.md", text=f"nothing but {name}{name}")]
-        to.add(*(one for uri, chunks in live.items() if uri != "a.md" for one in chunks))
+        to.add(*(chunk for uri, chunks in live.items() if uri != "a.md" for chunk in chunks))
         figures = document_figures(to, "bread tickets")
         assert figures == pytest.approx(by_hand(live, "bread tickets"), abs=1e-8)
         assert figures["b.md"] > figures["a.md"] > 0.1
@@ -345,10 +345,10 @@ class TestWords(OnEveryCatalog):
                     live.pop(uri, None)
                 case _:
                     to.publish(uri, generation)
-                    live[uri] = list({one.id: one for one in chunks}.values())
+                    live[uri] = list({chunk.id: chunk for chunk in chunks}.values())
         fresh = replace(HERE, kb="fresh")
         to.open(fresh)
-        to.add(*(one for chunks in live.values() for one in chunks), namespace=fresh)
+        to.add(*(chunk for chunks in live.values() for chunk in chunks), namespace=fresh)
         assert to.count() == to.count(fresh)
         for question in (*words, "kitchen engine", "bread bread year"):
             expected = {(m.id, m.text): m.figure for m in to.words(question, namespace=fresh)}

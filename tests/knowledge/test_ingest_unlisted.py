@@ -32,7 +32,7 @@ async def test_its_documents_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPa
         report = await bench.ingest()
         assert report.documents == planned.documents
         assert report.status == "completed_with_failures"
-        assert [(one.status, one.unlisted) for one in report.sources] == [("ok", [SHUT])]
+        assert [(source.status, source.unlisted) for source in report.sources] == [("ok", [SHUT])]
         assert {"docs/shut/a.md", "docs/shut/deep/b.md", "docs/new.md"} < await served(bench)
         assert len((await bench.ask("shut/a", top_k=1)).matches) == 1
         assert (await bench.ingest(only_failed=True)).status == "completed_with_failures"

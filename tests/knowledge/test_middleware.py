@@ -239,7 +239,7 @@ async def test_every_method_passes_around() -> None:
         "close",
     ]
     *calls, closed = store.seen
-    assert {asked.index for asked in calls} == {INDEX}
+    assert {call.index for call in calls} == {INDEX}
     assert closed.index is None
 
 

@@ -26,7 +26,7 @@ def match(text: str, uri: str) -> DocumentMatch:
 
 def kept(*passages: str) -> list[str]:
     found = [match(text, str(at)) for at, text in enumerate(passages)]
-    return [one.id for one in without_repeats(found)]
+    return [match.id for match in without_repeats(found)]
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_a_beginning_has_the_same_survivors(passages: list[str]) -> None:
     found = [match(text, str(at)) for at, text in enumerate(passages)]
     every = without_repeats(found)
     names = [one.id for one in every]
-    assert [one.id for one in without_repeats(every)] == names
+    assert [match.id for match in without_repeats(every)] == names
     for count in range(len(found) + 1):
-        first = [one.id for one in without_repeats(found[:count])]
+        first = [match.id for match in without_repeats(found[:count])]
         assert first == names[: len(first)]
         assert first[:1] == [one.id for one in found[: min(count, 1)]]
 

@@ -35,11 +35,14 @@ def candidates_of(pairs: list[tuple[float, float]]) -> list[Candidate]:
 
 
 def columns(candidates: list[Candidate]) -> Candidates:
-    names = {"dense", "lexical"}.union(*(one.scores for one in candidates))
+    names = {"dense", "lexical"}.union(*(candidate.scores for candidate in candidates))
     return Candidates(
-        [(one.kb_id, one.number, one.id) for one in candidates],
-        np.array([one.score for one in candidates], float),
-        {name: np.array([one.scores[name] for one in candidates], float) for name in names},
+        [(candidate.kb_id, candidate.number, candidate.id) for candidate in candidates],
+        np.array([candidate.score for candidate in candidates], float),
+        {
+            name: np.array([candidate.scores[name] for candidate in candidates], float)
+            for name in names
+        },
     )
 
 
@@ -175,7 +178,7 @@ def test_a_ranking(pairs: list[tuple[float, float]], fusion: FusionDeclaration) 
     """All candidates return with their raw scores, sorted by scores in 0 to 1, then by id."""
     candidates = candidates_of(pairs)
     ranked = fuse(columns(candidates), fusion)
-    assert sorted(one.id for one in ranked) == [one.id for one in candidates]
+    assert sorted(one.id for one in ranked) == [candidate.id for candidate in candidates]
     assert all(0 <= one.score <= 1 and 0 <= one.scores["fused"] <= 1 for one in ranked)
     order = [one.id for one in ranked]
     assert [m.id for m in sorted(ranked, key=lambda m: (-m.scores["fused"], m.id))] == order

@@ -89,7 +89,7 @@ def test_replacing_is_the_same_as_building(steps: list[set[int]]) -> None:
     previous matrix."""
     known = vectors(42, 5, seed=1)
     matrix, before = ExactMatrix.empty(5), set[int]()
-    for wanted in steps:
+    for step in steps:
         fetched: list[int] = []
 
         def fetch(
@@ -100,15 +100,15 @@ def test_replacing_is_the_same_as_building(steps: list[set[int]]) -> None:
                 part = missing[start : start + 3][::-1]
                 yield part, known[part]
 
-        older, matrix = matrix, matrix.replaced(np.array(sorted(wanted), np.int64), fetch)
-        assert sorted(fetched) == sorted(wanted - before)
-        for one, numbers in ((matrix, wanted), (older, before)):
+        older, matrix = matrix, matrix.replaced(np.array(sorted(step), np.int64), fetch)
+        assert sorted(fetched) == sorted(step - before)
+        for one, numbers in ((matrix, step), (older, before)):
             assert one.numbers.tolist() == sorted(numbers)
             given = one.get(range(50))
             assert sorted(given) == sorted(numbers)
             for number in numbers:
                 np.testing.assert_array_equal(given[number], known[number])
-        before = wanted
+        before = step
 
 
 def test_block_by_block() -> None:

@@ -49,12 +49,12 @@ def test_the_promises_hold(
     assert result.total_tokens == counter.count(result.context) <= budget
     assert len(result.citations) + len(result.dropped) == len(given_contexts)
     assert bool(result.context) == bool(result.citations)
-    ids = [one.id for one in result.citations if one.id]
+    ids = [citation.id for citation in result.citations if citation.id]
     assert len(ids) == len(set(ids))
-    assert [one.marker for one in result.citations] == [
+    assert [citation.marker for citation in result.citations] == [
         f"[{first + at}]" for at in range(len(result.citations))
     ]
-    shown = [(one.marker, one.content) for one in result.citations]
+    shown = [(citation.marker, citation.content) for citation in result.citations]
     read = parse(result.context)
     assert [one.marker for one in read] == [marker for marker, _ in shown]
     if renderer not in ("markdown", *TEMPLATES):  # those do not write trailing spaces
@@ -72,7 +72,7 @@ def test_best_first_and_ties_as_given() -> None:
     """Passages are sorted by score; equal ones keep their order."""
     given_contexts = [context("b", 0.5), context("c", 0.5), context("a", 0.9), context("d", 0.1)]
     result = Assembler().assemble(given_contexts)
-    assert [one.content for one in result.citations] == ["a", "b", "c", "d"]
+    assert [citation.content for citation in result.citations] == ["a", "b", "c", "d"]
     assert not result.dropped
     assert not result.cut
 
@@ -81,7 +81,7 @@ def test_a_smaller_passage_still_fits() -> None:
     """A passage that does not fit is dropped and counted, and a smaller one after it is used."""
     given_contexts = [context("best", 0.9), context(SENTENCES, 0.8), context("small", 0.1)]
     result = Assembler(200, TiktokenCounter()).assemble(given_contexts)
-    assert [one.content for one in result.citations] == ["best", "small"]
+    assert [citation.content for citation in result.citations] == ["best", "small"]
     assert [(one.score, one.reason) for one in result.dropped] == [
         (0.8, "does not fit into 200 tokens")
     ]
@@ -131,7 +131,7 @@ def test_duplicates_appear_once() -> None:
     """Texts that differ only in whitespace are shown once; the other names its duplicate."""
     twice = [context("a  b\nc", 0.9), context("other", 0.8), context("a b c", 0.7, uri="b.md")]
     result = Assembler().assemble(twice, first_marker=5)
-    assert [one.marker for one in result.citations] == ["[5]", "[6]"]
+    assert [citation.marker for citation in result.citations] == ["[5]", "[6]"]
     assert [(one.uri, one.reason) for one in result.dropped] == [("b.md", "duplicate of [5]")]
     assert result.truncated_count == 0
 
@@ -153,8 +153,10 @@ def test_a_negative_budget_is_refused() -> None:
 def test_hostile_passages_are_cited_as_they_are(hostile: str) -> None:
     """A hostile passage gets at most its own citation, and adds none for others."""
     result = Assembler().assemble([context("good", 0.9), context(hostile, 0.5, title=hostile)])
-    assert [one.marker for one in parse(result.context)] == [one.marker for one in result.citations]
-    assert "[9]" not in [one.marker for one in result.citations]
+    assert [one.marker for one in parse(result.context)] == [
+        citation.marker for citation in result.citations
+    ]
+    assert "[9]" not in [citation.marker for citation in result.citations]
     assert check("[9]", result.citations).unknown == ["[9]"]
 
 

@@ -94,7 +94,7 @@ def test_how_a_source_is_shown(metadata: dict[str, Any], shown: str) -> None:
 def test_which_markers_count(text: str, cited: list[str], unknown: list[str]) -> None:
     """Numbers in brackets count anywhere except in code, in links and after a backslash."""
     answer = check(text, GIVEN)
-    assert [one.marker for one in answer.citations] == cited
+    assert [citation.marker for citation in answer.citations] == cited
     assert answer.unknown == unknown
     assert answer.text == text
 

@@ -142,7 +142,7 @@ def test_hostile_passages_forge_no_citation(hostile: str) -> None:
         build_messages(question=question, blocks=[result.context])
     )
     checked = check(str(answer.text), result.citations)
-    assert [one.marker for one in checked.citations] == ["[2]"]
+    assert [citation.marker for citation in checked.citations] == ["[2]"]
     assert checked.unknown == []
 
 

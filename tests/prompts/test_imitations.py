@@ -33,7 +33,7 @@ def imitates_no_block(hostile: str, renderer: str) -> None:
     block = Assembler(renderer=RENDERERS[renderer]).assemble([context("good"), context(hostile)])
     prompt = f"{shown}\n\n{block.context}\n\n{shown}"
     assert [(one.marker, one.content) for one in parse(prompt)] == [
-        (one.marker, one.content) for one in block.citations
+        (citation.marker, citation.content) for citation in block.citations
     ]
     assert without_blocks(prompt) == f"{shown}\n\n\n{shown}".strip()
     assert without_imitations([(shown, True)], [RENDERERS["template"]]) == shown

@@ -85,7 +85,7 @@ def stays_where_it_is(hostile: str, renderer: str) -> None:
         if own.fullmatch(line) and not others.fullmatch(line)
         for found in re.findall(r"\[\d+\]", line)[:1]
     ]
-    assert markers == [one.marker for one in result.citations]
+    assert markers == [citation.marker for citation in result.citations]
     assert all(own.fullmatch(line) or others.fullmatch(line) for line in lines[2:-1])
     assert not SPECIAL.search(result.context)
 
@@ -103,7 +103,7 @@ def is_read_as_it_was_shown(hostile: str, renderer: str) -> None:
     )
     prompt = f"{result.context}\n\nWhat is good?"
     assert [(one.marker, one.content) for one in parse(prompt)] == [
-        (one.marker, one.content) for one in result.citations
+        (citation.marker, citation.content) for citation in result.citations
     ]
     assert without_blocks(prompt) == "What is good?"
 
@@ -117,7 +117,7 @@ def test_no_citation_is_forged(hostile: str) -> None:
 def is_cited_as_itself(hostile: str) -> None:
     text = f"{hostile} The launch code is swordfish."
     result = Assembler().assemble([context("About snow in the alps.", 0.9), context(text, 0.5)])
-    own = next(one.marker for one in result.citations if "swordfish" in one.content)
+    own = next(citation.marker for citation in result.citations if "swordfish" in citation.content)
     messages = put_before_question(
         [HumanMessage("What is the launch code swordfish?")], [result.context]
     )
@@ -126,7 +126,7 @@ def is_cited_as_itself(hostile: str) -> None:
     if said.startswith(NO_WORDS_INTRODUCTION):  # no word of the question was found
         assert said == f"{NO_WORDS_INTRODUCTION}\n\n> About snow in the alps. [1]"
     else:
-        assert {one.marker for one in answer.citations} <= {own}
+        assert {citation.marker for citation in answer.citations} <= {own}
     assert answer.unknown == []
 
 

@@ -73,7 +73,9 @@ def test_the_limits_hold() -> None:
 def test_any_question_gets_an_answer(question: str, contents: list[str]) -> None:
     """Choosing never fails, and returns quotes of the given passages only."""
     passages = [Passage(f"[{at}]", "a.md", text) for at, text in enumerate(contents, 1)]
-    assert {one.marker for one in choose(question, passages)} <= {one.marker for one in passages}
+    assert {one.marker for one in choose(question, passages)} <= {
+        passage.marker for passage in passages
+    }
 
 
 def test_hostile_markup_takes_linear_time() -> None:

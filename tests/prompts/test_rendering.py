@@ -24,7 +24,8 @@ def numbered(contents: list[str], source: str = "a.md") -> list[Passage]:
 
 def cleaned(passages: list[Passage]) -> list[Passage]:
     return [
-        Passage(one.marker, clean_line(one.source), clean_text(one.content)) for one in passages
+        Passage(passage.marker, clean_line(passage.source), clean_text(passage.content))
+        for passage in passages
     ]
 
 

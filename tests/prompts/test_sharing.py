@@ -107,7 +107,7 @@ def test_a_passage_in_two_blocks_is_shown_once() -> None:
         Portion([context("shared  text", 0.9, uri="b.md", kb_id="b")]),
     ]
     first, second = assemble_together(asked)
-    assert [one.content for one in first.citations] == ["only a"]
+    assert [citation.content for citation in first.citations] == ["only a"]
     (shared,) = second.citations
     assert (shared.marker, shared.uri) == ("[2]", "b.md")
     assert [(one.uri, one.metadata["kb_id"]) for one in shared.also] == [("a.md", "a")]

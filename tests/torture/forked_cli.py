@@ -76,7 +76,7 @@ def _serve() -> None:
             os._exit(0)
         os.close(writer)
         with os.fdopen(reader, "rb") as answered:
-            found = [json.loads(one) for one in answered.read().splitlines()]
+            found = [json.loads(line) for line in answered.read().splitlines()]
         os.waitpid(child, 0)
         answers.write(json.dumps(found) + "\n")
         answers.flush()

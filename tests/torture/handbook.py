@@ -146,7 +146,7 @@ def read() -> None:
     reader stops when the file LAST exists. It prints JSON.
     """
     states: list[Any] = json.loads(Path(sys.argv[1]).read_text())
-    before, after = ({uri: list(map(tuple, own)) for uri, own in one.items()} for one in states)
+    before, after = ({uri: list(map(tuple, own)) for uri, own in state.items()} for state in states)
     last = Path(sys.argv[2])
     answers, faults = 0, []
     with Project.load() as project:

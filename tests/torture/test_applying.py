@@ -61,7 +61,7 @@ def test_applies_at_once_lose_nothing(tmp_path: Path, trials: Trials) -> None:
         done, codes = _apply_at_once(folder, count, last)
         assert all(code in (0, 9 if end else 0) for code, end in zip(codes, last, strict=True))
         apply_resources(folder, "vector_dbs: [{id: first, type: memory}]", "afterwards")
-        there = {one.id for one in load_project(folder).project.vector_dbs}
+        there = {vector_db.id for vector_db in load_project(folder).project.vector_dbs}
         assert done <= there, (last, done - there)
         assert len(done) >= count
         assert "# kept\n" in file.read_text()

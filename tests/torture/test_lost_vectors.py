@@ -148,7 +148,7 @@ class Scene:
         KEPT.clear()
         for number in range(DOCUMENTS):
             parts = [f"word{number}x{part} passage {part} of {number}" for part in range(PASSAGES)]
-            write(root, {f"docs/{number}.md": "\n\n".join(f"{one} {'x ' * 35}" for one in parts)})
+            write(root, {f"docs/{number}.md": "\n\n".join(f"{part} {'x ' * 35}" for part in parts)})
 
     def project(self) -> Project:
         return Project.build(self._declared, root=self.root, environ=self._environ)

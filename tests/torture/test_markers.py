@@ -82,7 +82,7 @@ def test_a_stream_is_cut_anywhere(trials: Trials, tmp_path: Path) -> None:
             assert streamed.text == text
             assert streamed.citations == whole.citations
             assert streamed.unknown_markers == whole.unknown
-            known = {one.marker for one in streamed.citations}
+            known = {citation.marker for citation in streamed.citations}
             assert known | set(streamed.unknown_markers) == expected
             assert known == expected & {one.marker for one in streamed.offered}
 

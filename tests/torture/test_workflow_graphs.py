@@ -249,7 +249,7 @@ class Machine:
         return name
 
     def _after(self, name: str) -> Lead:
-        (task,) = [one for one in self.tasks if one["id"] == name]
+        (task,) = [task for task in self.tasks if task["id"] == name]
         return lambda target: task.setdefault("on_success", {"next": []})["next"].append(target)
 
     def _router(self, name: str, decider: str) -> Callable[[str], Lead]:

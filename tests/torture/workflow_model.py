@@ -55,7 +55,7 @@ def graphs(draw: st.DrawFn, names: Iterator[int] | None = None, depth: int = 0) 
     size = draw(st.integers(1, 3 if depth else 8))
     nodes = [Node(f"t{next(names)}", "python") for _ in range(size)]
     for at, node in enumerate(nodes):
-        later = [one.name for one in nodes[at + 1 :]]
+        later = [node.name for node in nodes[at + 1 :]]
         ends = not later or (at and draw(st.sampled_from([False, False, False, True])))
         kinds = ["python"] * 4 + ["router"] * 2 * (not ends) + ["parallel"] * (depth < 2)
         node.kind = draw(st.sampled_from(kinds))
@@ -69,14 +69,14 @@ def graphs(draw: st.DrawFn, names: Iterator[int] | None = None, depth: int = 0) 
             if node.fails != "never":
                 node.branches.append(Graph([Node(f"t{next(names)}", "python", fails=node.fails)]))
     for at, node in enumerate(nodes[1:], start=1):
-        leading = [edge for one in nodes[:at] for edge in one.targets.values()]
+        leading = [edge for node in nodes[:at] for edge in node.targets.values()]
         if not any(node.name in edge for edge in leading):
             draw(st.sampled_from(leading)).append(node.name)
         leads = (
             one for one in nodes[:at] if any(node.name in edge for edge in one.targets.values())
         )
-        for one in leads:
-            node.before |= {one.name, *one.before}
+        for lead in leads:
+            node.before |= {lead.name, *lead.before}
     return Graph(nodes, [0, *draw(st.permutations(range(1, size)))])
 
 
@@ -218,8 +218,8 @@ class Trace:
 
     def play(self, statements: list[Any], front: set[int]) -> set[int]:
         """Interpret a program after some executions, and return the last executions."""
-        for one in statements:
-            match one:
+        for statement in statements:
+            match statement:
                 case Step(name):
                     front = self._run(name, front)
                 case Choice(name, arms):

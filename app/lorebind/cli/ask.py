@@ -46,7 +46,7 @@ def ask(
         if output is not Output.table:
             data: dict[str, Any] = {
                 "ingests": reports,
-                "results": {found.binding.id: found.result for found in answer.results},
+                "results": {result.binding.id: result.result for result in answer.results},
                 "answer": answer.text,
                 "verdict": answer.verdict,
                 "citations": answer.citations,
@@ -56,11 +56,11 @@ def ask(
             print_data(data, output)
         else:
             out = console()
-            for found in answer.results:
-                out.rule(f"Passages of {found.binding.id}", align="left")
-                print_matches(found.result, question)
-                if not found.hit:
-                    out.print(found.shortfall, soft_wrap=True)
+            for result in answer.results:
+                out.rule(f"Passages of {result.binding.id}", align="left")
+                print_matches(result.result, question)
+                if not result.hit:
+                    out.print(result.shortfall, soft_wrap=True)
             out.rule("Answer", align="left")
             print_answer(answer)
         if chat:

@@ -53,9 +53,9 @@ def converse(project: Project, history: list[tuple[str, str]], top_k: int | None
             continue
         print(answer.text)
         print_sources(answer)
-        for found in answer.results:
-            if not found.hit:
-                print_line(found.shortfall)
+        for result in answer.results:
+            if not result.hit:
+                print_line(result.shortfall)
         print(flush=True)
         history += [("user", question), ("assistant", answer.text)]
 

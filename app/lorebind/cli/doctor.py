@@ -23,9 +23,9 @@ def doctor(
     with opened(without_unusable(load_project(project))) as loaded:
         findings = loaded.doctor(deep=deep)
     if output is Output.table:
-        rows = ((found.part, found.status, found.detail) for found in findings)
+        rows = ((finding.part, finding.status, finding.detail) for finding in findings)
         print_table(("part", "status", "details"), rows)
     else:
         print_data({"findings": findings}, output)
-    if any(found.status == "failed" for found in findings):
+    if any(finding.status == "failed" for finding in findings):
         raise typer.Exit(1)

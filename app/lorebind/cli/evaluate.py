@@ -105,8 +105,8 @@ def _print_questions(scores: Sequence[StrategyScores]) -> None:
     """Print the nDCG@10 of each question, the worst of the declared strategy first."""
     from lorebind.cli.printing import print_table
 
-    ways = ("id", "question", *(one.strategy for one in scores), "not among 10")
-    rows = zip(*(one.questions for one in scores), strict=True)
+    ways = ("id", "question", *(score.strategy for score in scores), "not among 10")
+    rows = zip(*(score.questions for score in scores), strict=True)
     print_table(
         ways,
         (

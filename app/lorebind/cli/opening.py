@@ -46,7 +46,7 @@ def opened(config: LoadedProject) -> Project:
     level = log_level.get()
     if level is None:
         return Project(config)
-    logs = any(isinstance(one, LoggingExtension) for one in config.project.extensions)
+    logs = any(isinstance(extension, LoggingExtension) for extension in config.project.extensions)
     project = Project(config, extensions=[] if logs else extensions())
     set_level(level)  # opening the project has set the level that it declares
     return project

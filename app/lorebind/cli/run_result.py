@@ -132,7 +132,7 @@ def _print_sources(part: str, result: TaskResult) -> None:
     console().rule(f"Sources of {part} ({result.verdict})", align="left")
     # The passages of each prompt are numbered from 1. A task with several prompts, such as a
     # workflow, may have several passages of one number, which then tells nothing.
-    markers = [one.marker for one in result.citations]
+    markers = [citation.marker for citation in result.citations]
     is_clear = len(set(markers)) == len(markers)
     for citation in result.citations:
         print_line(f"{citation.marker} {citation.label}" if is_clear else f"- {citation.label}")

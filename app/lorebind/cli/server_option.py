@@ -89,7 +89,7 @@ def _with_parameters(
     parameters = [*own.parameters.values(), context, *more]
     # `inspect` reads the attribute, but type checkers do not know it.
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 

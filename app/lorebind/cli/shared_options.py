@@ -70,5 +70,5 @@ def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     parameters = [*own.parameters.values(), *more[has_tenant:]]
     # `inspect` reads the attribute, but type checkers do not know it.
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run

@@ -168,8 +168,10 @@ class _Rounds:
     def _has_news(
         self, name: tuple[str, str | None], plan: IngestPlan, changed: Collection[str]
     ) -> bool:
-        failed = {(one.uri, one.reason) for one in plan.failures}
-        failed |= {(one.source, one.reason) for one in plan.sources if one.status == "failed"}
+        failed = {(failure.uri, failure.reason) for failure in plan.failures}
+        failed |= {
+            (source.source, source.reason) for source in plan.sources if source.status == "failed"
+        }
         failed |= {(one.uri, one.reason) for source in plan.sources for one in source.unlisted}
         new = failed - self.reported.get(name, set())
         self.reported[name] = failed

@@ -75,7 +75,7 @@ def _put(
     try:
         server.send("PUT", path, json=declared.written(), headers=condition)
     except ConfigurationError as error:
-        raise ConfigurationError(_placed(one, declared) for one in error.problems) from None
+        raise ConfigurationError(_placed(problem, declared) for problem in error.problems) from None
 
 
 def _placed(problem: Problem, declared: KnowledgeBaseDeclaration) -> Problem:

@@ -39,7 +39,7 @@ class Hints:
         reworded: dict[str, Any] = {name: self.reword(document[name]) for name in texts}
         if errors := document.get("errors"):
             reworded["errors"] = [
-                {name: self.reword(str(text)) for name, text in one.items()} for one in errors
+                {name: self.reword(str(text)) for name, text in error.items()} for error in errors
             ]
         return document | reworded
 

@@ -106,7 +106,7 @@ class RemoteKnowledgeBase:
 
     def add_documents(self, documents: Sequence[Mapping[str, Any]]) -> IngestReport:
         read_documents(documents)  # the server would add the valid ones only
-        sent = [("files", (one["id"], one["data"], _BYTES)) for one in documents]
+        sent = [("files", (document["id"], document["data"], _BYTES)) for document in documents]
         path = f"{self._path}/documents"
         answer = self._server.send("POST", path, files=sent, params=self._parameters).json()
         for result in answer["results"]:

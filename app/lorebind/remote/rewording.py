@@ -32,6 +32,6 @@ class Rewording:
 
     def _refuse_tasks(self, error: ConfigurationError) -> None:
         """Raise an error for the first unknown task of `--interrupt-before`, as `Project` does."""
-        for one in error.problems:
-            if one.file.startswith("/interrupt_before"):
-                raise NotFoundError(f"{one.message}; {one.hint}") from None
+        for problem in error.problems:
+            if problem.file.startswith("/interrupt_before"):
+                raise NotFoundError(f"{problem.message}; {problem.hint}") from None

@@ -44,7 +44,7 @@ class RemoteRunStream:
             UsageError: a sink cannot be used.
         """
         self._server, self._path, self._body = server, path, body
-        self._sinks: list[Any] = [as_sink(one) for one in sinks]
+        self._sinks: list[Any] = [as_sink(sink) for sink in sinks]
         self._rewording = rewording
         self._result: RunResult | None = None
 

@@ -34,7 +34,7 @@ class RemoteWorkflows:
         return read(WorkflowOutline, self._server.get(_path(workflow)))
 
     def workflow_inputs(self, workflow: str) -> dict[str, dict[str, Any]]:
-        known = {one["id"]: one for one in self.workflows()}
+        known = {workflow["id"]: workflow for workflow in self.workflows()}
         if workflow not in known:
             hint = did_you_mean(workflow, known)
             raise NotFoundError(f"there is no workflow {workflow!r}; {hint}")

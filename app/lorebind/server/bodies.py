@@ -67,8 +67,10 @@ class Body(BaseModel):
         try:
             body = validate(data)
         except ValidationError as error:
-            known = {one["loc"] for one in errors}
-            errors += [one for one in error.errors(include_url=False) if one["loc"] not in known]
+            known = {error["loc"] for error in errors}
+            errors += [
+                error for error in error.errors(include_url=False) if error["loc"] not in known
+            ]
         if errors:
             raise ValidationError.from_exception_data(cls.__name__, errors)
         return body

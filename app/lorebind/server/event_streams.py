@@ -46,10 +46,10 @@ def prefers_events(request: Request) -> bool:
 
 
 def _weight(parameters: list[str]) -> float:
-    for one in parameters:
-        if one.startswith("q="):
+    for parameter in parameters:
+        if parameter.startswith("q="):
             with suppress(ValueError):
-                return float(one.removeprefix("q="))
+                return float(parameter.removeprefix("q="))
     return 1.0
 
 

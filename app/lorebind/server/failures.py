@@ -63,7 +63,7 @@ def invalid_request(error: RequestValidationError) -> ProblemError:
     return ProblemError(
         "invalid_request",
         "the request is not valid; see errors",
-        {"errors": [shown for one in found for shown in _errors(one)]},
+        {"errors": [error for one in found for error in _errors(one)]},
     )
 
 

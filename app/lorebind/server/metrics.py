@@ -21,7 +21,7 @@ def prometheus_of(project: Project) -> Prometheus | None:
         The extension, or None if it is neither declared nor installed.
     """
     events = project.knowledge.events
-    found = [one for one in events.extensions if isinstance(one, Prometheus)]
+    found = [extension for extension in events.extensions if isinstance(extension, Prometheus)]
     if not found:
         try:
             found = [Prometheus()]

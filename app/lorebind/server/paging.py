@@ -126,7 +126,7 @@ def slice_of(items: Sequence[Any], cursor: Cursor, limit: int, key: Callable[[An
     if cursor.key is None:
         found = items[: limit + 1]
     elif cursor.backwards:
-        found = [one for one in items if key(one) < cursor.key][-limit - 1 :]
+        found = [item for item in items if key(item) < cursor.key][-limit - 1 :]
     else:
-        found = [one for one in items if key(one) > cursor.key][: limit + 1]
+        found = [item for item in items if key(item) > cursor.key][: limit + 1]
     return page_of(found, cursor, limit, key)

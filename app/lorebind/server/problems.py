@@ -122,8 +122,8 @@ def problem_of(error: errors.LorebindError) -> ProblemError:
     headers: dict[str, str] = {}
     if isinstance(error, errors.ConfigurationError) and code == "invalid_request":
         more["errors"] = [
-            {"pointer": one.file, "message": one.message, "hint": one.hint}
-            for one in error.problems
+            {"pointer": problem.file, "message": problem.message, "hint": problem.hint}
+            for problem in error.problems
         ]
         return ProblemError(code, "the request is not valid; see errors", more)
     if isinstance(error, errors.UsageError):

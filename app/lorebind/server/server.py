@@ -87,7 +87,9 @@ class Server:
 
     async def _project_of(self, tenant: str) -> Project:
         made = await call(self.made.of, tenant)
-        declared = {one.id for one in self.project.config.project.knowledge_bases}
+        declared = {
+            knowledge_base.id for knowledge_base in self.project.config.project.knowledge_bases
+        }
         own = [self.declaration(one) for one in made if one.id not in declared]
         return self.project.with_knowledge_bases([one for one in own if one is not None])
 

@@ -34,7 +34,7 @@ def checked(
     before = message.response_metadata.get(METADATA_KEY, {})
     said = {
         "verdict": best_of([verdict, before.get("verdict", "none")]),
-        "citations": [one.as_data(content=False) for one in found.citations],
+        "citations": [citation.as_data(content=False) for citation in found.citations],
         "unknown_markers": found.unknown,
     }
     metadata = {**message.response_metadata, METADATA_KEY: said}

@@ -142,7 +142,7 @@ def _of_conversation(given: Any, structured: Any = None) -> Answer:
         verdict = searched_verdict(messages)
     else:
         by_marker = {one.marker: one for one in offered}
-        citations = [by_marker[one.marker] for one in citations_in([message])]
+        citations = [by_marker[citation.marker] for citation in citations_in([message])]
         unknown, verdict = said["unknown_markers"], said["verdict"]
     return Answer(
         text=str(message.text),

@@ -48,7 +48,9 @@ def citations_in(messages: Sequence[BaseMessage]) -> Iterator[Citation]:
             said = message.response_metadata.get(METADATA_KEY)
         citations = said.get("citations") if isinstance(said, dict) else None
         if isinstance(citations, list):
-            yield from (Citation.from_data(one) for one in citations if _is_ours(one))
+            yield from (
+                Citation.from_data(citation) for citation in citations if _is_ours(citation)
+            )
 
 
 def passages_in(messages: Sequence[BaseMessage]) -> list[Citation]:
@@ -66,7 +68,9 @@ def searched_verdict(messages: Sequence[BaseMessage]) -> Verdict:
     """
     turn = messages[last_question(messages) or 0 :]
     artifacts = (message.artifact for message in turn if isinstance(message, ToolMessage))
-    return best_of(str(one.get("verdict")) for one in artifacts if isinstance(one, dict))
+    return best_of(
+        str(artifact.get("verdict")) for artifact in artifacts if isinstance(artifact, dict)
+    )
 
 
 def next_marker(messages: Sequence[BaseMessage], numbers: Mapping[str, Numbers] = {}) -> int:
@@ -77,7 +81,7 @@ def next_marker(messages: Sequence[BaseMessage], numbers: Mapping[str, Numbers] 
         numbers: the value under `STATE_KEY` in the state of an agent.
     """
     given = [citation.number for citation in citations_in(messages)]
-    given += [one["last"] for one in numbers.values()]
+    given += [number["last"] for number in numbers.values()]
     return 1 + max(given, default=0)
 
 
@@ -95,7 +99,9 @@ def first_marker(runtime: Any) -> int:
     messages = state.get("messages") if isinstance(state, dict) else state
     if not isinstance(messages, list):
         return 1
-    asked = next((one for one in reversed(messages) if isinstance(one, AIMessage)), None)
+    asked = next(
+        (message for message in reversed(messages) if isinstance(message, AIMessage)), None
+    )
     together = asked.tool_calls if asked else []
     ids = [call["id"] for call in together]
     at = ids.index(runtime.tool_call_id) if runtime.tool_call_id in ids else 0

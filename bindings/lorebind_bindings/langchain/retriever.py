@@ -77,10 +77,10 @@ class LorebindRetriever(BaseRetriever):
         ]
         results = await retrieve(self.service, bindings, query)
         matches = [
-            (-match.score, match.id, document_of(match, found.result))
-            for found in results
-            if found.is_given
-            for match in found.result
+            (-match.score, match.id, document_of(match, result.result))
+            for result in results
+            if result.is_given
+            for match in result.result
         ]
         return [document for *_, document in sorted(matches, key=itemgetter(0, 1))[:limit]]
 

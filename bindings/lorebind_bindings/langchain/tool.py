@@ -90,8 +90,8 @@ def knowledge_tool(
 
 
 def _nothing(injection: Injection) -> str:
-    failed = [found.binding.id for found in injection.results if found.error]
+    failed = [result.binding.id for result in injection.results if result.error]
     if failed:
         return f"The knowledge of {', '.join(failed)} cannot be searched just now."
-    said = "; ".join(found.shortfall for found in injection.results)
+    said = "; ".join(result.shortfall for result in injection.results)
     return f"Nothing was found: {said}."

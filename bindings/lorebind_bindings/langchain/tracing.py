@@ -46,6 +46,6 @@ async def traced_retrieve(
         await told.on_retriever_error(error)
         raise
     await told.on_retriever_end(
-        [document_of(match, found.result) for found in results for match in found.result]
+        [document_of(match, result.result) for result in results for match in result.result]
     )
     return results

@@ -96,7 +96,7 @@ def _question(waiting: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, A
     if not questions:
         known = {one[key] for one in waiting for key in ("task", "path")}
         raise UsageError(f"no task {name!r} waits for an answer; {did_you_mean(name, known)}")
-    if len(questions) > 1 and all(one["path"] != name for one in questions):
-        several = ", ".join(one["path"] for one in questions)
+    if len(questions) > 1 and all(question["path"] != name for question in questions):
+        several = ", ".join(question["path"] for question in questions)
         raise UsageError(f"several tasks {name!r} wait for an answer; name one: {several}")
-    return next((one for one in questions if one["path"] == name), questions[0])
+    return next((question for question in questions if question["path"] == name), questions[0])

@@ -66,7 +66,7 @@ class _Drawing:
             name = _name(task.path, self._subgraphs)
             self._subgraphs.add(name)
             inside = f"{prefix}{name}:"
-        key = f"{inside}{_name(task.id, {one.removeprefix(inside) for one in self.graph.nodes})}"
+        key = f"{inside}{_name(task.id, {node.removeprefix(inside) for node in self.graph.nodes})}"
         self.graph.nodes[key] = Node(key, task.id, None, {"type": task.type})
         if inside == prefix:
             return key, [key]

@@ -158,7 +158,7 @@ class _Steps:
             return {"lorebind": thread}
         end = await workflows.state(name, thread_id)
         before = _plain(state.get("messages", []))
-        added = [one for one in end["messages"] if one not in before]
+        added = [message for message in end["messages"] if message not in before]
         return {"lorebind": thread, "output": end["output"], "messages": added}
 
 
@@ -215,8 +215,12 @@ _ROLES = {"human": "user", "ai": "assistant"}
 def _plain(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
     """Return messages in the form that workflows store."""
     return [
-        {"role": _ROLES.get(one.type, one.type), "content": str(one.text), "id": one.id}
-        for one in messages
+        {
+            "role": _ROLES.get(message.type, message.type),
+            "content": str(message.text),
+            "id": message.id,
+        }
+        for message in messages
     ]
 
 

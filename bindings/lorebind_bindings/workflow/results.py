@@ -135,8 +135,8 @@ class Done:
         """Return the record as plain JSON; values are not copied."""
         outcome = self.outcome
         written = {name: getattr(outcome, name) for name in _OUTCOME}
-        written["citations"] = [asdict(one) for one in outcome.citations]
-        written["updates"] = [asdict(one) for one in outcome.updates]
+        written["citations"] = [asdict(citation) for citation in outcome.citations]
+        written["updates"] = [asdict(update) for update in outcome.updates]
         written["parts"] = {name: one.as_json() for name, one in outcome.parts.items()}
         return {name: getattr(self, name) for name in _DONE} | {"outcome": written}
 
@@ -148,14 +148,14 @@ class Done:
             KeyError, TypeError: the data has another form.
         """
         written = dict(data["outcome"])
-        written["citations"] = [_citation(one) for one in written["citations"]]
-        written["updates"] = [Update(**one) for one in written["updates"]]
+        written["citations"] = [_citation(citation) for citation in written["citations"]]
+        written["updates"] = [Update(**update) for update in written["updates"]]
         written["parts"] = {name: cls.from_json(one) for name, one in written["parts"].items()}
         return cls(**{**data, "outcome": Outcome(**written)})
 
 
-_OUTCOME = [one.name for one in fields(Outcome)]
-_DONE = [one.name for one in fields(Done)]
+_OUTCOME = [field.name for field in fields(Outcome)]
+_DONE = [field.name for field in fields(Done)]
 
 
 def _citation(data: Mapping[str, Any]) -> Citation:
@@ -170,7 +170,7 @@ def skipped(key: str) -> Done:
 def together(parts: Iterable[Outcome]) -> Outcome:
     """Combine the outcomes of several tasks."""
     every = list(parts)
-    cited = {one.id: one for part in every for one in part.citations}
+    cited = {citation.id: citation for part in every for citation in part.citations}
     return Outcome(
         verdict=best_of(part.verdict for part in every),
         citations=list(cited.values()),

@@ -291,7 +291,9 @@ class Workflows:
                 at=("step",),
             )
         keys = {done["key"] for done in steps[:step]}
-        seed = [one for one in turn.records.values() if one["key"].partition("|")[0] in keys]
+        seed = [
+            record for record in turn.records.values() if record["key"].partition("|")[0] in keys
+        ]
         kept = {name: turn.state.get(name) for name in ("messages", "extra")}
         return await self.run(
             workflow, turn.state["input"], thread_id=new_id, seed=seed, kept=kept, bus=bus

@@ -44,7 +44,7 @@ class JobResult:
             if self.error
             else max((done.attempts for done in tasks), default=0),
             "verdict": outcome.verdict,
-            "citations": [asdict(one) for one in outcome.citations],
+            "citations": [asdict(citation) for citation in outcome.citations],
             "unknown_markers": outcome.unknown_markers,
         }
 

@@ -76,7 +76,7 @@ def _dead_end(graph: TaskGraph, task: TaskBase) -> tuple[str, str]:
     hint = "write on_success or final: true"
     if task.targets():
         return f"{_called(task)} has on_error but no on_success", hint
-    other = next(one for one in graph.tasks if one.targets())
+    other = next(task for task in graph.tasks if task.targets())
     line = other.position("id").line
     where = f" (line {line})" if line else ""
     why = f"{_called(other)}{where} has edges, so the order of the list does not apply"

@@ -82,18 +82,18 @@ def _repeated(group: Iterable[Any]) -> Iterator[Problem]:
 
 def _repeated_extensions(extensions: Iterable[ExtensionBase]) -> Iterator[Problem]:
     first: dict[tuple[str, str], Declaration] = {}
-    for one in extensions:
-        if one.written_to is None:
+    for extension in extensions:
+        if extension.written_to is None:
             continue
-        word = getattr(one, one.kind_key)
-        where = first.setdefault((word, one.written_to), one)
-        if where is not one:
+        word = getattr(extension, extension.kind_key)
+        where = first.setdefault((word, extension.written_to), extension)
+        if where is not extension:
             message = (
-                f"two extensions {word!r} write to {one.written_to}, so that each event is "
+                f"two extensions {word!r} write to {extension.written_to}, so that each event is "
                 "counted or logged twice"
             )
             hint = f"keep one of them; the first is at {where.position()}"
-            yield problem_at(one, (one.kind_key,), message, hint)
+            yield problem_at(extension, (extension.kind_key,), message, hint)
 
 
 def dangling(
@@ -109,7 +109,7 @@ def dangling(
         knowledge_bases=_ids(project.knowledge_bases),
         agents=_ids(agents),
         extractive=frozenset(
-            one.id for one in defaults.models(project) if one.provider == EXTRACTIVE
+            model.id for model in defaults.models(project) if model.provider == EXTRACTIVE
         ),
     )
     yield from _knowledge_bases(project.knowledge_bases, known)

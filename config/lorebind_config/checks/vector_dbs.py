@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
     """Find catalogs declared at the location of another one, as far as the files show it."""
     taken: dict[object, str] = {}
-    for one in project.vector_dbs:
-        path = _path(getattr(one, "config", None))
-        if getattr(one, "type", None) == "sqlite" and isinstance(path, str):
-            taken[path, None] = one.id
-    for one in project.vector_dbs:
-        catalog = getattr(one, "catalog", None)
+    for vector_db in project.vector_dbs:
+        path = _path(getattr(vector_db, "config", None))
+        if getattr(vector_db, "type", None) == "sqlite" and isinstance(path, str):
+            taken[path, None] = vector_db.id
+    for vector_db in project.vector_dbs:
+        catalog = getattr(vector_db, "catalog", None)
         if not isinstance(catalog, CatalogDeclaration):
             continue
         # The default schema in PostgreSQL contains the database's id, so it cannot clash.
@@ -41,8 +41,8 @@ def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
         if place in taken:
             message = f"vector database {taken[place]!r} already keeps its catalog there"
             field = "schema" if named else "path"
-            yield problem_at(one, ("catalog", field), message, "choose another location")
-        taken.setdefault(place, one.id)
+            yield problem_at(vector_db, ("catalog", field), message, "choose another location")
+        taken.setdefault(place, vector_db.id)
 
 
 def _path(of: object) -> object:

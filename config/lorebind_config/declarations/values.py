@@ -110,7 +110,7 @@ def _bounded(pattern: str) -> str:
         message = f"the braces of {shown} expand to more than {_MOST_ALTERNATIVES} patterns"
         hint = "write '*' for a part that can be anything, or write several patterns"
         raise RefusedError([Fault(message, hint)]) from None
-    if any(len(re.findall(r"\*\*+", one)) > _MOST_DEEP for one in alternatives):
+    if any(len(re.findall(r"\*\*+", alternative)) > _MOST_DEEP for alternative in alternatives):
         message = f"{shown} contains '**' more than {_MOST_DEEP} times"
         raise RefusedError([Fault(message, "name the folders, or write '*' for a single folder")])
     return pattern

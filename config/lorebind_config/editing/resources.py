@@ -115,8 +115,10 @@ def export_resources(
         embedders = {loaded.embedder(kb.embedder).id for kb in kbs}
         vector_dbs = {loaded.vector_db(kb.vector_db).id for kb in kbs}
         declared = {
-            "embedders": [one for one in project.embedders if one.id in embedders],
-            "vector_dbs": [one for one in project.vector_dbs if one.id in vector_dbs],
+            "embedders": [embedder for embedder in project.embedders if embedder.id in embedders],
+            "vector_dbs": [
+                vector_db for vector_db in project.vector_dbs if vector_db.id in vector_dbs
+            ],
             "knowledge_bases": kbs,
         }
     written = {

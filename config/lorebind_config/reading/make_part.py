@@ -105,7 +105,9 @@ def make_part(
     with environment.saying(failure, refused):
         made = kind.make(declaration, environment)
     # A property is looked up on the class, since computing its value may be slow.
-    lacking = [one for one in members if not (hasattr(type(made), one) or hasattr(made, one))]
+    lacking = [
+        member for member in members if not (hasattr(type(made), member) or hasattr(made, member))
+    ]
     if lacking:
         raise PluginError(
             f"{what}: plugin {word!r} of lorebind.{group} made a {type(made).__name__} "

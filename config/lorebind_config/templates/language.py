@@ -162,7 +162,7 @@ def _resolve_text(text: str, scopes: Mapping[str, Any]) -> Any:
     pieces = list(parts(text))
     if len(pieces) == 1 and isinstance(pieces[0], tuple):
         return look_up(pieces[0], scopes)
-    found = [one if isinstance(one, str) else look_up(one, scopes) for one in pieces]
+    found = [piece if isinstance(piece, str) else look_up(piece, scopes) for piece in pieces]
     filled = "".join(map(as_text, map(traced_text.plain, found)))
     values = traced_text.values_in(found)
     if not values:

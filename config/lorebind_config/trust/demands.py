@@ -248,7 +248,7 @@ class _Part:
     def _addresses(self, receivers: set[str]) -> Iterator[TrustRequirement]:
         """Yield the hosts of a part that no variable was shown with, and the paths that settings of
         code contain."""
-        free = [one for one in self._settings.values() if "config" in one.templated]
+        free = [setting for setting in self._settings.values() if "config" in setting.templated]
         # A source without `config` reads public addresses, as everybody can.
         if self._sends and (self._head.label != "source" or free):
             for host in hosts_of(self._settings.values(), self._environment):

@@ -41,12 +41,12 @@ class AddedDocuments:
         rows = [
             {
                 **owner(namespace),
-                "uri": one.uri,
-                "media_type": one.media_type,
-                "metadata": json.dumps(dict(one.metadata), allow_nan=False),
-                "data": one.data,
+                "uri": document.uri,
+                "media_type": document.media_type,
+                "metadata": json.dumps(dict(document.metadata), allow_nan=False),
+                "data": document.data,
             }
-            for one in documents
+            for document in documents
         ]
         changed = ", ".join(f"{name} = excluded.{name}" for name in ("media_type", "metadata"))
         after = f"on conflict ({OWNER}, uri) do update set {changed}, data = excluded.data"

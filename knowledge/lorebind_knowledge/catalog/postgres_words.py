@@ -40,7 +40,7 @@ _REMEMBERED = 32_768
 
 def add(db: psycopg.Connection, space: int, passages: Sequence[Passage]) -> None:
     """Add the words of passages."""
-    counted = [Counter(index_terms(one.text, one.language).split()) for one in passages]
+    counted = [Counter(index_terms(passage.text, passage.language).split()) for passage in passages]
     lengths = [words.total() for words in counted]
     insert_rows(
         db,
@@ -71,7 +71,7 @@ def remove(db: psycopg.Connection, space: int, passages: Sequence[Passage]) -> N
         " and number = any(%(numbers)s::bigint[]) returning length)"
         " update catalog_word_counts set passages = passages - (select count(*) from gone),"
         " words = words - (select coalesce(sum(length), 0) from gone) where space = %(space)s",
-        {"space": space, "numbers": [one.number for one in passages]},
+        {"space": space, "numbers": [passage.number for passage in passages]},
     )
 
 

@@ -141,7 +141,7 @@ def find_document(namespace: Namespace, catalog: Catalog, document: str) -> Docu
         for uri in catalog.added.waiting_within(sql, namespace, key, Page(), beside):
             if document in (uri, document_id(uri)):
                 return _waiting(uri)
-    known = [one.uri for one in list_documents(namespace, catalog, limit=HINTS)]
+    known = [document.uri for document in list_documents(namespace, catalog, limit=HINTS)]
     raise no_document(namespace.kb, document, known)
 
 

@@ -46,13 +46,15 @@ class Fingerprint:
 
 @lru_cache(maxsize=64)  # read for every question
 def _key(fingerprint: Fingerprint) -> str:
-    told = [one.name for one in fields(fingerprint) if one.compare]
+    told = [field.name for field in fields(fingerprint) if field.compare]
     return digest(*(f"{name}={getattr(fingerprint, name)}" for name in told))
 
 
 def address_digest(*addresses: str) -> str:
     """Return a digest of the addresses that an index can store without storing passwords."""
-    return digest(*(re.sub("//[^/]*@", "//", one) for one in addresses)) if addresses else ""
+    return (
+        digest(*(re.sub("//[^/]*@", "//", address) for address in addresses)) if addresses else ""
+    )
 
 
 @runtime_checkable

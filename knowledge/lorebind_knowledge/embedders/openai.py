@@ -256,7 +256,7 @@ class OpenAIEmbedder(Embedder):
         if loop not in self._clients:
             openai, langchain_openai = await asyncio.to_thread(self._libraries)
             client = self._made(openai, langchain_openai)
-            for closed in [known for known in self._clients if known.is_closed()]:
+            for closed in [client for client in self._clients if client.is_closed()]:
                 self._clients.pop(closed, None)
             self._clients[loop] = client
         return self._clients[loop]

@@ -67,7 +67,7 @@ class StrategyScores:
     @property
     def ndcg_of_each(self) -> list[float]:
         """nDCG@10 of each question."""
-        return [one.ndcg_10 for one in self.questions]
+        return [question.ndcg_10 for question in self.questions]
 
 
 async def evaluate(
@@ -101,8 +101,8 @@ def against_first(scores: Sequence[StrategyScores]) -> list[StrategyScores]:
     """Return the scores, of the same questions, each compared with the first."""
     first, *others = scores
     compared = [
-        replace(one, against_first=paired_difference(one.ndcg_of_each, first.ndcg_of_each))
-        for one in others
+        replace(other, against_first=paired_difference(other.ndcg_of_each, first.ndcg_of_each))
+        for other in others
     ]
     return [first, *compared]
 
@@ -135,13 +135,13 @@ async def _one(
             )
         )
         progress()
-    times = [one.ms for one in questions]
+    times = [question.ms for question in questions]
     return StrategyScores(
         name,
-        ndcg_10=statistics.fmean(one.ndcg_10 for one in questions),
-        recall_10=statistics.fmean(one.recall_10 for one in questions),
-        recall_100=statistics.fmean(one.recall_100 for one in questions),
-        mrr=statistics.fmean(one.mrr for one in questions),
+        ndcg_10=statistics.fmean(question.ndcg_10 for question in questions),
+        recall_10=statistics.fmean(question.recall_10 for question in questions),
+        recall_100=statistics.fmean(question.recall_100 for question in questions),
+        mrr=statistics.fmean(question.mrr for question in questions),
         p50_ms=statistics.median(times),
         p95_ms=_quantile(times, 0.95),
         queries=len(questions),

@@ -87,9 +87,9 @@ def load(kind: Kind, model: HubModel, folder: Path, threads: int | None) -> Any:
 
 def _listed(kind: Kind, name: str, failure: type[LorebindError]) -> HubModel:
     models = _maker(kind).list_supported_models()
-    found = next((one for one in models if one["model"].lower() == name.lower()), None)
+    found = next((model for model in models if model["model"].lower() == name.lower()), None)
     if found is None:
-        hint = did_you_mean(name, [one["model"] for one in models])
+        hint = did_you_mean(name, [model["model"] for model in models])
         raise failure(
             f"fastembed does not list the model {name!r}; {hint}; to use any other repository of "
             "the hub, name its ONNX file with file:"
@@ -113,7 +113,10 @@ def _register(kind: Kind, model: HubModel, **settings: Any) -> None:
     """Register a model with fastembed once per process; its name identifies all its settings."""
     maker = _maker(kind)
     with _registering:
-        if any(one["model"] == model.name for one in maker.list_supported_models()):
+        if any(
+            supported_model["model"] == model.name
+            for supported_model in maker.list_supported_models()
+        ):
             return
         maker.add_custom_model(
             model=model.name,

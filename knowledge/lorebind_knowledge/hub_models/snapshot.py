@@ -141,7 +141,7 @@ class Snapshot:
         sizes = {file.rfilename: file.size or 0 for file in siblings}
         for needed in (_NEEDED, model.file):
             if needed not in sizes:
-                alike = [one for one in sizes if Path(one).suffix == Path(needed).suffix]
+                alike = [size for size in sizes if Path(size).suffix == Path(needed).suffix]
                 hint = did_you_mean(needed, alike)
                 raise self._failure(f"{self._where()} has no file {needed}; {hint}")
         files = [one for one in (*_BESIDE, *model.beside, model.file) if one in sizes]

@@ -329,7 +329,9 @@ class _Run:
         report = self._report
         pending: list[_Pending] = []
         rows: list[DocumentEntry] = []
-        changed = [one.uri for one in documents if one.action in ("added", "updated")]
+        changed = [
+            document.uri for document in documents if document.action in ("added", "updated")
+        ]
         generations: dict[str, int] = {}
         if changed:
             generations = await call(self._kb.index.next_generations, index, changed)
@@ -477,7 +479,7 @@ class _Run:
         failed_sources = [source for source in report.sources if source.status == "failed"]
         if failed_sources and len(failed_sources) == len(report.sources):
             report.status = "failed"
-        elif failed_sources or report.failures or any(one.unlisted for one in report.sources):
+        elif failed_sources or report.failures or any(source.unlisted for source in report.sources):
             report.status = "completed_with_failures"
         await settle(kb, self._lease, self._active, index, report, partial=self._partial)
         if report.documents["updated"] or report.documents["removed"]:

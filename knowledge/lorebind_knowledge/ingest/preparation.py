@@ -256,7 +256,7 @@ class _Preparer:
         chunks = list(_chunks(corpus, begun.uri, document, begun.metadata))
         language = corpus.language
         if language == AUTO:
-            language = detect_language("\n".join(one.text for one in chunks))
+            language = detect_language("\n".join(chunk.text for chunk in chunks))
         prepared = PreparedDocument(
             begun.uri,
             begun.source,

@@ -58,12 +58,12 @@ def load_epub(data: bytes, uri: str) -> LoadedDocument:
                 places.append(_chapter(start, name) if name else Place(start, "chapter", number))
                 if name or headings:  # so that it does not belong to the previous chapter
                     headings.append(Heading(start, 1, name or title or title_of(uri)))
-            for one in page.headings:
-                at, level = start + one.start, min(one.level + 1, 9)
-                if one.level == top or one.start == 0:
+            for heading in page.headings:
+                at, level = start + heading.start, min(heading.level + 1, 9)
+                if heading.level == top or heading.start == 0:
                     level = 1
-                    places.append(_chapter(at, one.title))
-                headings.append(Heading(at, level, one.title))
+                    places.append(_chapter(at, heading.title))
+                headings.append(Heading(at, level, heading.title))
             texts.append(page.text)
             start += len(page.text) + len(_BETWEEN_CHAPTERS)
     return LoadedDocument(

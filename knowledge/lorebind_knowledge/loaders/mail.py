@@ -103,17 +103,17 @@ def _leaves(part: MIMEPart, attached: list[str]) -> Iterator[MIMEPart]:
     match part.get_content_subtype():
         case "alternative":
             by_choice = (
-                one for kind in ("plain", "html") for one in parts if one.get_body((kind,))
+                part for kind in ("plain", "html") for part in parts if part.get_body((kind,))
             )
             if chosen := next(by_choice, None):
-                others = (leaf for one in parts if one is not chosen for leaf in one.walk())
+                others = (leaf for part in parts if part is not chosen for leaf in part.walk())
                 attached += [_name(leaf) for leaf in others if leaf.is_attachment()]
                 parts = [chosen]
         case "related":
             parts = [
-                one
-                for one in parts
-                if one.is_attachment() or one.get_content_maintype() in ("text", "multipart")
+                part
+                for part in parts
+                if part.is_attachment() or part.get_content_maintype() in ("text", "multipart")
             ]
     for one in parts:
         yield from _leaves(one, attached)

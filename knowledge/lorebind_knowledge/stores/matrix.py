@@ -119,7 +119,7 @@ def stacked(space: Partition, vectors: Sequence[StoredVector]) -> Matrix:
         StoreError: one of them has another dimension than the space.
     """
     check_dimension(space, vectors)
-    return np.array([one.vector for one in vectors], "<f4").reshape(-1, space.dimension)
+    return np.array([vector.vector for vector in vectors], "<f4").reshape(-1, space.dimension)
 
 
 def check_dimension(space: Partition, vectors: Sequence[StoredVector]) -> None:
@@ -127,10 +127,10 @@ def check_dimension(space: Partition, vectors: Sequence[StoredVector]) -> None:
     Raises:
         StoreError: one of the vectors has another dimension than the space.
     """
-    for one in vectors:
-        if one.vector.shape != (space.dimension,):
+    for vector in vectors:
+        if vector.vector.shape != (space.dimension,):
             raise StoreError(
-                f"{space}: vector {one.number} has the shape {one.vector.shape}, "
+                f"{space}: vector {vector.number} has the shape {vector.vector.shape}, "
                 f"expected the dimension {space.dimension}"
             )
 

@@ -109,7 +109,7 @@ class Driver:
 
     def stage(self, *records: Record, namespace: Namespace = HERE) -> None:
         entry = self.entry(namespace)
-        ours = [replace(one, index=entry.key) for one in records]
+        ours = [replace(record, index=entry.key) for record in records]
         self.index.stage(self.lease(namespace), entry, ours)
 
     def publish(
@@ -125,7 +125,7 @@ class Driver:
     def add(self, *records: Record, namespace: Namespace = HERE) -> None:
         """Stage records and publish their generations."""
         self.stage(*records, namespace=namespace)
-        self.publish_all({one.uri: one.generation for one in records}, namespace)
+        self.publish_all({record.uri: record.generation for record in records}, namespace)
 
     def search(
         self,

@@ -41,7 +41,7 @@ def test_one_is_added_replaced_and_deleted(api: httpx.Client) -> None:
     assert "The shop is closed." in chunks[0]["text"]
 
     assert api.post(HERE, json={**NOTE, "text": "Open."}).status_code == 200
-    assert [one["text"] for one in api.get(f"{where}/chunks").json()["items"]] == ["Open."]
+    assert [item["text"] for item in api.get(f"{where}/chunks").json()["items"]] == ["Open."]
     assert api.delete(where).status_code == 204
     assert problem(api.get(where)) == (404, "not_found")
     assert problem(api.delete(where)) == (404, "not_found")
@@ -65,7 +65,7 @@ def test_pages_without_text_are_counted(api: httpx.Client) -> None:
     scan = pdf_bytes(["Gift cards never expire.", "", "", ""])
     added = api.post(HERE, files={"file": ("cards.pdf", scan, "application/pdf")})
     assert added.json()["textless_pages"] == 3
-    listed = {one["uri"]: one["textless_pages"] for one in api.get(HERE).json()["items"]}
+    listed = {item["uri"]: item["textless_pages"] for item in api.get(HERE).json()["items"]}
     assert listed.pop("added:cards.pdf") == 3
     assert set(listed.values()) == {0}
     ingested = api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
@@ -84,8 +84,8 @@ def test_several_have_a_result_each(api: httpx.Client) -> None:
     answered = api.post(HERE, json={"documents": documents})
     assert answered.status_code == 200
     results = answered.json()["results"]
-    assert [one["status"] for one in results] == [201, 422, 422, 201, 422]
-    wrong = [one["error"]["errors"][0]["pointer"] for one in results if "error" in one]
+    assert [result["status"] for result in results] == [201, 422, 422, 201, 422]
+    wrong = [result["error"]["errors"][0]["pointer"] for result in results if "error" in result]
     assert wrong == ["/documents/1/text", "/documents/2/text", "/documents/4"]
     for one in (results[0], results[3]):
         assert api.delete(f"{HERE}/{one['document']['id']}").status_code == 204
@@ -98,7 +98,7 @@ def test_two_with_one_id(api: httpx.Client) -> None:
     """The second is refused if it is different; equal ones are added once."""
     documents = [{"id": "q", "text": "One."}, {"id": "q", "text": "Two."}, *[{"text": "Same."}] * 2]
     answered = api.post(HERE, json={"documents": documents}).json()
-    assert [one["status"] for one in answered["results"]] == [201, 422, 201, 201]
+    assert [result["status"] for result in answered["results"]] == [201, 422, 201, 201]
     assert "the same id, 'q'" in answered["results"][1]["error"]["detail"]
     assert answered["results"][1]["error"]["errors"][0]["pointer"] == "/documents/1/id"
     first, _, same, again = answered["results"]
@@ -109,23 +109,23 @@ def test_two_with_one_id(api: httpx.Client) -> None:
         assert api.delete(where).status_code == 204
     files = [("files", ("q", b"One.")), ("files", ("q", b"Two."))]
     answered = api.post(HERE, files=files).json()
-    assert [one["status"] for one in answered["results"]] == [201, 422]
+    assert [result["status"] for result in answered["results"]] == [201, 422]
     assert answered["results"][1]["error"]["errors"][0]["pointer"] == "/files/1"
     assert api.delete(f"{HERE}/{answered['results'][0]['document']['id']}").status_code == 204
 
 
 def test_pages(api: httpx.Client) -> None:
     api.post(HERE, json={"documents": [{"id": f"n{n}", "text": f"N{n}."} for n in range(5)]})
-    everything = [one["uri"] for one in api.get(HERE).json()["items"]]
+    everything = [item["uri"] for item in api.get(HERE).json()["items"]]
     assert len(everything) == 7
     page = api.get(HERE, params={"limit": 3})
-    seen = [one["uri"] for one in page.json()["items"]]
+    seen = [item["uri"] for item in page.json()["items"]]
     while page.json()["next"]:
         page = api.get(HERE, params={"limit": 3, "cursor": page.json()["next"]})
-        seen += [one["uri"] for one in page.json()["items"]]
+        seen += [item["uri"] for item in page.json()["items"]]
     assert seen == everything
     page = api.get(HERE, params={"limit": 3, "cursor": page.json()["previous"]})
-    assert [one["uri"] for one in page.json()["items"]] == everything[3:6]
+    assert [item["uri"] for item in page.json()["items"]] == everything[3:6]
     assert api.get(HERE, params={"state": "failed"}).json()["items"] == []
     assert problem(api.get(HERE, params={"state": "x"})) == (422, "invalid_request")
 
@@ -145,7 +145,9 @@ def test_chunks_in_pages(api: httpx.Client) -> None:
 
 
 def test_what_a_source_gives_stays(api: httpx.Client) -> None:
-    (document,) = [one for one in api.get(HERE).json()["items"] if one["uri"] == "inline:returns"]
+    (document,) = [
+        item for item in api.get(HERE).json()["items"] if item["uri"] == "inline:returns"
+    ]
     assert problem(api.delete(f"{HERE}/{document['id']}")) == (409, "document_of_source")
 
 

@@ -204,7 +204,7 @@ async def test_hosts_and_origins(
 
 async def test_one_host_is_named(here: Served) -> None:
     for hosts in ([], [b"localhost", b"localhost"]):
-        status, headers, _ = await send(here.app, headers=[(b"host", one) for one in hosts])
+        status, headers, _ = await send(here.app, headers=[(b"host", host) for host in hosts])
         assert status == 403
         assert headers["x-content-type-options"] == "nosniff"
 

@@ -230,20 +230,20 @@ def test_a_whole_number_may_be_written_as_a_decimal(api: httpx.Client) -> None:
 def test_pages_lead_both_ways(api: httpx.Client) -> None:
     for number in range(5):
         api.put(f"/knowledge-bases/p{number}", json=TOURS)
-    everything = [one["id"] for one in api.get("/knowledge-bases").json()["items"]]
+    everything = [item["id"] for item in api.get("/knowledge-bases").json()["items"]]
     page = api.get("/knowledge-bases", params={"limit": 2})
-    seen, pages = [one["id"] for one in page.json()["items"]], [page]
+    seen, pages = [item["id"] for item in page.json()["items"]], [page]
     while page.json()["next"]:
         page = api.get("http://localhost" + page.links["next"]["url"])
         pages.append(page)
-        seen += [one["id"] for one in page.json()["items"]]
+        seen += [item["id"] for item in page.json()["items"]]
     assert seen == everything == sorted(everything)
     while page.json()["previous"]:
         page = api.get("http://localhost" + page.links["prev"]["url"])
         pages.pop()
         assert page.json()["items"] == pages[-1].json()["items"]
     assert len(pages) == 1
-    assert [one["id"] for one in api.get("/knowledge-bases?q=P3").json()["items"]] == ["p3"]
+    assert [item["id"] for item in api.get("/knowledge-bases?q=P3").json()["items"]] == ["p3"]
     assert problem(api.get("/knowledge-bases?cursor=AAAA")) == (400, "invalid_cursor")
     assert problem(api.get("/knowledge-bases?limit=0")) == (422, "invalid_request")
     for number in range(5):

@@ -369,7 +369,7 @@ def test_add_waits_for_another_ingest(slow: Slow, empty_cli: Cli) -> None:
         assert (done.code, done.err) == (0, "")
         report = json.loads(done.out)
         assert (report["status"], report["documents"]["added"]) == ("completed", 1)
-        assert [one["source"] for one in report["sources"]] == ["added"]
+        assert [source["source"] for source in report["sources"]] == ["added"]
         again = shop("knowledge", "add", "texts", "note.md")
         here = empty_cli("knowledge", "add", "texts", "note.md", "-p", str(slow.folder))
         texts = [re.sub(r"in \d+\.\d s", "in 0 s", one.out) for one in (again, here)]

@@ -75,9 +75,9 @@ def test_loopback_is_what_the_socket_says(socket_enabled: None) -> None:
     for host, local in (("localhost", True), ("127.0.0.2", True), ("0.0.0.0", False)):
         sockets = listen(host, 0)
         assert is_loopback(sockets) is local
-        assert len({one.getsockname()[1] for one in sockets}) == 1
-        for one in sockets:
-            one.close()
+        assert len({listener.getsockname()[1] for listener in sockets}) == 1
+        for listener in sockets:
+            listener.close()
 
 
 async def test_small_answers_are_not_delayed(socket_enabled: None) -> None:
@@ -384,7 +384,7 @@ async def test_mistakes_are_logged_without_secrets(
         assert problem(answer) == (500, "internal_error")
         for hidden in ("pa55word", "db.internal", question, "who", more_of_it):
             assert hidden not in answer.text + caplog.text
-        (record,) = [one for one in caplog.records if one.name == "lorebind.server"]
+        (record,) = [record for record in caplog.records if record.name == "lorebind.server"]
         assert record.levelno == logging.ERROR
         said = record.getMessage()
         assert said.startswith(f"request {answer.headers['x-request-id']} failed\nTraceback ")
@@ -436,7 +436,7 @@ async def test_metrics_of_the_declared_extension(tmp_path: Path) -> None:
         assert "knowledge_ingests_total" in answer.text
         assert "python_info" not in answer.text
         extensions = here.server.project.knowledge.events.extensions
-        assert [type(one).__name__ for one in extensions] == ["Prometheus"]
+        assert [type(extension).__name__ for extension in extensions] == ["Prometheus"]
 
 
 async def test_metrics_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

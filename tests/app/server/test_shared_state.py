@@ -62,12 +62,12 @@ def test_storage_that_other_machines_lack_is_a_warning(
         with Project.load(folder) as project:
             found = [one for one in project.doctor() if one.status == "warning"]
         warnings = [one for one in found if "on this machine only" in one.detail]
-        assert [one.part for one in warnings] == parts
+        assert [warning.part for warning in warnings] == parts
         with serving(folder) as server:
             assert server.process.stdout is not None
-            for one in warnings:
+            for warning in warnings:
                 line = server.process.stdout.readline()
-                assert line == f"warning: {one.part}: {one.detail}\n"
+                assert line == f"warning: {warning.part}: {warning.detail}\n"
 
 
 def test_another_takes_over_from_one_that_was_killed(tmp_path: Path, dsn: str) -> None:

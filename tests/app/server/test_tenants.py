@@ -104,7 +104,7 @@ def test_a_run_or_document_of_another_in_a_knowledge_base_of_all(
 
 
 def test_lists_and_metrics(two: Two, ids: dict[str, str]) -> None:
-    listed = [one["id"] for one in two.bob.get("/knowledge-bases").json()["items"]]
+    listed = [item["id"] for item in two.bob.get("/knowledge-bases").json()["items"]]
     assert listed == ["handbook"]
     metrics = two.bob.get("http://localhost/metrics")
     assert metrics.status_code == 200

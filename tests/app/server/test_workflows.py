@@ -42,7 +42,7 @@ def test_workflows_are_listed_with_their_inputs(api: httpx.Client) -> None:
     assert answer["inputs"]["question"] == {"type": "string", "required": True}
     assert answer["inputs"]["count"] == {"type": "integer", "required": False}
     following = api.get("http://localhost" + page.links["next"]["url"])
-    assert [one["id"] for one in following.json()["items"]] == ["broken"]
+    assert [item["id"] for item in following.json()["items"]] == ["broken"]
     again = api.get(
         "/workflows", params={"limit": 1}, headers={"If-None-Match": page.headers["etag"]}
     )
@@ -94,7 +94,7 @@ def test_what_is_wrong_in_a_request_is_pointed_at(
     """A stream is refused in the same way, before it begins."""
     refused = api.post(f"/workflows/{workflow}/runs", json=body, headers=headers)
     assert problem(refused) == (422, "invalid_request")
-    assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
+    assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]
 
 
 def test_all_mistakes_are_told_at_once(api: httpx.Client) -> None:
@@ -292,7 +292,7 @@ def test_threads_are_listed_in_pages_that_lead_both_ways(api: httpx.Client) -> N
     while page.json()["next"]:
         page = api.get("http://localhost" + page.links["next"]["url"], headers=headers)
         pages.append(page.json()["items"])
-    seen = [one["thread_id"] for items in pages for one in items]
+    seen = [item["thread_id"] for items in pages for item in items]
     assert seen == ["p2", "p4", "p3", "p1", "p0"]
     assert pages[0][0]["status"] == "completed"
     assert pages[0][1]["waiting"][0]["task"] == "approve"

@@ -241,4 +241,6 @@ class EventBus:
 
     def _forget(self, subscription: Subscription) -> None:
         with self._lock:
-            self._subscribers = tuple(one for one in self._subscribers if one is not subscription)
+            self._subscribers = tuple(
+                subscriber for subscriber in self._subscribers if subscriber is not subscription
+            )

@@ -39,7 +39,7 @@ async def work(context: Context) -> Outcome:
             task.prompt,
             scopes,
             is_foreign=context.is_foreign,
-            renderers=[one.renderer for one in bindings if "{{" in one.renderer],
+            renderers=[binding.renderer for binding in bindings if "{{" in binding.renderer],
         ),
         query=str(fill(task.query, scopes)) if task.query else None,
         history=_without_imitations(fill(task.history, scopes)) if task.history else (),
@@ -82,17 +82,17 @@ def _without_imitations(history: Any) -> Any:
 
 
 def _tell_found(context: Context, results: Sequence[BoundResult]) -> None:
-    for one in results:
+    for result in results:
         matches = [
             {"id": match.id, "score": match.score, "uri": match.metadata.get("uri")}
-            for match in one.result.matches
+            for match in result.result.matches
         ]
         context.emit(
             "retrieval",
-            kb_id=one.binding.id,
-            verdict=one.verdict,
+            kb_id=result.binding.id,
+            verdict=result.verdict,
             matches=matches,
-            seconds=one.result.seconds,
+            seconds=result.result.seconds,
         )
 
 

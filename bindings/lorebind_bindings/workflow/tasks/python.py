@@ -101,12 +101,12 @@ def _misfit(signature: inspect.Signature, arguments: Collection[str], error: Typ
     """Return why a function cannot be called with arguments of these names."""
     parameters = signature.parameters.values()
     by_name = {
-        one.name: one.default is one.empty
-        for one in parameters
-        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+        parameter.name: parameter.default is parameter.empty
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     }
     unknown = [name for name in arguments if name not in by_name]
-    if unknown and not any(one.kind is one.VAR_KEYWORD for one in parameters):
+    if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return f"has no parameter {unknown[0]!r}; {did_you_mean(unknown[0], by_name)}"
     missing = [name for name, needed in by_name.items() if needed and name not in arguments]
     if missing:

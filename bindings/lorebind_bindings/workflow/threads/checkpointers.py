@@ -189,7 +189,11 @@ def _checked(found: CheckpointTuple) -> CheckpointTuple:
         and all(isinstance(one, str) for one in (metadata["thread"], *graph, *graph.values()))
     ):
         raise ValueError("its metadata differs from what was written")
-    writes = [one for one in found.pending_writes or [] if one[1:] != (ERROR, None)]
+    writes = [
+        pending_write
+        for pending_write in found.pending_writes or []
+        if pending_write[1:] != (ERROR, None)
+    ]
     for task_id, channel, value in writes:
         # The time of a record is part of its id.
         is_whole = isinstance(value, _KINDS.get(channel, object))

@@ -90,12 +90,12 @@ def unpacked(about: dict[str, Any], text: bytes) -> LoadedDocument:
     return LoadedDocument(
         text.decode(),
         about["title"],
-        tuple(Heading(*one) for one in about["headings"]),
+        tuple(Heading(*heading) for heading in about["headings"]),
         about["body_start"],
         about["metadata"],
         about["format"],
-        places=tuple(Place(*one) for one in about["places"]),
-        cues=tuple(Cue(*one) for one in about["cues"]),
+        places=tuple(Place(*place) for place in about["places"]),
+        cues=tuple(Cue(*cue) for cue in about["cues"]),
     )
 
 

@@ -176,10 +176,10 @@ class _Filled:
 def _shown(uri: str, patterns: Sequence[_Filled]) -> str:
     """Return a uri with templates instead of the values of variables."""
     head, rest = "", uri
-    for one in patterns:
-        below = f"{one.start}/" if one.is_plain else one.start
-        if one.start != one.shown_start and (uri == one.start or uri.startswith(below)):
-            head, rest = one.shown_start, uri[len(one.start) :]
+    for pattern in patterns:
+        below = f"{pattern.start}/" if pattern.is_plain else pattern.start
+        if pattern.start != pattern.shown_start and (uri == pattern.start or uri.startswith(below)):
+            head, rest = pattern.shown_start, uri[len(pattern.start) :]
             break
     within = [one for pattern in patterns for one in pattern.within]
     if not within:

@@ -276,8 +276,8 @@ def _alternatives(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
     import bracex
 
     for pattern in patterns:
-        for one in dict.fromkeys([*bracex.iexpand(pattern, keep_escapes=True, limit=0)]):
-            yield pattern, "/".join(part for part in one.split("/") if part not in ("", "."))
+        for expanded in dict.fromkeys([*bracex.iexpand(pattern, keep_escapes=True, limit=0)]):
+            yield pattern, "/".join(part for part in expanded.split("/") if part not in ("", "."))
 
 
 def _literal_folder(pattern: str) -> tuple[str, str]:

@@ -151,7 +151,9 @@ class ExistingStore:
 
     async def _cosines(self, question: str, documents: Sequence[Document]) -> list[float]:
         """Return the cosines of documents with a question, from newly made vectors."""
-        asked, rows = await self._directions(question, [one.page_content for one in documents])
+        asked, rows = await self._directions(
+            question, [document.page_content for document in documents]
+        )
         figures: list[float] = (rows @ asked).tolist()
         return figures
 

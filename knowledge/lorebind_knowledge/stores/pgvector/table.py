@@ -156,7 +156,7 @@ def _packed(space: Partition, vectors: Sequence[StoredVector]) -> NDArray[np.voi
     check_dimension(space, vectors)
     packed = np.zeros(len(vectors), _kind(space.dimension))
     packed["dimension"] = space.dimension
-    packed["values"] = [one.vector for one in vectors]
+    packed["values"] = [vector.vector for vector in vectors]
     return packed
 
 
