@@ -56,7 +56,7 @@ from lorebind_knowledge.stores.langchain.store import LangChainStore
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
-from lorebind_knowledge.testing.watched_store import WatchedStore
+from lorebind_knowledge.testing.index_recovery import WatchedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

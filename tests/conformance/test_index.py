@@ -16,6 +16,7 @@ from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from lorebind_knowledge.testing import IndexConformance
+from tests.conformance.index_behaviour import IndexBehaviour
 from tests.knowledge.every_catalog import in_postgres
 from tests.knowledge.plain_stores import PlainStore
 
@@ -100,7 +101,11 @@ class AsyncStore(PlainStore):
         super().close()
 
 
-class TestMemoryStore(IndexConformance):
+class EveryIndexTest(IndexBehaviour, IndexConformance):
+    """The public conformance kit, and the tests that do not depend on the store."""
+
+
+class TestMemoryStore(EveryIndexTest):
     @pytest.fixture
     def make_catalog(self) -> Iterator[Callable[[], Catalog]]:
         catalog = Catalog()
@@ -112,7 +117,7 @@ class TestMemoryStore(IndexConformance):
         return MemoryStore()
 
 
-class TestSqliteStore(IndexConformance):
+class TestSqliteStore(EveryIndexTest):
     """The store shares one file with its catalog, as in a project."""
 
     @pytest.fixture
@@ -128,7 +133,7 @@ class TestSqliteStore(IndexConformance):
         return reopen()
 
 
-class TestPgvectorStore(IndexConformance):
+class TestPgvectorStore(EveryIndexTest):
     """The store shares one database with its catalog."""
 
     @pytest.fixture

@@ -8,8 +8,6 @@ for _name in (
     "index",
     "index_driver",
     "index_recovery",
-    "index_searching",
-    "index_writing",
     "searching",
     "store_driver",
     "vector_store",

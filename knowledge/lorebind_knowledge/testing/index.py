@@ -13,20 +13,33 @@ opens the data of `store` again.
 
 from __future__ import annotations
 
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from lorebind_config.errors import StoreError
+from lorebind_config.namespace import Namespace
 from lorebind_knowledge.index.index import NoIndexError
 from lorebind_knowledge.plumbing.bridge import finish
-from lorebind_knowledge.testing.index_driver import HERE, NORTH, Driver, record, vector
+from lorebind_knowledge.testing.index_driver import (
+    DIMENSION,
+    EAST,
+    HERE,
+    NORTH,
+    Driver,
+    ids,
+    ramp,
+    record,
+    vector,
+)
 from lorebind_knowledge.testing.index_recovery import IndexRecovery
-from lorebind_knowledge.testing.index_searching import IndexSearching
-from lorebind_knowledge.testing.index_writing import IndexWriting
+from lorebind_knowledge.testing.store_driver import FILTERS, SHELF
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,13 +48,213 @@ if TYPE_CHECKING:
     from lorebind_knowledge.stores.base import VectorStore
 
 
-class IndexConformance(IndexWriting, IndexSearching, IndexRecovery):
+NEIGHBOURS = [
+    replace(HERE, tenant="other"),
+    replace(HERE, project="other"),
+    replace(HERE, scope="other"),
+    replace(HERE, kb="other"),
+    # Joined without separators, these names equal those of HERE.
+    Namespace("acme/support", "project", "handbook", ""),
+]
+
+
+class IndexConformance(IndexRecovery):
     """The tests of an index with a store. Inherit it and define a fixture `store`, an empty one."""
 
     @pytest.fixture
     def reopen(self) -> Callable[[], VectorStore] | None:
         """Return a function that opens the same vectors in a new store; None if none persist."""
         return None
+
+    # Writing
+
+    def test_staged_is_not_found(self, to: Driver) -> None:
+        """Staged chunks are neither found nor counted before they are published."""
+        to.open()
+        to.stage(record("first", uri="b.md"))
+        assert to.search() == []
+        to.publish("b.md")
+        to.stage(record("second"))
+        assert to.found() == ["first"]
+        assert ids(to.words("first second")) == ["first"]
+        assert to.count() == 1
+        to.publish()
+        assert to.found() == ["first", "second"]
+        assert ids(to.words("first second")) == ["first", "second"]
+        assert to.count() == 2
+
+    def test_publishing_replaces_the_document(self, to: Driver) -> None:
+        """Only one generation of a document is found at a time; other documents stay."""
+        to.open()
+        to.add(record("a1"), record("a2"), record("b1", uri="b.md", generation=7))
+        to.stage(record("a2", generation=2), record("a3", generation=2))
+        assert to.found() == ["a1", "a2", "b1"]
+        assert to.publish(generation=2) == {"a.md": (1, 1, 1)}
+        assert to.found() == ["a2", "a3", "b1"]
+        assert to.count() == 3
+
+    def test_the_last_staged_wins(self, to: Driver) -> None:
+        """If two records have the same identity, in one call or two, the last one is stored."""
+        to.open()
+        to.stage(record("a", text="first"))
+        to.stage(record("a", text="second"), record("a", NORTH, text="third", n=3))
+        to.publish()
+        (match,) = to.search(NORTH)
+        assert (match.text, match.score, match.metadata) == ("third", 1.0, {"n": 3})
+        assert to.words("first second") == []
+        assert to.remove("a.md") == 1
+
+    def test_sweeping_deletes_what_is_dead(self, to: Driver) -> None:
+        """A sweep changes no results; afterwards the store has only live and staged vectors."""
+        entry = to.open()
+        to.add(*(record(f"{at}") for at in range(5)))
+        to.add(*(record(f"{at}", generation=2) for at in range(3, 8)))
+        to.add(record("gone", uri="b.md"))
+        to.remove("b.md")
+        to.stage(record("next", generation=3))
+        before = to.search()
+        to.sweep()
+        assert to.search() == before
+        assert to.store_count(entry) in (None, 6)
+        to.sweep(abandon=True)
+        assert to.store_count(entry) in (None, 5)
+        assert to.index.compare(entry, deep=True)[:2] == (5, [])
+        to.publish(generation=3)
+        assert to.search() == []
+
+    # Searching
+
+    def test_best_first(self, to: Driver) -> None:
+        """Matches are sorted by their raw cosines."""
+        to.open()
+        vectors = ramp(20)
+        to.add(*(record(f"{99 - at}", values) for at, values in enumerate(vectors)))
+        found = to.search()
+        assert ids(found) == [str(99 - at) for at in range(20)]
+        for match, values in zip(found, vectors, strict=True):
+            cosine = 1.0 / math.hypot(*values)
+            assert match.figure == pytest.approx(cosine, abs=1e-6)
+            assert match.score == pytest.approx(cosine, abs=1e-6)
+            assert match.score == round(match.score, 6)
+
+    def test_length_does_not_matter(self, to: Driver) -> None:
+        """The score is the cosine: the lengths of vectors do not change it."""
+        to.open()
+        to.add(record("a", (1e-6, 1e-6, 0, 0)), record("b", (3e6, 3e6, 0, 0)))
+        for scale in (1e-3, 1.0, 1e3):
+            found = to.search((scale, 0, 0, 0))
+            assert ids(found) == ["a", "b"]
+            assert [m.score for m in found] == pytest.approx([math.sqrt(0.5)] * 2, abs=1e-6)
+
+    def test_ties_go_by_id(self, to: Driver) -> None:
+        """Equal vectors have equal scores in any document, and are sorted by id."""
+        to.open()
+        values = (0.3, 0.1, -0.7, 0.2)
+        names = [f"{number * 7919 % 1009:04d}" for number in range(60)]
+        to.add(*(record(name, values, uri=f"{name[-1]}.md") for name in names))
+        found = to.search((0.2, -0.5, -0.4, 0.9))
+        assert ids(found) == sorted(names)
+        assert len({match.score for match in found}) == 1
+
+    def test_fewer_are_a_prefix_of_more(self, to: Driver) -> None:
+        """The top 3 are the first of the top 8, even if the limit splits a tie."""
+        to.open()
+        rng = np.random.default_rng(7)
+        kinds = rng.standard_normal((6, DIMENSION))
+        names = rng.permutation(48)
+        to.add(*(record(f"{n:02d}", kinds[at % 6]) for at, n in enumerate(names)))
+        for query in rng.standard_normal((5, DIMENSION)):
+            everything = to.search(query)
+            assert len(everything) == 48
+            for k in (1, 2, 3, 7, 8, 9, 16, 47, 48, 49):
+                assert to.search(query, k) == everything[:k]
+
+    def test_score_is_never_negative(self, to: Driver) -> None:
+        """A negative cosine stays in the raw figure; its score is 0, and such chunks tie."""
+        to.open()
+        to.add(record("c", EAST), record("b", NORTH), record("a", (-1.0, 0, 0, 0)))
+        found = to.search()
+        assert [(m.id, m.score) for m in found] == [("c", 1.0), ("a", 0.0), ("b", 0.0)]
+        assert [m.figure for m in found] == pytest.approx([1.0, -1.0, 0.0], abs=1e-6)
+        assert to.found(k=2) == ["c", "a"]
+
+    def test_zero_vectors(self, to: Driver) -> None:
+        """A vector of length 0, of a query or a chunk, has the cosine 0 with every vector."""
+        to.open()
+        to.add(record("b"), record("a", NORTH), record("c", (0.0,) * 4))
+        found = to.search((0.0,) * 4)
+        assert [(m.id, m.score, m.figure) for m in found] == [
+            ("a", 0.0, 0.0),
+            ("b", 0.0, 0.0),
+            ("c", 0.0, 0.0),
+        ]
+        assert to.found(k=2) == ["b", "a"]
+
+    def test_dead_vectors_take_nobodys_place(self, to: Driver) -> None:
+        """`k` chunks are found, even if many dead or staged ones are nearer."""
+        to.open()
+        to.index.sweep(to.lease(), to.entry())  # now, so that publishing does not sweep
+        to.add(*(record(f"old {at}") for at in range(40)))
+        to.add(record("far", (1.0, 2.0, 0, 0), generation=2))
+        to.stage(*(record(f"new {at}", generation=3) for at in range(40)))
+        to.add(record("farther", (1.0, 3.0, 0, 0), uri="b.md"))
+        assert to.found(k=1) == ["far"]
+        assert to.found(k=2) == ["far", "farther"]
+
+    # Filtering
+
+    def test_filters(self, to: Driver) -> None:
+        """A metadata filter means what `lorebind_config.filters` says."""
+        to.open()
+        to.add(*(replace(record(name), metadata=fields) for name, fields in SHELF.items()))
+        for where, expected in FILTERS:
+            assert "".join(to.found(where=where)) == expected, where
+            assert "".join(to.found(where=where, values=(0.0,) * 4)) == expected, where
+
+    def test_filter_comes_before_the_cut(self, to: Driver) -> None:
+        """`k` counts only chunks that pass the filter, however low they rank."""
+        to.open()
+        vectors = ramp(30)
+        to.add(*(record(f"{at:02d}", values, n=at) for at, values in enumerate(vectors)))
+        assert to.found(k=2, where={"n": {"$gte": 20}}) == ["20", "21"]
+
+    def test_filter_sees_what_is_published(self, to: Driver) -> None:
+        """A repeated filter sees newly published generations."""
+        to.open()
+        to.add(record("a", state="old"), record("b", uri="b.md", state="old"))
+        assert to.found(where={"state": "old"}) == ["a", "b"]
+        to.add(record("a", generation=2, state="new"))
+        assert to.found(where={"state": "old"}) == ["b"]
+        assert to.found(where={"state": "new"}) == ["a"]
+
+    # Namespaces
+
+    @pytest.mark.parametrize("neighbour", NEIGHBOURS, ids=str)
+    def test_knowledge_bases_do_not_see_each_other(self, to: Driver, neighbour: Namespace) -> None:
+        """Equal ids and uris in another knowledge base are other chunks, in every operation."""
+        to.open()
+        with pytest.raises(NoIndexError):
+            to.search(namespace=neighbour)
+        theirs = to.open(neighbour)
+        to.add(record("a", text="native"), record("b", text="native"))
+        to.stage(record("a", text="foreign"), namespace=neighbour)
+        assert to.count(neighbour) == 0
+        to.publish(namespace=neighbour)
+        assert [m.text for m in to.search()] == ["native", "native"]
+        assert [m.text for m in to.search(namespace=neighbour)] == ["foreign"]
+        assert [m.text for m in to.words("foreign", namespace=neighbour)] == ["foreign"]
+        assert to.words("foreign") == []
+        assert to.fetch("b", namespace=neighbour) == {}
+        to.publish(generation=2, namespace=neighbour)
+        to.sweep(neighbour)
+        assert to.count() == 2
+        to.add(record("a", generation=3), namespace=neighbour)
+        assert to.remove("a.md", namespace=neighbour) == 1
+        to.sweep(neighbour)
+        assert to.count() == 2
+        to.drop(theirs)
+        assert to.found() == ["a", "b"]
+        assert to.index.compare(to.entry(), deep=True).lost == []
 
     # Indexes
 
@@ -54,14 +267,6 @@ class IndexConformance(IndexWriting, IndexSearching, IndexRecovery):
         assert to.count() == 0
         assert to.remove("a.md") == 0
         assert to.index.compare(entry, deep=True)[:2] == (0, [])
-
-    def test_where_nothing_was_ingested(self, to: Driver) -> None:
-        """A knowledge base without an active index cannot be searched."""
-        with pytest.raises(NoIndexError):
-            to.search()
-        to.build()
-        with pytest.raises(NoIndexError):
-            to.search()
 
     def test_a_successor(self, to: Driver) -> None:
         """An index that is being built is not searched; once activated, only it is searched."""
@@ -94,18 +299,6 @@ class IndexConformance(IndexWriting, IndexSearching, IndexRecovery):
         assert to.words("bread") == []
         to.add(record("b", (0.0, 1.0)))
         assert to.found(values=(1.0, 0.0)) == ["b"]
-
-    def test_nothing_is_written_to_a_dropped_index(self, to: Driver) -> None:
-        """Staging and publishing in a dropped index are errors."""
-        entry = to.open()
-        to.drop(entry)
-        with pytest.raises(StoreError, match="handbook"):
-            to.index.stage(to.lease(), entry, [record("a")])
-        with pytest.raises(StoreError, match="handbook"):
-            to.index.publish(to.lease(), entry, {"a.md": 1})
-        assert to.index.remove(to.lease(), entry, ["a.md"]) == 0
-        to.index.sweep(to.lease(), entry, abandon=True)
-        assert to.index.compare(entry, deep=True)[:2] == (0, [])
 
     # Concurrency and persistence
 

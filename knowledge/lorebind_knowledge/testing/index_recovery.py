@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -23,15 +23,15 @@ from lorebind_knowledge.testing.index_driver import (
     record,
     vector,
 )
-from lorebind_knowledge.testing.watched_store import WatchedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.index.view import View
+    from lorebind_knowledge.records import Partition
     from lorebind_knowledge.stores.base import VectorStore
 
 _SLANT = (1.0, 1.0, 0.0, 0.0)
@@ -118,6 +118,43 @@ class Steps:
         self.taken, self._fatal = 0, fatal
 
 
+class WatchedStore:
+    """A wrapper around a store that calls a function `watch` at each step of a write.
+
+    The steps are `before add`, `within add` with half of the vectors written, `after add`, and the
+    same for `delete` and `drop`. Errors that `watch` raises reach the caller.
+    """
+
+    def __init__(self, store: VectorStore, watch: Callable[[str], object]) -> None:
+        self.inner, self.watch = store, watch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
+        self._write(self.inner.add, space, vectors)
+
+    def delete(self, space: Partition, numbers: Collection[int]) -> None:
+        self._write(self.inner.delete, space, list(numbers))
+
+    def drop(self, space: Partition) -> None:
+        self.watch("before drop")
+        finish(self.inner.drop(space))
+        self.watch("after drop")
+
+    def __str__(self) -> str:
+        return str(self.inner)
+
+    def _write(self, write: Callable[..., Any], space: Partition, items: Sequence[Any]) -> None:
+        half = len(items) // 2
+        self.watch(f"before {write.__name__}")
+        if half:
+            finish(write(space, items[:half]))
+        self.watch(f"within {write.__name__}")
+        finish(write(space, items[half:]))
+        self.watch(f"after {write.__name__}")
+
+
 def watched_driver(
     store: VectorStore,
     catalog: Catalog,
@@ -136,7 +173,7 @@ def watched_driver(
         watch("after a commit")
 
     patch.setattr(catalog, "writing", watched)
-    return Driver(WatchedStore(store, watch), catalog)
+    return Driver(cast("VectorStore", WatchedStore(store, watch)), catalog)
 
 
 class IndexRecovery(IndexTests):

@@ -1,4 +1,4 @@
-"""The conformance tests of writing to an `Index`, which `IndexConformance` inherits."""
+"""Tests of an index that do not depend on its store, so the public conformance kit lacks them."""
 
 from __future__ import annotations
 
@@ -9,49 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lorebind_config.errors import StoreError
+from lorebind_config.errors import StoreError, UsageError
+from lorebind_knowledge.index.index import NoIndexError
 from lorebind_knowledge.testing.index_driver import (
     DIMENSION,
+    EAST,
+    HERE,
     NORTH,
     Driver,
     IndexTests,
     ids,
+    ramp,
     record,
+    vector,
 )
+from lorebind_knowledge.testing.vector_store import METADATA, TEXTS
 
 
-class IndexWriting(IndexTests):
-    """The tests of staging, publishing and removing, with every store."""
-
-    keeps_nul = True
-    """Whether a text may contain the character NUL. If not, staging it must raise StoreError."""
-
-    # Staging and publishing
-
-    def test_staged_is_not_found(self, to: Driver) -> None:
-        """Staged chunks are neither found nor counted before they are published."""
-        to.open()
-        to.stage(record("first", uri="b.md"))
-        assert to.search() == []
-        to.publish("b.md")
-        to.stage(record("second"))
-        assert to.found() == ["first"]
-        assert ids(to.words("first second")) == ["first"]
-        assert to.count() == 1
-        to.publish()
-        assert to.found() == ["first", "second"]
-        assert ids(to.words("first second")) == ["first", "second"]
-        assert to.count() == 2
-
-    def test_publishing_replaces_the_document(self, to: Driver) -> None:
-        """Only one generation of a document is found at a time; other documents stay."""
-        to.open()
-        to.add(record("a1"), record("a2"), record("b1", uri="b.md", generation=7))
-        to.stage(record("a2", generation=2), record("a3", generation=2))
-        assert to.found() == ["a1", "a2", "b1"]
-        assert to.publish(generation=2) == {"a.md": (1, 1, 1)}
-        assert to.found() == ["a2", "a3", "b1"]
-        assert to.count() == 3
+class IndexBehaviour(IndexTests):
+    # Staging, publishing and removing
 
     def test_publishing_several_documents(self, to: Driver) -> None:
         """Several documents are replaced in one step, with or without chunks before and after."""
@@ -132,17 +108,6 @@ class IndexWriting(IndexTests):
         to.publish(generation=3)
         assert to.found() == ["three"]
 
-    def test_the_last_staged_wins(self, to: Driver) -> None:
-        """If two records have the same identity, in one call or two, the last one is stored."""
-        to.open()
-        to.stage(record("a", text="first"))
-        to.stage(record("a", text="second"), record("a", NORTH, text="third", n=3))
-        to.publish()
-        (match,) = to.search(NORTH)
-        assert (match.text, match.score, match.metadata) == ("third", 1.0, {"n": 3})
-        assert to.words("first second") == []
-        assert to.remove("a.md") == 1
-
     def test_another_text_under_the_same_id(self, to: Driver) -> None:
         """Text, vector and words of a found chunk belong to the same generation."""
         to.open()
@@ -192,8 +157,6 @@ class IndexWriting(IndexTests):
         for part in ("handbook", "4", "2", "a.md"):
             assert part in str(caught.value)
 
-    # Removing
-
     def test_remove(self, to: Driver) -> None:
         """Staged and live documents are removed; the number of live chunks is returned."""
         to.open()
@@ -208,54 +171,15 @@ class IndexWriting(IndexTests):
         to.publish(generation=2)
         assert to.found() == ["cc"]
 
-    def test_sweeping_deletes_what_is_dead(self, to: Driver) -> None:
-        """A sweep changes no results; afterwards the store has only live and staged vectors."""
-        entry = to.open()
-        to.add(*(record(f"{at}") for at in range(5)))
-        to.add(*(record(f"{at}", generation=2) for at in range(3, 8)))
-        to.add(record("gone", uri="b.md"))
-        to.remove("b.md")
-        to.stage(record("next", generation=3))
-        before = to.search()
-        to.sweep()
-        assert to.search() == before
-        assert to.store_count(entry) in (None, 6)
-        to.sweep(abandon=True)
-        assert to.store_count(entry) in (None, 5)
-        assert to.index.compare(entry, deep=True)[:2] == (5, [])
-        to.publish(generation=3)
-        assert to.search() == []
-
-    # Round trips
-
     def test_metadata_comes_back(self, to: Driver) -> None:
         """Metadata may be any JSON object: nested, in any script, with big and small numbers."""
-        metadata: dict[str, Any] = {
-            "title": "Ünïcode 漢字 🜚 \u2028",
-            "": "empty name",
-            "a.b": "dot",
-            "$x": "dollar",
-            "quote'\"\\": None,
-            "nested": {"list": [1, [2, [True, None]], {"deep": "er"}], "empty": {}},
-            "numbers": [0, -1, 2**53, 1e-12, 0.1],
-        }
         to.open()
-        to.add(replace(record("a"), metadata=metadata))
+        to.add(replace(record("a"), metadata=METADATA))
         (match,) = to.search()
-        assert match.metadata == metadata
+        assert match.metadata == METADATA
         assert match.metadata["nested"]["list"][1][1][0] is True
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "",
-            " \t\r\n ",
-            "漢字 é é 🜚👩‍👩‍👧",
-            "'; drop table x; --",
-            "\ufeff\ufffe\x01",
-            "x" * 100_000,
-        ],
-    )
+    @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
     def test_text_comes_back(self, to: Driver, text: str) -> None:
         """Text is returned unchanged, character by character."""
         to.open()
@@ -264,13 +188,9 @@ class IndexWriting(IndexTests):
         assert match.text == text
 
     def test_nul(self, to: Driver) -> None:
-        """The character NUL is returned or refused; it never truncates a text."""
+        """The character NUL is returned; it never truncates a text."""
         to.open()
         odd = record("a", text="before\0after", note="be\0af")
-        if not self.keeps_nul:
-            with pytest.raises(StoreError, match=r"a\.md"):
-                to.stage(odd)
-            return
         to.add(odd)
         (match,) = to.search()
         assert (match.text, match.metadata) == ("before\0after", {"note": "be\0af"})
@@ -299,3 +219,110 @@ class IndexWriting(IndexTests):
         wide.setflags(write=False)
         to.add(replace(record("a"), vector=wide[0, ::2]))
         assert [m.score for m in to.search()] == [1.0]
+
+    # Searching and fetching
+
+    @pytest.mark.parametrize("values", [(1.0, 0.0), (math.nan, 0, 0, 0)], ids=["size", "nan"])
+    def test_unsuitable_query(self, to: Driver, values: tuple[float, ...]) -> None:
+        """A query of another dimension or with NaN is an error, even on an empty index."""
+        to.open()
+        with pytest.raises(StoreError, match="handbook"):
+            to.search(values)
+
+    def test_k_is_positive(self, to: Driver) -> None:
+        """A `k` of 0 is a usage error."""
+        to.open()
+        with pytest.raises(UsageError, match="top_k"):
+            to.search(k=0)
+
+    def test_cosines_of_some(self, to: Driver) -> None:
+        """A chunk has the same cosine in a search and when requested by its number."""
+        to.open()
+        to.add(*(record(str(at), values) for at, values in enumerate(ramp(5))))
+        query = vector((0.3, 0.2, 0.1, 0.0))
+        found = to.index.read(HERE, lambda view: view.nearest(query, 5))
+        some = found.at([3, 1, 2])
+        figures = to.index.read(HERE, lambda view: view.cosines(query, some.numbers))
+        assert figures.tolist() == some.scores.tolist()
+        none = found.at([]).numbers
+        assert len(to.index.read(HERE, lambda view: view.cosines(query, none))) == 0
+
+    def test_filter_by_place(self, to: Driver) -> None:
+        """The position of a chunk can be filtered by, even after only the position has changed."""
+        to.open()
+        to.add(record("a", line_start=1), record("b", line_start=9))
+        to.add(record("a", generation=2, line_start=5), record("b", generation=2, line_start=13))
+        assert to.found(where={"line_start": {"$lt": 9}}) == ["a"]
+        assert to.found(where={"line_start": {"$gte": 9}}) == ["b"]
+
+    def test_malformed_filter(self, to: Driver) -> None:
+        """A malformed filter is a usage error, even on an empty index."""
+        to.open()
+        with pytest.raises(UsageError, match=r"\$gte"):
+            to.search(where={"year": {"$gtee": 2020}})
+
+    def test_chunks_by_id(self, to: Driver) -> None:
+        """Text, metadata and uri are returned as they were staged, the vector at length 1."""
+        to.open()
+        to.add(
+            record("a", (3.0, 4.0, 0.0, 0.0), text="first", place=1),
+            record("b", NORTH, uri="b.md", text="second", tags=["x"]),
+        )
+        found = to.fetch("a", "b", "nobody")
+        assert sorted(found) == ["a", "b"]
+        assert (found["a"].id, found["a"].uri, found["a"].text) == ("a", "a.md", "first")
+        assert [found[name].metadata for name in "ab"] == [{"place": 1}, {"tags": ["x"]}]
+        vectors = to.vectors("a", "b")
+        np.testing.assert_allclose(vectors["a"], [0.6, 0.8, 0.0, 0.0], atol=1e-6)
+        np.testing.assert_allclose(vectors["b"], NORTH, atol=1e-6)
+        assert to.fetch() == {}
+
+    def test_a_vector_of_length_0(self, to: Driver) -> None:
+        """A vector of length 0 is returned unchanged."""
+        to.open()
+        to.add(record("z", (0.0,) * 4))
+        assert not to.vectors("z")["z"].any()
+
+    def test_fetching_what_is_published(self, to: Driver) -> None:
+        """Only the published generation of a document can be fetched, not staged chunks."""
+        to.open()
+        to.add(record("a", NORTH, text="first"))
+        to.stage(record("a", EAST, generation=2, text="new"), record("n", generation=2))
+        assert {name: one.text for name, one in to.fetch("a", "n").items()} == {"a": "first"}
+        to.publish(generation=2)
+        assert {name: one.text for name, one in to.fetch("a", "n").items()} == {
+            "a": "new",
+            "n": "n",
+        }
+        np.testing.assert_allclose(to.vectors("a")["a"], EAST, atol=1e-6)
+
+    def test_a_document_in_its_order(self, to: Driver) -> None:
+        """The chunks of a document are returned in the order in which they were staged."""
+        to.open()
+        to.add(record("z"), record("b", uri="b.md"), record("a"), record("m"))
+        to.stage(record("new", generation=2))
+        found = to.index.read(HERE, lambda view: view.document("a.md"))
+        assert [one.id for one in found] == ["z", "a", "m"]
+        assert to.index.read(HERE, lambda view: view.document("none.md")) == []
+
+    # Indexes
+
+    def test_where_nothing_was_ingested(self, to: Driver) -> None:
+        """A knowledge base without an active index cannot be searched."""
+        with pytest.raises(NoIndexError):
+            to.search()
+        to.build()
+        with pytest.raises(NoIndexError):
+            to.search()
+
+    def test_nothing_is_written_to_a_dropped_index(self, to: Driver) -> None:
+        """Staging and publishing in a dropped index are errors."""
+        entry = to.open()
+        to.drop(entry)
+        with pytest.raises(StoreError, match="handbook"):
+            to.index.stage(to.lease(), entry, [record("a")])
+        with pytest.raises(StoreError, match="handbook"):
+            to.index.publish(to.lease(), entry, {"a.md": 1})
+        assert to.index.remove(to.lease(), entry, ["a.md"]) == 0
+        to.index.sweep(to.lease(), entry, abandon=True)
+        assert to.index.compare(entry, deep=True)[:2] == (0, [])
