@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.events import Events
 
-R = TypeVar("R")
 
 
 class AnnouncingEmbedder(EmbedderWrapper):

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from lorebind_config.templates.environment import Environment
     from lorebind_knowledge.embedders.base import Embedder
 
-R = TypeVar("R")
 
 _MEMBERS = (
     *("fingerprint", "embed_documents", "embed_query", "batch_size"),

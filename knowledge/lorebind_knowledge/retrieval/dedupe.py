@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.records import DocumentMatch
 
-NEARLY = 0.9
+SIMILAR = 0.9
 """The Jaccard similarity of three-word runs from which two passages count as duplicates."""
 
 _RUN = 3
@@ -71,7 +71,7 @@ class _Unique:
     def similar_to(self, runs: _Runs) -> list[str] | None:
         """Return the duplicates of the first passage that is similar to one with these runs."""
         # Most passages share too few runs with all others together to be similar to one of them.
-        if len(self._all_runs & runs) < NEARLY * len(runs):
+        if len(self._all_runs & runs) < SIMILAR * len(runs):
             return None
         for position in range(self._indexed, len(self._runs)):
             for run in _first(self._runs[position]):
@@ -98,11 +98,11 @@ def _first(runs: _Runs) -> list[int]:
     The prefix filter of Chaudhuri, Ganti and Kaushik, "A Primitive Operator for Similarity Joins in
     Data Cleaning" (2006): as many runs as one passage may lack of the other, plus one.
     """
-    return sorted(runs)[: len(runs) - ceil(NEARLY * len(runs)) + 1]
+    return sorted(runs)[: len(runs) - ceil(SIMILAR * len(runs)) + 1]
 
 
 def _alike(runs: _Runs, other_runs: _Runs) -> bool:
-    if min(len(runs), len(other_runs)) < NEARLY * max(len(runs), len(other_runs)):
+    if min(len(runs), len(other_runs)) < SIMILAR * max(len(runs), len(other_runs)):
         return False
     common = len(runs & other_runs)
-    return common >= NEARLY * (len(runs) + len(other_runs) - common)
+    return common >= SIMILAR * (len(runs) + len(other_runs) - common)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LOOKED_THROUGH = 100
 """Number of passages at the start of a ranking that may move. It is the same for every `top_k`, so
 that a smaller `top_k` returns a prefix of a larger one."""
-NEARLY = 0.9
+COMPARABLE = 0.9
 """The share of a passage's score from which another passage scores nearly as high. With 0.8, fewer
 relevant passages are among the first five."""
 
@@ -45,7 +45,7 @@ def spread(
         if taken[document] >= most:
             others = (n for n, (_, other) in enumerate(left) if taken[other] < most)
             first = next(others, 0)
-            if left[first][0].score >= NEARLY * best.score:
+            if left[first][0].score >= COMPARABLE * best.score:
                 at = first
         chosen, document = left.pop(at)
         taken[document] += 1
