@@ -42,7 +42,7 @@ from lorebind_knowledge.embedders.local import (
     run_graph,
 )
 from lorebind_knowledge.plumbing.bridge import run
-from lorebind_knowledge.plumbing.cpu_count import usable_processors
+from lorebind_knowledge.plumbing.lanes import usable_processors
 
 QUICKSTART = Path(__file__).resolve().parents[1] / "examples" / "quickstart" / "docs"
 CHEAP = {"provider": "langchain", "class": "peers:Cheap", "batch_size": 1000}

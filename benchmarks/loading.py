@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
-from lorebind_knowledge.ingest.enumeration import enumerate_sources
+from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.preparation import prepare_documents
 from lorebind_knowledge.loaders.process.readers import Loading
 from lorebind_knowledge.plumbing.bridge import run

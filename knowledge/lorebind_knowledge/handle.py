@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lorebind_config.checks.template_checks import run_references, run_values
 from lorebind_config.errors import ReadOnlyError, SourceError
 from lorebind_knowledge.chunking.make import make_chunker
-from lorebind_knowledge.embedders.announcing import AnnouncingEmbedder
+from lorebind_knowledge.embedders.wrapper import AnnouncingEmbedder
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lorebind_config.errors import ReadOnlyError
 from lorebind_config.reading.make_part import PartEnvironment
-from lorebind_knowledge.embedders.make import make_embedder
+from lorebind_knowledge.embedders.wrapper import make_embedder
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.loaders.process.readers import Loading
 from lorebind_knowledge.middleware.chain import Middleware

@@ -14,8 +14,8 @@ from lorebind_knowledge.embedders.fastembed import FastembedEmbedderDeclaration
 from lorebind_knowledge.embedders.hashing import HashingEmbedderDeclaration
 from lorebind_knowledge.embedders.langchain import LangChainEmbedderDeclaration
 from lorebind_knowledge.embedders.local import LocalEmbedder, LocalEmbedderDeclaration
-from lorebind_knowledge.embedders.make import make_embedder as made
 from lorebind_knowledge.embedders.openai import OpenAIEmbedderDeclaration
+from lorebind_knowledge.embedders.wrapper import make_embedder as made
 from lorebind_knowledge.testing import EmbedderConformance
 from tests.knowledge.embedding_server import KEY, EmbeddingServer, embedding_server
 from tests.knowledge.hub_server import EMBEDDER, MULTILINGUAL, OWN, hub_server

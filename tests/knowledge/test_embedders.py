@@ -32,9 +32,9 @@ from lorebind_knowledge.embedders.local import (
     LocalEmbedder,
     load_tokenizer,
 )
-from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.onnx_graph import without_nan_guards
-from lorebind_knowledge.plumbing.cpu_count import usable_processors
+from lorebind_knowledge.embedders.wrapper import make_embedder
+from lorebind_knowledge.plumbing.lanes import usable_processors
 
 TEXTS = [
     "How do I rotate an API key?",

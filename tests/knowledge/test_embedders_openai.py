@@ -24,9 +24,9 @@ from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_q
 from lorebind_knowledge.embedders.hashing import HashingEmbedderDeclaration
 from lorebind_knowledge.embedders.langchain import LangChainEmbedderDeclaration
 from lorebind_knowledge.embedders.local import LocalEmbedderDeclaration
-from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.openai import MAX_TOKENS, OpenAIEmbedderDeclaration, cut_to_limit
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
+from lorebind_knowledge.embedders.wrapper import make_embedder
 from lorebind_knowledge.plumbing.bridge import run
 from lorebind_knowledge.plumbing.tokenizing import encode
 from tests.density import examples

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_config.errors import EmbedderError, MissingDependencyError
-from lorebind_knowledge.embedders import concurrency as slots_module
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, embed_documents, embed_query
-from lorebind_knowledge.embedders.concurrency import FairSemaphore
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
+from lorebind_knowledge.resilience import limits as slots_module
+from lorebind_knowledge.resilience.limits import FairSemaphore
 
 
 class Clock:

@@ -10,12 +10,12 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from lorebind_config.errors import ConfigurationError
 from lorebind_config.reading.loading import build_project
+from lorebind_knowledge.embedders.base import TokenCount
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
-from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.openai import MAX_TOKENS, OpenAIEmbedder
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
-from lorebind_knowledge.embedders.tokens import TokenCount
+from lorebind_knowledge.embedders.wrapper import make_embedder
 from lorebind_knowledge.plumbing.tokenizing import encode
 
 TEXTS = ["Rotate the keys.", "", "Öl und 東京 🙂", "<|endoftext|>", "half: \ud83d", "a\nb\n"]

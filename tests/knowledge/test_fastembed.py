@@ -26,8 +26,8 @@ from lorebind_config.errors import (
 from lorebind_config.reading.loading import build_project
 from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
-from lorebind_knowledge.embedders.make import make_embedder
-from lorebind_knowledge.embedders.prefixes import prefixes_of
+from lorebind_knowledge.embedders.fastembed import prefixes_of
+from lorebind_knowledge.embedders.wrapper import make_embedder
 from lorebind_knowledge.hub_models import snapshot
 from lorebind_knowledge.hub_models.cache_folder import models_folder
 from lorebind_knowledge.hub_models.showing import megabytes, show_on

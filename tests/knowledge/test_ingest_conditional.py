@@ -84,7 +84,7 @@ class RemotePages:
 async def test_pages_are_fetched_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """An ingest fetches no page again that its plan fetched: neither pages beyond the limit of
     memory nor failed ones. A failure of long ago is tried again."""
-    monkeypatch.setattr("lorebind_knowledge.ingest.planned._MOST_KEPT", 1_000_000)
+    monkeypatch.setattr("lorebind_knowledge.ingest.prepared._MOST_KEPT", 1_000_000)
     source = RemotePages()
     bench.change(sources=[source])
     report = await bench.ingest(plan=await bench.plan())
@@ -93,7 +93,7 @@ async def test_pages_are_fetched_once(bench: Bench, monkeypatch: pytest.MonkeyPa
 
     source.asked.clear()
     plan = await bench.plan()
-    monkeypatch.setattr("lorebind_knowledge.ingest.planned._FAILURE_SECONDS", 0)
+    monkeypatch.setattr("lorebind_knowledge.ingest.prepared._FAILURE_SECONDS", 0)
     assert (await bench.ingest(plan=plan)).documents == counts(unchanged=3, added=1)
     assert source.asked.count("a.md") == 1
 
@@ -104,7 +104,7 @@ async def test_pages_without_room(
 ) -> None:
     """Pages for which the disk has no room are fetched again, with the same result."""
     if reason == "limit":
-        monkeypatch.setattr("lorebind_knowledge.ingest.planned._MOST_SPOOLED", 1_500_000)
+        monkeypatch.setattr("lorebind_knowledge.ingest.prepared._MOST_SPOOLED", 1_500_000)
     else:
         monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
     source = RemotePages()

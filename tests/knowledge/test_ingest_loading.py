@@ -168,7 +168,7 @@ async def test_a_plan_keeps_what_there_is_room_for(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Documents beyond the limit are read again, with the same result."""
-    monkeypatch.setattr("lorebind_knowledge.ingest.planned._MOST_KEPT", 2100)
+    monkeypatch.setattr("lorebind_knowledge.ingest.prepared._MOST_KEPT", 2100)
     for name in ("a.md", "b.md", "c.md"):
         bench.write(name, f"# {name}\n\nTwenty-four letters here.")
     plan = await bench.plan()

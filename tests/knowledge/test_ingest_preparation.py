@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.chunking.code import ByLanguage
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
-from lorebind_knowledge.ingest.enumeration import enumerate_sources
+from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.preparation import prepare_documents
 from lorebind_knowledge.loaders import registry
 from lorebind_knowledge.sources.folder.files import FileSource

@@ -11,7 +11,7 @@ import pytest
 
 from lorebind_config.errors import EmbedderError, UsageError
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
-from lorebind_knowledge.embedders.tokens import TokenCount, counted
+from lorebind_knowledge.embedders.base import TokenCount, counted
 from lorebind_knowledge.ingest.report import IngestReport
 
 from .bench import Bench, CountingEmbedder, counts, fill, paragraph

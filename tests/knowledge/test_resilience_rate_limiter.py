@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_knowledge.resilience.rate_limiter import RateLimiter
+from lorebind_knowledge.resilience.limits import RateLimiter
 
 
 class Clock:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_knowledge.records import DocumentMatch
-from lorebind_knowledge.retrieval.dedupe import NEARLY, without_repeats
+from lorebind_knowledge.retrieval.diversity import SIMILAR, without_repeats
 
 if TYPE_CHECKING:
     from .bench import Bench
@@ -80,7 +80,7 @@ def test_same_as_comparing_each_with_each(changes: list[list[int]]) -> None:
     staying: list[int] = []
     for at, text in enumerate(passages):
         pairs = ((runs(text), runs(passages[other])) for other in staying)
-        if not any(len(one & two) >= NEARLY * len(one | two) for one, two in pairs):
+        if not any(len(one & two) >= SIMILAR * len(one | two) for one, two in pairs):
             staying.append(at)
     assert kept(*passages) == [str(at) for at in staying]
 

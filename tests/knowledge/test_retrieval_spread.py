@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_knowledge.rerankers.base import Reranker
+from lorebind_knowledge.retrieval.diversity import COMPARABLE, spread
 from lorebind_knowledge.retrieval.query import Candidate
-from lorebind_knowledge.retrieval.spread import NEARLY, spread
 
 if TYPE_CHECKING:
     from .bench import Bench
@@ -70,7 +70,7 @@ def test_what_holds_of_every_ranking(passages: list[tuple[str, float]], most: in
         waited = [n for n in range(one.number) if got.index(ranked[n]) > at]
         for n in waited:  # its document has reached its limit, and it is not far better
             assert after[:at].count(documents[n]) >= most
-            assert one.score >= NEARLY * ranked[n].score
+            assert one.score >= COMPARABLE * ranked[n].score
 
 
 QUESTION = "pump valve engine turbine motor"

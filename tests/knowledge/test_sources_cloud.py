@@ -14,7 +14,7 @@ import pytest
 
 from lorebind_config.errors import SourceError
 from lorebind_config.templates.environment import Environment
-from lorebind_knowledge.ingest.enumeration import enumerate_sources
+from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.report import skipped_summary
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.cloud.source import CloudStorageSource

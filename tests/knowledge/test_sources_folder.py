@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.ingest.enumeration import enumerate_sources
+from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, skipped_summary
 from lorebind_knowledge.sources.folder.file_glob import FileGlobSource
 from lorebind_knowledge.sources.folder.files import FileSource

@@ -18,7 +18,7 @@ from lorebind_config.declarations.sources import SourceDeclaration
 from lorebind_config.errors import SourceError
 from lorebind_config.reading.loading import load_project
 from lorebind_config.templates.environment import Environment
-from lorebind_knowledge.ingest.enumeration import enumerate_sources
+from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.report import SourceReport
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.base import Content, Source, SourceItem

@@ -34,7 +34,7 @@ from lorebind_knowledge.loaders.process.worker import FORMATS, loader_of
 from lorebind_knowledge.loaders.registry import load_document
 from lorebind_knowledge.records import joined_locator
 from lorebind_knowledge.resilience.failures import provider_message, retry_after
-from lorebind_knowledge.retrieval import dedupe
+from lorebind_knowledge.retrieval import diversity
 from lorebind_knowledge.sources.folder.gitignore import grouped, parse_rule, verdict
 from lorebind_knowledge.sources.folder.walk import matcher
 from lorebind_knowledge.sources.web.shown_addresses import without_credentials
@@ -142,7 +142,7 @@ KNOWLEDGE: dict[str, Function] = {
     "detect_among": lambda text: detect_among(text, DETECTED),
     "index_terms": lambda text: index_terms(text, "en"),
     "query_terms": lambda text: query_terms(text, ["en", "de", "ru"]),
-    "dedupe": dedupe._runs,
+    "dedupe": diversity._runs,
     "HashingEmbedder": lambda text: HashingEmbedder().embed_query(text),
     "joined_locator": lambda text: joined_locator(f"sheet {text}, row 1", f"sheet {text}, row 2"),
     "conditions": lambda text: list(_paths(list(_tokens(text)))),

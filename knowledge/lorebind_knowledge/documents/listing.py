@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from lorebind_config.errors import NotFoundError, UsageError, did_you_mean, nearest
-from lorebind_config.identity import document_id
+from lorebind_config.identity import ADDED_SCHEME, document_id
 from lorebind_knowledge.catalog.rows import Page
-from lorebind_knowledge.ingest.added import ADDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -232,7 +231,7 @@ def _info(entry: DocumentEntry) -> DocumentInfo:
         entry.reason,
         entry.attempts,
         entry.chunk_count,
-        "added" if entry.source == ADDED else "source",
+        "added" if entry.uri.startswith(ADDED_SCHEME) else "source",
         entry.textless_pages,
     )
 

@@ -1,17 +1,18 @@
-"""The embedder interface, and the two functions that all other code calls embedders through."""
+"""The embedder interface, and the functions that all other code calls embedders through."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from lorebind_config.errors import EmbedderError, LorebindError
 from lorebind_config.identity import digest
-from lorebind_knowledge.embedders.tokens import TokenCount, estimated
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.lanes import lane
+from lorebind_knowledge.plumbing.tokenizing import EncodingName, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -55,6 +56,36 @@ def address_digest(*addresses: str) -> str:
     return (
         digest(*(re.sub("//[^/]*@", "//", address) for address in addresses)) if addresses else ""
     )
+
+
+OPENAI_ENCODING: EncodingName = "cl100k_base"
+"""The encoding of all of OpenAI's embedding models."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """The number of tokens of some texts, and the tokenizer that counted them."""
+
+    tokens: int
+    tokenizer: str
+    """The encoding's name, or `len/4`."""
+    exact: bool
+    """Whether the model's provider counts the same."""
+
+
+def estimated(texts: Iterable[str]) -> TokenCount:
+    """Count one token per four characters of each text, rounded up."""
+    return TokenCount(sum((len(text) + 3) // 4 for text in texts), "len/4", exact=False)
+
+
+def counted(texts: Iterable[str]) -> TokenCount:
+    """Count the tokens that OpenAI's embedding models read, each text by itself.
+
+    Raises:
+        MissingDependencyError: the encoding is not installed.
+    """
+    tokens = sum(len(encode(OPENAI_ENCODING, text)) for text in texts)
+    return TokenCount(tokens, OPENAI_ENCODING, exact=True)
 
 
 @runtime_checkable

@@ -1,8 +1,7 @@
 """Embedding models from the Hugging Face hub, run by fastembed on this machine.
 
 Fastembed (https://github.com/qdrant/fastembed) ships a list of models with their pooling. It adds
-no prefixes to questions and passages; only jina-embeddings-v3 receives its task. The prefixes that
-other models were trained with are in `prefixes.py`.
+no prefixes to questions and passages; only jina-embeddings-v3 receives its task.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from lorebind_config.declarations.base import Fault, RefusedError
 from lorebind_config.declarations.embedders import EmbedderBase
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
-from lorebind_knowledge.embedders.prefixes import prefixes_of
 from lorebind_knowledge.hub_models.cache_folder import models_folder
 from lorebind_knowledge.hub_models.fastembed_models import Pooling, embedding_model, load
 from lorebind_knowledge.hub_models.settings import HubModelSettings
@@ -33,6 +31,28 @@ if TYPE_CHECKING:
 
 ROWS_PER_RUN = 8
 """Number of texts per run of the graph. More texts only cost more memory."""
+
+
+_SEARCH = "Represent this sentence for searching relevant passages: "
+
+
+_PREFIXES = {
+    "baai/bge-small-zh-v1.5": ("为这个句子生成表示以用于检索相关文章：", ""),
+    "baai/bge-": (_SEARCH, ""),
+    "mixedbread-ai/mxbai-embed-large-v1": (_SEARCH, ""),
+    "snowflake/snowflake-arctic-embed-": (_SEARCH, ""),
+    "intfloat/multilingual-e5-": ("query: ", "passage: "),
+    "nomic-ai/nomic-embed-text-v1": ("search_query: ", "search_document: "),
+    "google/embeddinggemma-300m": ("task: search result | query: ", "title: none | text: "),
+    "qwen/qwen3-embedding-": (
+        "Instruct: Given a web search query, retrieve relevant passages that answer the query\n"
+        "Query:",
+        "",
+    ),
+}
+"""The prefixes that models were trained with for questions and passages, from their model cards,
+by the start of a model's name; the first match counts. Without its prefixes a model finds less.
+Models of fastembed's list that are not named here need none."""
 
 
 class FastembedEmbedderDeclaration(EmbedderBase, HubModelSettings):
@@ -83,6 +103,12 @@ def make(declaration: FastembedEmbedderDeclaration, environment: PartEnvironment
         batch_size=declaration.batch_size,
         threads=declaration.threads,
     )
+
+
+def prefixes_of(model: str) -> tuple[str, str]:
+    """Return the prefixes for a question and for a passage; both are empty if unknown."""
+    name = model.lower()
+    return next((found for begins, found in _PREFIXES.items() if name.startswith(begins)), ("", ""))
 
 
 class FastembedEmbedder(Embedder):

@@ -15,10 +15,17 @@ from lorebind_config.declarations.secrets import Secret
 from lorebind_config.declarations.values import ConfigMap
 from lorebind_config.errors import EmbedderError
 from lorebind_config.project_code import module_of
-from lorebind_knowledge.embedders.base import Embedder, Fingerprint, address_digest, encodable
+from lorebind_knowledge.embedders.base import (
+    Embedder,
+    Fingerprint,
+    TokenCount,
+    address_digest,
+    counted,
+    encodable,
+    estimated,
+)
 from lorebind_knowledge.embedders.openai import OPENAI_DIMENSIONS
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
-from lorebind_knowledge.embedders.tokens import TokenCount, counted, estimated
 from lorebind_knowledge.plumbing.bridge import call_client
 from lorebind_knowledge.resilience.failures import provider_message
 

@@ -19,7 +19,7 @@ from lorebind_config.declarations.base import OUTSIDE, Settings
 from lorebind_config.declarations.embedders import EmbedderBase, WeakBelow
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
-from lorebind_knowledge.plumbing.cpu_count import usable_processors
+from lorebind_knowledge.plumbing.lanes import usable_processors
 from lorebind_knowledge.plumbing.onnx_session import PerProcess, cpu_session
 
 if TYPE_CHECKING:

@@ -17,14 +17,17 @@ from lorebind_config.errors import EmbedderError
 from lorebind_config.extras import import_extra
 from lorebind_config.redaction import without
 from lorebind_knowledge.embedders.base import (
+    OPENAI_ENCODING,
     Embedder,
     Fingerprint,
+    TokenCount,
     address_digest,
+    counted,
     embed_documents,
     encodable,
+    estimated,
 )
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
-from lorebind_knowledge.embedders.tokens import OPENAI_ENCODING, TokenCount, counted, estimated
 from lorebind_knowledge.plumbing.tokenizing import encode, token_bytes
 from lorebind_knowledge.resilience.failures import UnreadableAnswerError, provider_message
 

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders import base
-from lorebind_knowledge.embedders.concurrency import FairSemaphore
-from lorebind_knowledge.resilience.rate_limiter import RateLimiter
+from lorebind_knowledge.resilience.limits import FairSemaphore, RateLimiter
 from lorebind_knowledge.resilience.retries import Retries
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.embedders.base import Embedder, Fingerprint
-    from lorebind_knowledge.embedders.tokens import TokenCount
+    from lorebind_knowledge.embedders.base import Embedder, Fingerprint, TokenCount
     from lorebind_knowledge.records import Matrix, Vector
     from lorebind_knowledge.resilience.failures import Failure
 

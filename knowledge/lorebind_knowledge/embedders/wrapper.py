@@ -1,17 +1,24 @@
-"""The base class of embedder wrappers: every call passes through one method."""
+"""Embedder wrappers, and the function that makes a declared embedder."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, TypeVar
 
+from lorebind_config.errors import EmbedderError
+from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_knowledge.embedders.base import Embedder
+from lorebind_knowledge.events import Event, kind_of
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from lorebind_knowledge.embedders.base import Fingerprint
-    from lorebind_knowledge.embedders.tokens import TokenCount
+    from lorebind_config.declarations.embedders import EmbedderBase
+    from lorebind_config.namespace import Namespace
+    from lorebind_config.templates.environment import Environment
+    from lorebind_knowledge.embedders.base import Fingerprint, TokenCount
+    from lorebind_knowledge.events import Events
     from lorebind_knowledge.records import Matrix, Vector
 
 R = TypeVar("R")
@@ -60,3 +67,60 @@ class EmbedderWrapper(Embedder):
 
     def count_tokens(self, texts: Sequence[str]) -> TokenCount:
         return self.inner.count_tokens(texts)
+
+
+class AnnouncingEmbedder(EmbedderWrapper):
+    """Emits `embedder_called` after each call, on behalf of the knowledge base that makes it."""
+
+    def __init__(self, inner: Embedder, events: Events, namespace: Namespace) -> None:
+        super().__init__(inner)
+        self._events, self._namespace = events, namespace
+
+    async def around(self, name: str, texts: Sequence[str], ask: Callable[[], Awaitable[R]]) -> R:
+        started, kind = time.perf_counter(), ""
+        try:
+            return await ask()
+        except BaseException as error:
+            kind = kind_of(error)
+            raise
+        finally:
+            data = {
+                "operation": name,
+                "count": len(texts),
+                "seconds": time.perf_counter() - started,
+                "kind": kind,
+            }
+            event = Event(self._namespace.kb, data=data, namespace=self._namespace)
+            self._events.emit("embedder_called", event)
+
+
+_MEMBERS = (
+    *("fingerprint", "embed_documents", "embed_query", "batch_size"),
+    *("count_truncated", "count_tokens"),
+)
+
+
+def make_embedder(declaration: EmbedderBase, environment: Environment) -> Embedder:
+    """Make the declared embedder; its libraries are loaded now or at the first call.
+
+    Raises:
+        EmbedderError: the declaration does not allow to make an embedder.
+        PluginError: the plugin is broken.
+    """
+    own = PartEnvironment(environment)
+    made: Embedder = make_part(
+        "embedders", declaration, own, _MEMBERS, EmbedderError, RedactingEmbedder
+    )
+    return made
+
+
+class RedactingEmbedder(EmbedderWrapper):
+    """Removes the secrets that the embedder was given from the messages of its exceptions."""
+
+    def __init__(self, inner: Embedder, environment: PartEnvironment) -> None:
+        super().__init__(inner)
+        self._environment = environment
+
+    async def around(self, name: str, texts: Sequence[str], ask: Callable[[], Awaitable[R]]) -> R:
+        with self._environment.saying(EmbedderError, f"embedder {self.fingerprint} failed"):
+            return await ask()

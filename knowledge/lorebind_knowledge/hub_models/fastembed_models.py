@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from lorebind_config.errors import EmbedderError, RerankerError, did_you_mean
 from lorebind_config.extras import import_extra
-from lorebind_knowledge.plumbing.cpu_count import usable_processors
+from lorebind_knowledge.plumbing.lanes import usable_processors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,19 +1,35 @@
-"""The sources of a knowledge base, and the settings by which documents become chunks."""
+"""The corpus of a knowledge base, and the list of its documents: step one of an ingest."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lorebind_config.errors import SourceError
+from lorebind_config.identity import ADDED_SCHEME
 from lorebind_config.languages import AUTO
+from lorebind_knowledge.ingest.report import Skipped, SourceReport, Unlisted, skipped_summary
+from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.process.readers import Loading
+from lorebind_knowledge.loaders.registry import can_load
+from lorebind_knowledge.sources.base import Content, SourceItem, ending_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.chunking.base import Chunker
     from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.sources.base import Source
+
+
+ADDED = "added"
+"""The key of the source of added documents."""
+
+
+_LONGEST_START = 8000
+"""Number of bytes that tell whether a file is text; binary files have a zero among them."""
 
 
 @dataclass(frozen=True)
@@ -37,3 +53,145 @@ class Corpus:
     """Whether chunks can be larger than those of the default size."""
     token_price: float | None = None
     """The price of embedding a million tokens, if it is known."""
+
+
+class AddedSource:
+    """A source of the documents that were added to a knowledge base by hand."""
+
+    key = ADDED
+
+    def __init__(self, kb: KnowledgeBase) -> None:
+        self._added, self._namespace = kb.catalog.added, kb.namespace
+
+    def items(self) -> list[SourceItem]:
+        uris = self._added.uris(self._namespace)
+        return [SourceItem(uri, partial(self._read, uri)) for uri in uris]
+
+    def _read(self, uri: str, version: str) -> Content:
+        found = self._added.get(self._namespace, uri)
+        if found is None:
+            raise SourceError(f"{uri}: was deleted in the meantime")
+        return Content(found.data, found.media_type, metadata=found.metadata)
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """The documents that the sources list, and the state of each source."""
+
+    items: dict[str, tuple[str, SourceItem]] = field(default_factory=dict)
+    """The documents by uri: the key of the first source that lists a document, and its item."""
+    sources: list[SourceReport] = field(default_factory=list)
+    unlisted: set[str] = field(default_factory=set)
+    """The beginnings of the uris of documents in folders that could not be listed."""
+
+    def only(self, uris: Collection[str]) -> Enumeration:
+        """Return only these of the listed documents, with all reports on sources."""
+        items = {uri: item for uri, item in self.items.items() if uri in uris}
+        return Enumeration(items, self.sources)
+
+    def vanished(self, known: Mapping[str, DocumentEntry]) -> list[str]:
+        """Return known documents that are no longer listed, although their source was read.
+
+        Documents of a failed source, or of a folder that could not be listed, are never included.
+        Documents of a source that is no longer declared are included, unless some source failed: it
+        may be the same source with a typo in its pattern.
+        """
+        failed = {report.source for report in self.sources if report.status == "failed"}
+        read = {report.source for report in self.sources} - failed
+        return [
+            uri
+            for uri, entry in known.items()
+            if uri not in self.items
+            and not self.is_unlisted(uri)
+            and (not failed or entry.source in read)
+        ]
+
+    def is_unlisted(self, uri: str) -> bool:
+        """Return whether a document belongs to a folder that could not be listed."""
+        return uri not in self.items and uri.startswith(tuple(self.unlisted))
+
+
+def enumerate_corpus(corpus: Corpus, added: Collection[str] | None = None) -> Enumeration:
+    """List the documents in the sources of a knowledge base, and those added by hand.
+
+    Args:
+        corpus: the knowledge base.
+        added: the uris of added documents, to list only these; None lists everything.
+    """
+    source = AddedSource(corpus.kb)
+    if added is not None:
+        return enumerate_sources([source]).only(added)
+    # Without added documents, reports omit their source.
+    return enumerate_sources([*corpus.sources, *([source] if source.items() else [])])
+
+
+def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
+    """List every source. A failed source is reported, and the others are listed.
+
+    Only documents that were added by hand have uris that begin with `added:`. A file of such a name
+    is listed as `./added:NAME`.
+    """
+    result = Enumeration()
+    for source in sources:
+        items: dict[str, SourceItem] = {}
+        skipped: list[Skipped] = []
+        unlisted: list[Unlisted] = []
+        try:
+            for item in source.items():
+                if item.uri.startswith(ADDED_SCHEME) and source.key != ADDED:
+                    item = replace(item, uri=f"./{item.uri}")
+                if item.unlisted:
+                    unlisted.append(Unlisted(item.uri, item.unlisted))
+                elif item.skipped:
+                    skipped.append(Skipped(item.uri, item.skipped, _setting(item)))
+                elif _is_readable(item):
+                    items[item.uri] = item
+                else:
+                    setting = item.setting if _is_text(item) else ""
+                    skipped.append(Skipped(item.uri, ending_of(item.uri), setting))
+            if not items and (skipped or unlisted):
+                raise SourceError(_nothing(skipped, unlisted))
+        except SourceError as error:
+            result.sources.append(SourceReport(source.key, "failed", 0, str(error), skipped))
+            continue
+        result.unlisted.update(folder.uri for folder in unlisted)
+        for uri, item in items.items():
+            result.items.setdefault(uri, (source.key, item))
+        notices = list(getattr(source, "notices", ()))
+        result.sources.append(
+            SourceReport(source.key, "ok", len(items), "", skipped, notices, unlisted)
+        )
+    return result
+
+
+def _nothing(skipped: Iterable[Skipped], unlisted: Iterable[Unlisted]) -> str:
+    """Return why a source has no documents."""
+    reasons = [f"{one.uri} cannot be listed: {one.reason}" for one in unlisted]
+    if summary := skipped_summary(skipped):
+        reasons.append(f"all that it finds is skipped: {summary}")
+    return "; ".join(reasons)
+
+
+def _setting(item: SourceItem) -> str:
+    """Return the setting of a skipped item, unless no loader reads such files."""
+    is_folder = item.uri.endswith("/")
+    return item.setting if is_folder or can_load(item.uri, lambda size: b"") else ""
+
+
+def _is_readable(item: SourceItem) -> bool:
+    """Return whether a loader reads the item, or its source was told to read it."""
+    try:
+        return item.peek is None or can_load(item.uri, item.peek)
+    except SourceError:  # reading the document will raise it again
+        return True
+
+
+def _is_text(item: SourceItem) -> bool:
+    """Return whether a document of an unsupported format begins like text."""
+    if item.peek is None:
+        return False
+    try:
+        decode(item.peek(_LONGEST_START), item.uri)
+    except SourceError:
+        return False
+    return True

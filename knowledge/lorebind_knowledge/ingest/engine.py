@@ -25,20 +25,20 @@ from lorebind_config.errors import (
 from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.index.hold_lease import hold_lease
-from lorebind_knowledge.ingest.embedder_address import at_address
-from lorebind_knowledge.ingest.enumeration import enumerate_corpus
-from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_documents, read_ahead
-from lorebind_knowledge.ingest.prepared import attempts_of
-from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, count_document, reported
-from lorebind_knowledge.ingest.restoring import restore_lost
-from lorebind_knowledge.ingest.successors import (
+from lorebind_knowledge.ingest.corpus import enumerate_corpus
+from lorebind_knowledge.ingest.indexes import (
+    at_address,
     begin_index,
     cannot_mend,
     index_to_mend,
     indexes_to_write,
+    restore_lost,
     settle,
     unfinished,
 )
+from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_documents, read_ahead
+from lorebind_knowledge.ingest.prepared import attempts_of
+from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, count_document, reported
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Record
 
@@ -47,10 +47,8 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry
-    from lorebind_knowledge.ingest.corpus import Corpus
-    from lorebind_knowledge.ingest.enumeration import Enumeration
-    from lorebind_knowledge.ingest.planned import PlannedDocuments
-    from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
+    from lorebind_knowledge.ingest.corpus import Corpus, Enumeration
+    from lorebind_knowledge.ingest.prepared import Chunk, PlannedDocuments, PreparedDocument
     from lorebind_knowledge.records import Matrix
 
 STRATEGIES = ("upsert", "replace")

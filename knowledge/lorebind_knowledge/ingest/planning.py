@@ -6,12 +6,12 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from lorebind_config.namespace import tenant
+from lorebind_knowledge.ingest.corpus import enumerate_corpus
 from lorebind_knowledge.ingest.engine import check_strategy
-from lorebind_knowledge.ingest.enumeration import enumerate_corpus
-from lorebind_knowledge.ingest.planned import PlannedDocuments
+from lorebind_knowledge.ingest.indexes import indexes_to_write
 from lorebind_knowledge.ingest.preparation import prepare_documents
+from lorebind_knowledge.ingest.prepared import PlannedDocuments
 from lorebind_knowledge.ingest.report import IngestPlan, count_document
-from lorebind_knowledge.ingest.successors import indexes_to_write
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.chunking.base import Interval
-    from lorebind_knowledge.ingest.corpus import Corpus
-    from lorebind_knowledge.ingest.enumeration import Enumeration
-    from lorebind_knowledge.ingest.planned import PlannedDocuments
+    from lorebind_knowledge.ingest.corpus import Corpus, Enumeration
+    from lorebind_knowledge.ingest.prepared import PlannedDocuments
     from lorebind_knowledge.loaders.base import LoadedDocument
     from lorebind_knowledge.sources.base import SourceItem
 

@@ -1,16 +1,43 @@
-"""A document that was read and chunked, for an ingest to embed or a plan to count."""
+"""Documents that were read and chunked, and those that a plan keeps for the ingest after it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from lorebind_config.errors import SourceError
+from lorebind_knowledge.sources.base import Content
+from lorebind_knowledge.sources.spool import Piece, Spool
 from lorebind_knowledge.text.languages import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.ledger import DocumentEntry
+    from lorebind_knowledge.loaders.base import LoadedDocument
+
+
+Fetched: TypeAlias = Content | SourceError | None
+"""A source's result: the document, its failure, or None if it has not changed."""
+
+
+_MOST_KEPT = 32_000_000
+"""Maximum number of characters of texts in memory. Other documents are loaded again."""
+
+
+_MOST_SPOOLED = 1_000_000_000
+"""Maximum number of fetched bytes on disk. Other documents are fetched again."""
+
+
+_FAILURE_SECONDS = 60
+"""Seconds until a failed document is fetched again, because the failure may be transient."""
+
+
+_OF_A_CHUNK = 2_000
+"""Estimated size of a chunk without its text, in bytes."""
 
 
 class Chunk(NamedTuple):
@@ -58,3 +85,77 @@ def attempts_of(document: PreparedDocument, entry: DocumentEntry | None) -> int:
     before = entry.attempts if entry else 0
     again = entry is not None and entry.refused and entry.refused == document.refused
     return before if again else before + 1
+
+
+class PlannedDocuments:
+    """Documents that were fetched, loaded or chunked. Each can be taken once."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self.namespace = namespace
+        """The namespace of the planned knowledge base."""
+        self.notices: list[str] = []
+        """The chunker's notices about these documents."""
+        self._room = _MOST_KEPT
+        self._spooling = threading.Lock()
+        self._spool = Spool()
+        self._fetched: dict[str, tuple[Fetched, Piece | None, float]] = {}
+        self._loaded: dict[tuple[str, str], LoadedDocument] = {}
+        self._cut: dict[tuple[str, str], PreparedDocument] = {}
+
+    def keep_fetched(self, uri: str, result: Fetched) -> None:
+        """Keep a source's result; the bytes of a document are kept on disk."""
+        piece = None
+        if isinstance(result, Content):
+            with self._spooling:
+                if self._spool.size + len(result.data) > _MOST_SPOOLED:
+                    return
+                try:
+                    piece = self._spool.put(result.data)
+                except SourceError:  # the disk is full; the ingest fetches the document again
+                    return
+            result = replace(result, data=b"")
+        self._fetched[uri] = (result, piece, time.monotonic())
+
+    def keep_loaded(self, uri: str, signature: str, document: LoadedDocument) -> None:
+        """Keep a loaded document that the ingest will chunk differently than the plan."""
+        if self._has_room(len(document.text)):
+            self._loaded[uri, signature] = document
+
+    def keep_cut(self, document: PreparedDocument) -> None:
+        """Keep a document with its chunks."""
+        if self._has_room(sum(len(chunk.text) + _OF_A_CHUNK for chunk in document.chunks)):
+            self._cut[document.uri, document.signature] = document
+
+    def has_fetched(self, uri: str, version: str) -> bool:
+        """Return whether there is a result for a caller with this version, or without (empty)."""
+        if uri not in self._fetched:
+            return False
+        result, _, at = self._fetched[uri]
+        if isinstance(result, SourceError):
+            return time.monotonic() - at < _FAILURE_SECONDS
+        return bool(version or result is not None)
+
+    def fetched(self, uri: str) -> Fetched:
+        """Take the result.
+
+        Raises:
+            SourceError: the file on disk cannot be read.
+        """
+        result, piece, _ = self._fetched.pop(uri)
+        if isinstance(result, Content) and piece is not None:
+            return replace(result, data=self._spool.get(piece))
+        return result
+
+    def loaded(self, uri: str, signature: str) -> LoadedDocument | None:
+        """Take the loaded document, if its content and the settings are still the same."""
+        return self._loaded.pop((uri, signature), None)
+
+    def cut(self, uri: str, signature: str) -> PreparedDocument | None:
+        """Take the document with its chunks, under the same condition."""
+        return self._cut.pop((uri, signature), None)
+
+    def _has_room(self, size: int) -> bool:
+        if size > self._room:
+            return False
+        self._room -= size
+        return True

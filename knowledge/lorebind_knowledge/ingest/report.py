@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry
-    from lorebind_knowledge.ingest.planned import PlannedDocuments
-    from lorebind_knowledge.ingest.prepared import PreparedDocument
+    from lorebind_knowledge.ingest.prepared import PlannedDocuments, PreparedDocument
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from lorebind_config.identity import chunk_id
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.plumbing.bridge import call
-from lorebind_knowledge.retrieval.stages import stages_of
+from lorebind_knowledge.retrieval.judging import stages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lorebind_config.errors import RateLimitError, StoreError
 from lorebind_knowledge.middleware.base import Wrapper
-from lorebind_knowledge.resilience.rate_limiter import RateLimiter
+from lorebind_knowledge.resilience.limits import RateLimiter
 from lorebind_knowledge.resilience.retries import Retries
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 

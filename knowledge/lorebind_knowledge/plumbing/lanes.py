@@ -17,11 +17,17 @@ from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakSet
 
-from lorebind_knowledge.plumbing.cpu_count import usable_processors
-
 R = TypeVar("R")
 
 Lane: TypeAlias = Literal["read", "search", "wait", "ingest", "embed"]
+
+
+def usable_processors() -> int:
+    """Return the number of usable processors; more threads than that wait for each other."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
 
 SIZES: dict[Lane, int] = {
     # Short transactions. Several threads, because transactions in PostgreSQL wait for a server.

@@ -15,7 +15,7 @@ from pydantic import Field
 from lorebind_config.declarations.base import OUTSIDE
 from lorebind_config.declarations.retrieval import RerankerBase
 from lorebind_config.errors import RerankerError
-from lorebind_knowledge.plumbing.cpu_count import usable_processors
+from lorebind_knowledge.plumbing.lanes import usable_processors
 from lorebind_knowledge.plumbing.onnx_session import PerProcess, cpu_session
 from lorebind_knowledge.rerankers.base import Reranker, encodable, logistic
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lorebind_config.errors import LorebindError, NotIngestedError, UsageError
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.records import QueryResult
-from lorebind_knowledge.retrieval.judging import judge
-from lorebind_knowledge.retrieval.stages import check_stages, stages_of
+from lorebind_knowledge.retrieval.judging import check_stages, judge, stages_of
 
 if TYPE_CHECKING:
     from lorebind_config.declarations import RetrievalDeclaration

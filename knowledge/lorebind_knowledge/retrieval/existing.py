@@ -14,11 +14,9 @@ from lorebind_config.namespace import DEFAULT_TENANT
 from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.base import Search, run_search
-from lorebind_knowledge.retrieval.dedupe import without_repeats
-from lorebind_knowledge.retrieval.judging import passing, relevance
+from lorebind_knowledge.retrieval.diversity import LOOKED_THROUGH, spread_matches, without_repeats
+from lorebind_knowledge.retrieval.judging import passing, relevance, stages_of
 from lorebind_knowledge.retrieval.rerank import before_reranking, declared_reranker, rerank
-from lorebind_knowledge.retrieval.spread import LOOKED_THROUGH, spread_matches
-from lorebind_knowledge.retrieval.stages import stages_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,14 +21,17 @@ from lorebind_knowledge.index.index import read_indexes
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.lanes import threads_of
 from lorebind_knowledge.retrieval.base import Search, check_question, run_search
-from lorebind_knowledge.retrieval.dedupe import without_repeats
-from lorebind_knowledge.retrieval.hybrid import hybrid
+from lorebind_knowledge.retrieval.diversity import (
+    LOOKED_THROUGH,
+    spread,
+    spread_matches,
+    without_repeats,
+)
 from lorebind_knowledge.retrieval.judging import passing
-from lorebind_knowledge.retrieval.mmr import mmr
 from lorebind_knowledge.retrieval.neighbours import with_neighbours
 from lorebind_knowledge.retrieval.query import Query
 from lorebind_knowledge.retrieval.rerank import before_reranking, declared_reranker, rerank
-from lorebind_knowledge.retrieval.spread import LOOKED_THROUGH, spread, spread_matches
+from lorebind_knowledge.retrieval.strategies import hybrid, mmr
 
 if TYPE_CHECKING:
     from lorebind_config.declarations import RetrievalDeclaration

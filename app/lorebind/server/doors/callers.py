@@ -13,7 +13,7 @@ from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.state.tokens import LONGEST_NAME, find_token
 from lorebind_config.errors import LorebindError
 from lorebind_knowledge.plumbing.bridge import call
-from lorebind_knowledge.resilience.rate_limiter import RateLimiter
+from lorebind_knowledge.resilience.limits import RateLimiter
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers

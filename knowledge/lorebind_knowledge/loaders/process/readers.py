@@ -27,7 +27,7 @@ from lorebind_config.errors import DocumentLimitError, MissingDependencyError, S
 from lorebind_config.identity import digest
 from lorebind_knowledge.loaders.base import MAX_CHARACTERS
 from lorebind_knowledge.loaders.process.worker import LENGTHS, READY, loader_of, unpacked
-from lorebind_knowledge.plumbing.cpu_count import usable_processors
+from lorebind_knowledge.plumbing.lanes import usable_processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
