@@ -99,8 +99,8 @@ register_built_in(
             "langchain": "lorebind_knowledge.stores.langchain.declaration",
         },
         "sources": {
-            "markdown_glob": "lorebind_knowledge.sources.folder.markdown_glob",
-            "file_glob": "lorebind_knowledge.sources.folder.file_glob",
+            "markdown_glob": "lorebind_knowledge.sources.folder.files:MARKDOWN_GLOB",
+            "file_glob": "lorebind_knowledge.sources.folder.files:FILE_GLOB",
             "url": "lorebind_knowledge.sources.web.url",
             "media_transcript": "lorebind_knowledge.sources.web.transcripts",
             "cloud_storage": "lorebind_knowledge.sources.cloud.source",
@@ -114,7 +114,7 @@ register_built_in(
             "fastembed": "lorebind_knowledge.rerankers.fastembed",
         },
         "extensions": {
-            "python": "lorebind_knowledge.extensions.python",
+            "python": "lorebind_knowledge.extensions.make",
             "prometheus": "lorebind_knowledge.extensions.prometheus",
             "logging": "lorebind_knowledge.extensions.logging",
         },

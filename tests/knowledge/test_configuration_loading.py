@@ -6,7 +6,7 @@ import yaml
 from lorebind_config.declarations import KnowledgeBaseDeclaration
 from lorebind_config.errors import ConfigurationError, NotFoundError
 from lorebind_config.reading.loading import build_project, load_project
-from lorebind_knowledge.sources.folder.markdown_glob import MarkdownGlobSource
+from lorebind_knowledge.sources.folder.files import MarkdownGlobSource
 
 SMALLEST = """\
 name: demo

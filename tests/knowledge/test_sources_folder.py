@@ -13,9 +13,7 @@ import pytest
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, skipped_summary
-from lorebind_knowledge.sources.folder.file_glob import FileGlobSource
-from lorebind_knowledge.sources.folder.files import FileSource
-from lorebind_knowledge.sources.folder.markdown_glob import MarkdownGlobSource
+from lorebind_knowledge.sources.folder.files import FileGlobSource, FileSource, MarkdownGlobSource
 from lorebind_knowledge.sources.folder.walk import files_below
 
 from .folders import read, shut, skipped, unlisted, write

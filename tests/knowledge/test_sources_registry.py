@@ -22,8 +22,7 @@ from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.report import SourceReport
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.base import Content, Source, SourceItem
-from lorebind_knowledge.sources.environment import SourceEnvironment
-from lorebind_knowledge.sources.make import RedactingSource, make_source
+from lorebind_knowledge.sources.make import RedactingSource, SourceEnvironment, make_source
 
 from .web_server import Answer, WebServer
 

@@ -73,13 +73,14 @@ def captions(
 ) -> tuple[YoutubeCaptions, _Youtube]:
     network = _Youtube(changed or {})
 
-    def session() -> requests.Session:
-        made = requests.Session()
-        made.mount("https://", network)
-        return made
+    class Captions(YoutubeCaptions):
+        def _session(self) -> requests.Session:
+            session = requests.Session()
+            session.mount("https://", network)
+            return session
 
-    given = {"languages": ["en"], "timeout_seconds": 5, "max_bytes": 4096} | settings
-    return YoutubeCaptions("key", "abc-_123", make_session=session, **given), network
+    declared = {"languages": ["en"], "timeout_seconds": 5} | settings
+    return Captions("key", "abc-_123", **declared), network
 
 
 def read(source: YoutubeCaptions) -> Content:
@@ -143,23 +144,16 @@ def test_a_language_that_is_not_there() -> None:
         read(source)
 
 
-def test_size() -> None:
-    """A transcript that is too large fails."""
-    source, _ = captions(max_bytes=64)
-    with pytest.raises(SourceError, match="is larger than 64 bytes"):
-        read(source)
-
-
 @pytest.mark.parametrize("video_id", ["https://youtu.be/abc", "", "a b", "../x"])
 def test_what_is_no_id(video_id: str) -> None:
     """An address in place of the video's id is refused with a suggested fix."""
     with pytest.raises(SourceError, match="write the characters after 'v='"):
-        YoutubeCaptions("key", video_id, ["en"], timeout_seconds=5, max_bytes=99)
+        YoutubeCaptions("key", video_id, ["en"], timeout_seconds=5)
 
 
 def test_its_own_session() -> None:
     """Requests of its own session have a timeout and ignore proxies of the environment."""
-    source = YoutubeCaptions("key", "abc", ["en"], timeout_seconds=7, max_bytes=99)
+    source = YoutubeCaptions("key", "abc", ["en"], timeout_seconds=7)
     with source._session() as session:
         adapter = session.get_adapter("https://www.youtube.com/")
         seen: dict[str, Any] = {}

@@ -24,8 +24,8 @@ from lorebind_config.errors import LorebindError, did_you_mean
 from lorebind_config.filters import compile_filter
 from lorebind_config.redaction import without
 from lorebind_config.templates.language import fill, mentions, parts
-from lorebind_knowledge.chunking.code import code_chunker
 from lorebind_knowledge.chunking.make import make_chunker
+from lorebind_knowledge.chunking.recursive import code_chunker
 from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.hub_models.snapshot import _shown
@@ -35,9 +35,9 @@ from lorebind_knowledge.loaders.registry import load_document
 from lorebind_knowledge.records import joined_locator
 from lorebind_knowledge.resilience.failures import provider_message, retry_after
 from lorebind_knowledge.retrieval import diversity
+from lorebind_knowledge.sources.base import without_credentials
 from lorebind_knowledge.sources.folder.gitignore import grouped, parse_rule, verdict
 from lorebind_knowledge.sources.folder.walk import matcher
-from lorebind_knowledge.sources.web.shown_addresses import without_credentials
 from lorebind_knowledge.text.languages import DETECTED, detect_among, detect_language
 from lorebind_knowledge.text.terms import index_terms, query_terms
 from lorebind_prompts import check

@@ -19,8 +19,10 @@ import pytest
 from lorebind import Project
 from lorebind_config.errors import LorebindError
 from lorebind_config.reading.passage_templates import read_passage_template
-from lorebind_knowledge.sources.cloud.source import FolderBucket
+from lorebind_config.templates.environment import Environment
+from lorebind_knowledge.sources.cloud.source import CloudStorageSource
 from lorebind_knowledge.sources.folder.files import FileSource
+from lorebind_knowledge.sources.make import make_source
 
 if TYPE_CHECKING:
     from .trials import Trials
@@ -144,7 +146,9 @@ def _objects(project: Path, below: str) -> list[Callable[[], str]]:
     top, *rest = below.split("/")
     if rest:  # the folder of the bucket may be swapped
         project, below = project / top, "/".join(rest)
-    found = FolderBucket("bucket", project, 1000).objects(below)
+    declared = {"provider": "file", "bucket": str(project), "prefix": f"{below}/"}
+    declaration = CloudStorageSource(type="cloud_storage", max_bytes=1000, **declared)
+    found = make_source(declaration, Environment(project)).items()
     return [lambda item=item: item.read("").data.decode() for item in found]  # type: ignore[misc]
 
 

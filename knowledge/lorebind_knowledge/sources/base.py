@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +13,6 @@ from lorebind_config.declarations.secrets import is_secret_path
 from lorebind_config.errors import SourceError
 from lorebind_config.identity import digest
 from lorebind_config.redaction import HIDDEN
-from lorebind_knowledge.sources.web.shown_addresses import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,7 +59,7 @@ def media_type_of_text(name: str) -> str:
     return _BY_ENDING.get(f"{dot}{ending.lower()}", PLAIN_TEXT)
 
 
-_LONGEST = 200
+_LONGEST_KEY = 200
 
 
 def key_of(declaration: SourceBase) -> str:
@@ -69,7 +69,19 @@ def key_of(declaration: SourceBase) -> str:
         names = list(_settings(declaration.written()))
     word = getattr(declaration, declaration.kind_key)
     key = f"{word}:{','.join(map(without_credentials, names))}"
-    return key if len(key) <= _LONGEST else f"{key[: _LONGEST - 20]}... {digest(key)[:12]}"
+    return key if len(key) <= _LONGEST_KEY else f"{key[: _LONGEST_KEY - 20]}... {digest(key)[:12]}"
+
+
+def without_credentials(address: str) -> str:
+    """Return an address, or a template of one, without user, password and fragment."""
+    plain = re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@", r"\1", address)
+    return plain.partition("#")[0]
+
+
+def public_address(address: str) -> str:
+    """Return an address as messages show it: also without its query."""
+    place, query, _ = without_credentials(address).partition("?")
+    return f"{place}?..." if query else place
 
 
 def mark(config: Mapping[str, Any]) -> list[str]:

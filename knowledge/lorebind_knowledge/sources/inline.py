@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -10,12 +12,10 @@ from pydantic import Field, model_validator
 from lorebind_config.declarations.base import Fault, Id, RefusedError, Settings
 from lorebind_config.declarations.sources import SourceBase
 from lorebind_config.declarations.values import MetadataMap
-from lorebind_knowledge.sources.base import Content, SourceItem, media_type_of_text, too_large
+from lorebind_knowledge.sources.base import Content, SourceItem, media_type_of_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lorebind_knowledge.sources.environment import SourceEnvironment
+    from lorebind_knowledge.sources.make import SourceEnvironment
 
 
 class InlineDocument(Settings):
@@ -55,23 +55,20 @@ Declaration = InlineSource
 
 
 def make(declaration: InlineSource, environment: SourceEnvironment) -> InlineDocuments:
-    return InlineDocuments(declaration.type, declaration.documents, declaration.max_bytes)
+    return InlineDocuments(declaration.type, declaration.documents)
 
 
+@dataclass(frozen=True)
 class InlineDocuments:
     """A source of documents `inline:ID`, in the format of their id's extension."""
 
-    def __init__(self, key: str, documents: Sequence[InlineDocument], max_bytes: int) -> None:
-        self.key = key
-        self._documents = documents
-        self._max_bytes = max_bytes
+    key: str
+    documents: Sequence[InlineDocument]
 
     def items(self) -> Iterator[SourceItem]:
-        for document in self._documents:
+        for document in self.documents:
             yield SourceItem(f"inline:{document.id}", partial(self._read, document))
 
     def _read(self, document: InlineDocument, version: str) -> Content:
         data = document.text.encode("utf-8", "replace")
-        if len(data) > self._max_bytes:
-            raise too_large(f"inline:{document.id}", self._max_bytes)
         return Content(data, media_type_of_text(document.id), metadata=document.metadata)

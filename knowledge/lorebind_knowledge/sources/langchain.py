@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -29,12 +31,10 @@ from lorebind_knowledge.sources.base import (
 from lorebind_knowledge.sources.spool import Spool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from langchain_core.document_loaders import BaseLoader
     from langchain_core.documents import Document
 
-    from lorebind_knowledge.sources.environment import SourceEnvironment
+    from lorebind_knowledge.sources.make import SourceEnvironment
     from lorebind_knowledge.sources.spool import Piece
 
 _MAX_BYTES = 8 * 1024**3
@@ -86,6 +86,7 @@ def make(declaration: LangChainSource, environment: SourceEnvironment) -> LangCh
     )
 
 
+@dataclass(frozen=True, eq=False)
 class LangChainDocuments:
     """A source of the documents of a LangChain loader, with their `source` as the uri.
 
@@ -94,32 +95,18 @@ class LangChainDocuments:
     source, the second is `SOURCE#2`, and so on in the loader's order.
     """
 
-    def __init__(
-        self,
-        key: str,
-        class_path: str,
-        kind: Callable[..., BaseLoader],
-        *,
-        written: Mapping[str, Any],
-        settings: Mapping[str, Any],
-        max_bytes: int,
-    ) -> None:
-        """Create the source.
-
-        Args:
-            key: the source's key.
-            class_path: the class, as `package.module:Class`, for messages.
-            kind: the class itself.
-            written: arguments for the class as written in the configuration.
-            settings: the same with resolved templates.
-            max_bytes: maximum size of a document, in UTF-8.
-        """
-        self.key = key
-        self._kind = kind
-        self._class_path = class_path
-        self._written = dict(written)
-        self._settings = dict(settings)
-        self._max_bytes = max_bytes
+    key: str
+    class_path: str
+    """The class, as `package.module:Class`, for messages."""
+    kind: Callable[..., BaseLoader]
+    """The class itself."""
+    _: KW_ONLY
+    written: Mapping[str, Any]
+    """Arguments for the class as written in the configuration."""
+    settings: Mapping[str, Any]
+    """The same with resolved templates."""
+    max_bytes: int
+    """Maximum size of a document, in UTF-8."""
 
     def items(self) -> Iterator[SourceItem]:
         taken: dict[str, int] = {}
@@ -127,20 +114,20 @@ class LangChainDocuments:
         try:
             for number, document in enumerate(self._documents()):
                 if number >= _MAX_DOCUMENTS or spool.size > _MAX_BYTES:
-                    raise SourceError(f"{self._class_path} returns too much for a source; split it")
-                name = str(document.metadata.get("source") or self._class_path.rpartition(":")[2])
+                    raise SourceError(f"{self.class_path} returns too much for a source; split it")
+                name = str(document.metadata.get("source") or self.class_path.rpartition(":")[2])
                 uri = free_name(name, taken)
                 yield SourceItem(uri, partial(self._read, uri, self._put(spool, document, name)))
         except Exception:
             spool.close()  # the exception may be kept, and would keep the spool open
             raise
         if not taken:
-            raise SourceError(f"{self._class_path} returns no documents")
+            raise SourceError(f"{self.class_path} returns no documents")
 
     def _put(self, spool: Spool, document: Document, name: str) -> Callable[[], Content] | None:
         """Store a document and return a function that reads it; None if it is too large."""
         data = document.page_content.encode("utf-8", "replace")
-        if len(data) > self._max_bytes:
+        if len(data) > self.max_bytes:
             return None
         said = json.dumps(plain_metadata(document.metadata)).encode()
         # Loaders return text, whatever the format of their source.
@@ -151,10 +138,10 @@ class LangChainDocuments:
         from langchain_core.documents import Document
 
         try:
-            loader = self._kind(**deepcopy(self._settings))  # some loaders modify their arguments
+            loader = self.kind(**deepcopy(self.settings))  # some loaders modify their arguments
         except Exception as error:  # third-party constructors can raise anything
             raise SourceError(
-                f"{self._class_path} cannot be created from this configuration: "
+                f"{self.class_path} cannot be created from this configuration: "
                 f"{self._said_by(error)}"
             ) from error
         try:
@@ -164,16 +151,14 @@ class LangChainDocuments:
                 yield document
         except Exception as error:  # loaders can raise anything
             said = self._said_by(error, holder=loader)
-            raise SourceError(f"{self._class_path} failed: {said}") from error
+            raise SourceError(f"{self.class_path} failed: {said}") from error
 
     def _said_by(self, error: Exception, holder: object = None) -> str:
-        return redacted_message(
-            error, holder=holder, written=self._written, resolved=self._settings
-        )
+        return redacted_message(error, holder=holder, written=self.written, resolved=self.settings)
 
     def _read(self, uri: str, content: Callable[[], Content] | None, version: str) -> Content:
         if content is None:
-            raise too_large(uri, self._max_bytes)
+            raise too_large(uri, self.max_bytes)
         return content()
 
 

@@ -1,4 +1,4 @@
-"""Make the source that a declaration describes."""
+"""Make the source that a declaration describes, with the values of its templates."""
 
 from __future__ import annotations
 
@@ -6,23 +6,84 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_config.checks.template_checks import refuse_unset
 from lorebind_config.declarations.places import is_plugins
 from lorebind_config.errors import ConfigurationError, LorebindError, SourceError
-from lorebind_config.reading.make_part import make_part
+from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_config.redaction import without
+from lorebind_config.templates import language as templates
+from lorebind_config.templates import traced_text
+from lorebind_config.templates.language import TemplateError
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.base import key_of, too_large
-from lorebind_knowledge.sources.environment import SourceEnvironment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from lorebind_config.declarations.base import Declaration
     from lorebind_config.declarations.sources import SourceBase
     from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates.language import Reference
     from lorebind_knowledge.sources.base import Content, Source, SourceItem
+
+    AnyDeclaration = TypeVar("AnyDeclaration", bound=Declaration)
+
+
+class SourceEnvironment(PartEnvironment):
+    """The project's environment for one source."""
+
+    def __init__(
+        self, environment: Environment, key: str, workflow: Mapping[str, Any] | None
+    ) -> None:
+        """`workflow` is the value of that name in templates; None outside of a workflow."""
+        of_run: dict[str, Any] = {}
+        if workflow is not None:
+            of_run = {"workflow": workflow, "input": workflow.get("input", {})}
+        super().__init__(environment, of_run)
+        self.key = key
+        self._confided = {**environment.confided_scopes(), **of_run}
+
+    def value(self, reference: Reference) -> Any:
+        """Return the value of a template; a `TracedText` text includes how it may be shown.
+
+        Raises:
+            TemplateError: the value is not defined.
+        """
+        value = templates.look_up(reference, self._confided)
+        self.told |= traced_text.values_in(value)
+        return value
+
+    def filled(self, written: AnyDeclaration) -> tuple[AnyDeclaration, AnyDeclaration]:
+        """Return a declaration with resolved templates: with real values, and as it may be shown.
+
+        Raises:
+            SourceError: a template has no value, or a value of the wrong type.
+        """
+        fields = _filled(written, self._confided)
+        self.told |= traced_text.values_in(fields)
+        real = written.model_copy(update=traced_text.plain(fields))
+        return real, written.model_copy(update=traced_text.shown(fields))
+
+
+def _filled(written: Declaration, scopes: Mapping[str, Any]) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    for field in written.templated:
+        before = getattr(written, field)
+        try:
+            after = templates.fill(before, scopes)
+        except TemplateError as error:
+            raise SourceError(f"{field}: {error}") from error
+        pairs = zip(before, after, strict=True) if isinstance(before, list) else [(before, after)]
+        for text, value in pairs:
+            if isinstance(text, str) and not isinstance(value, str):
+                kind = type(value).__name__
+                raise SourceError(f"{field}: {text}: expected text, got a value of type {kind}")
+            if text and value == "":
+                raise SourceError(f"{field}: {text} is empty; expected text")
+        changes[field] = after
+    return changes
 
 
 def make_source(
@@ -76,13 +137,7 @@ class RedactingSource:
     def __init__(
         self, inner: Source, declaration: SourceBase, environment: SourceEnvironment
     ) -> None:
-        """Wrap a source.
-
-        Args:
-            inner: the source.
-            declaration: the declaration it was made from.
-            environment: records the values that the source looks up, now and later.
-        """
+        """`environment` records the values that the source looks up, now and later."""
         self._is_plugins = is_plugins(declaration)
         self.key = environment.key if self._is_plugins else inner.key
         self._names = not declaration.declares_uris

@@ -6,15 +6,19 @@ import logging
 import re
 import weakref
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import SourceError
 from lorebind_config.extras import import_extra
 from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.sources.base import Content, SourceItem, too_large
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.sources.cloud.source import CloudStorageSource
 
 _SECONDS_TO_LIST = 1800.0
 _SECONDS_TO_READ = 60.0
@@ -45,7 +49,7 @@ class _System:
     remote: bool = True
 
 
-SYSTEMS = {
+_SYSTEMS = {
     "s3": _System("s3", "s3fs", "S3FileSystem", "key, secret, token, profile"),
     "gcs": _System(
         "gs", "gcsfs.core", "GCSFileSystem", "token", {"requests_timeout": _SECONDS_TO_READ}
@@ -67,55 +71,48 @@ class RemoteBucket:
 
     def __init__(
         self,
-        provider: str,
-        name: str,
-        *,
-        shown_name: str | None = None,
+        declaration: CloudStorageSource,
+        shown_name: str,
         written: Mapping[str, Any],
-        settings: Mapping[str, Any],
-        values: Mapping[str, str] | None = None,
-        max_bytes: int,
+        values: Mapping[str, str],
     ) -> None:
         """Create the bucket.
 
         Args:
-            provider: `s3`, `gcs`, `azure` or `memory`.
-            name: the bucket or container.
-            shown_name: the bucket as it is shown; by default its name.
+            declaration: its declaration, with resolved templates.
+            shown_name: the bucket as it is shown.
             written: arguments for the file system as written in the configuration.
-            settings: the same with resolved templates.
             values: more values to remove from messages; see `redaction.without`.
-            max_bytes: maximum size of an object.
 
         Raises:
             MissingDependencyError: the extra `cloud` is not installed.
         """
-        self._system = SYSTEMS[provider]
+        provider = declaration.provider
+        self._system = _SYSTEMS[provider]
         purpose = f"a source of type 'cloud_storage' with provider {provider!r}"
         import_extra("fsspec", extra="cloud", purpose=purpose)
         module = import_extra(self._system.module, extra="cloud", purpose=purpose)
         self._kind = getattr(module, self._system.kind)
-        self._name = name.strip("/")
-        self._written = dict(written)
-        self._settings = dict(settings)
-        self._max_bytes = max_bytes
-        self._made: list[Any] = []
+        self._name = declaration.bucket.strip("/")
+        self._written, self._settings, self._values = written, declaration.config, values
+        self._max_bytes = declaration.max_bytes
+        self._opened: list[Any] = []
         """Holds the file system, which is created on first use."""
-        self._values = dict(values or {})
-        self.address = f"{self._system.scheme}://{(shown_name or name).strip('/')}"
+        self.address = f"{self._system.scheme}://{shown_name.strip('/')}"
 
     def objects(self, prefix: str) -> Iterator[SourceItem]:
         try:
-            found = self._listed(prefix)
+            listed = self._listed(prefix)
         except FileNotFoundError as error:
-            said = f"{self.address} cannot be listed: the bucket does not exist"
-            raise SourceError(said) from error
+            raise SourceError(
+                f"{self.address} cannot be listed: the bucket does not exist"
+            ) from error
         except Exception as error:  # providers can raise anything; their messages contain no keys
-            raise SourceError(f"{self.address} cannot be listed: {self._said(error)}") from error
-        folders = {path.rpartition("/")[0] for path in found}
+            raise SourceError(f"{self.address} cannot be listed: {self._message(error)}") from error
+        folders = {path.rpartition("/")[0] for path in listed}
         below = f"{self._name}/"
         outage = _Outage()
-        for path, info in found.items():
+        for path, info in listed.items():
             # Azure lists empty objects that represent folders under the names of the folders.
             marker = not info["size"] and path in folders
             name = path.lstrip("/").removeprefix(below)
@@ -127,30 +124,30 @@ class RemoteBucket:
                 yield SourceItem(name, read, peek=peek)
 
     def _files(self) -> Any:
-        if not self._made:
+        if not self._opened:
             # If logging is not set up, Python prints the errors that these libraries log.
             logger = logging.getLogger(self._kind.__module__.partition(".")[0])
             logger.addHandler(logging.NullHandler())
             # fsspec must not cache instances or listings: the bucket can change in the meantime.
-            own = {"skip_instance_cache": True, "use_listings_cache": False}
+            fresh = {"skip_instance_cache": True, "use_listings_cache": False}
             settings = deepcopy(self._settings)  # some file systems modify their arguments
-            self._made.append(self._kind(**{**self._system.defaults, **settings, **own}))
+            self._opened.append(self._kind(**{**self._system.defaults, **settings, **fresh}))
             if self._system.remote:
-                weakref.finalize(self, _let_go, self._made).atexit = False
-        return self._made[0]
+                weakref.finalize(self, _let_go, self._opened).atexit = False
+        return self._opened[0]
 
     def _listed(self, prefix: str) -> dict[str, dict[str, Any]]:
         """Return the details of each object by path, which is the bucket and the name."""
         files = self._files()
-        found: dict[str, dict[str, Any]]
+        objects: dict[str, dict[str, Any]]
         if not self._system.remote:
-            found = files.find(self._name, detail=True, on_error="raise")
-            return found
+            objects = files.find(self._name, detail=True, on_error="raise")
+            return objects
         bound = {"timeout": _SECONDS_TO_LIST}
-        found = files.find(self._name, prefix=prefix, detail=True, **bound)
-        if not found and self._system.scheme == "abfs":
+        objects = files.find(self._name, prefix=prefix, detail=True, **bound)
+        if not objects and self._system.scheme == "abfs":
             files.info(self._name, **bound)  # raises if the container does not exist
-        return found
+        return objects
 
     def _read(
         self, path: str, uri: str, as_listed: tuple[int, str], outage: _Outage, version: str
@@ -160,67 +157,60 @@ class RemoteBucket:
             return None
         if size > self._max_bytes:
             raise too_large(uri, self._max_bytes)
-        if outage.failures >= _FAILURES_IN_A_ROW:
-            raise SourceError(f"{uri}: not tried, because previous reads failed: {outage.last}")
-        bound, files = self._seconds_to_read(), self._files()
-        try:
+        with self._noting(outage, uri):
             # An empty object has no byte ranges.
-            end = self._max_bytes + 1
-            data = files.cat_file(path, start=0, end=end, **bound) if size else b""
+            data = self._bytes(path, self._max_bytes + 1) if size else b""
             # If the object changed after it was listed, it has no version and is read again next
             # time.
-            same = listed and _version_of(files.info(path, **bound)) == listed
-        except Exception as error:  # providers can raise anything
-            said = self._said(error)
-            outage.count(error, said)
-            raise SourceError(f"{uri}: cannot be read: {said}") from error
+            info = self._files().info(path, **self._seconds_to_read()) if listed else {}
         outage.failures = 0
-        if len(data) > self._max_bytes:
-            raise too_large(uri, self._max_bytes)
-        return Content(data, version=listed if same else "")
+        return Content(data, version=listed if listed == _version_of(info) else "")
 
     def _peek(self, path: str, uri: str, there: int, outage: _Outage, size: int | None) -> bytes:
         if not there or (size is None and there > self._max_bytes):
             return b""
+        with self._noting(outage, uri):
+            return self._bytes(path, self._max_bytes if size is None else size)
+
+    @contextmanager
+    def _noting(self, outage: _Outage, uri: str) -> Iterator[None]:
+        """Turn the failures of a block into errors; refuse to begin during an outage."""
         if outage.failures >= _FAILURES_IN_A_ROW:
             raise SourceError(f"{uri}: not tried, because previous reads failed: {outage.last}")
-        end = self._max_bytes if size is None else size
         try:
-            data: bytes = self._files().cat_file(path, start=0, end=end, **self._seconds_to_read())
+            yield
         except Exception as error:  # providers can raise anything
-            said = self._said(error)
-            outage.count(error, said)
-            raise SourceError(f"{uri}: cannot be read: {said}") from error
+            message = self._message(error)
+            outage.count(error, message)
+            raise SourceError(f"{uri}: cannot be read: {message}") from error
+
+    def _bytes(self, path: str, end: int) -> bytes:
+        data: bytes = self._files().cat_file(path, start=0, end=end, **self._seconds_to_read())
         return data
 
     def _seconds_to_read(self) -> dict[str, float]:
         seconds = _SECONDS_TO_READ + self._max_bytes / 1024**2
         return {"timeout": seconds} if self._system.remote else {}
 
-    def _said(self, error: Exception) -> str:
-        said = redacted_message(
+    def _message(self, error: Exception) -> str:
+        message = redacted_message(
             error, written=self._written, resolved=self._settings, values=self._values
         )
-        said = re.sub(r"\s+", " ", said)[:_LONGEST_MESSAGE]
+        message = re.sub(r"\s+", " ", message)[:_LONGEST_MESSAGE]
         if _is_refusal(error):
-            return (
-                f"{said}; check the credentials in the source's config: {self._system.credentials}"
-            )
-        return said
+            message += f"; check the credentials in the source's config: {self._system.credentials}"
+        return message
 
 
-def _let_go(made: list[Any]) -> None:
-    """Release a file system in the thread of its event loop.
-
-    It closes its connections in that thread.
-    """
-    made[0].loop.call_soon_threadsafe(_end, made)
+def _let_go(files: list[Any]) -> None:
+    """Release a file system in the thread of its event loop, which closes its connections."""
+    files[0].loop.call_soon_threadsafe(_end, files)
 
 
-def _end(made: list[Any]) -> None:
+def _end(files: list[Any]) -> None:
     # fsspec sets methods on the instance, which form reference cycles. Without removing them, the
     # garbage collector could close the connections in the thread of another event loop.
-    about = vars(made.pop())
+    about = vars(files.pop())
     for name in [name for name, value in about.items() if callable(value)]:
         del about[name]
 
@@ -233,11 +223,11 @@ class _Outage:
     """Number of failures in a row."""
     last: str = ""
 
-    def count(self, error: Exception, said: str) -> None:
+    def count(self, error: Exception, message: str) -> None:
         if isinstance(error, FileNotFoundError) or _is_refusal(error):
             return  # the provider responded
         self.failures += 1
-        self.last = said
+        self.last = message
 
 
 def _version_of(info: Mapping[str, Any]) -> str:

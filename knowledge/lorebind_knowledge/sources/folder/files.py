@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -20,10 +24,7 @@ from lorebind_knowledge.sources.folder.path_templates import TemplatedFiles
 from lorebind_knowledge.sources.folder.walk import EVERY_FILE, LINKS_OUT, files_below, matcher
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from pathlib import Path
-
-    from lorebind_knowledge.sources.environment import SourceEnvironment
+    from lorebind_knowledge.sources.make import SourceEnvironment
 
 A_PATH: dict[str, Any] = {"required": ["path"], "properties": {"path": {"type": "string"}}}
 PATHS: dict[str, Any] = {"required": ["paths"], "properties": {"paths": {"minItems": 1}}}
@@ -79,11 +80,28 @@ class GlobSource(Files):
         return self.patterns
 
 
+class MarkdownGlobSource(GlobSource):
+    """Markdown files of the project folder."""
+
+    in_folder: ClassVar[str] = "**/*.{md,markdown,mdx}"
+
+    type: Literal["markdown_glob"] = Field(description="Markdown files, by pattern.")
+
+
+class FileGlobSource(GlobSource):
+    """Files of the project folder, in any supported format."""
+
+    type: Literal["file_glob"] = Field(description="Files in any supported format, by pattern.")
+
+
 def make_files(
-    declaration: Files, kind: str, environment: SourceEnvironment, endings: tuple[str, ...] = ()
+    declaration: Files, environment: SourceEnvironment, endings: tuple[str, ...] = ()
 ) -> FileSource | TemplatedFiles:
     """Return the source of the declared files with one of these extensions."""
-    globs = declaration if isinstance(declaration, GlobSource) else None
+    kind = getattr(declaration, declaration.kind_key)
+    globs: dict[str, Any] = {}
+    if isinstance(declaration, GlobSource):
+        globs = {"in_folder": declaration.in_folder, "as_text": declaration.as_text}
 
     def files(patterns: Sequence[str], exclude: Sequence[str]) -> FileSource:
         return FileSource(
@@ -94,10 +112,9 @@ def make_files(
             max_bytes=declaration.max_bytes,
             endings=endings,
             respect_gitignore=declaration.respect_gitignore,
-            in_folder=globs.in_folder if globs else EVERY_FILE,
-            as_text=globs.as_text if globs else (),
             shown_as=declaration.patterns,
             settings=type(declaration).model_fields,
+            **globs,
         )
 
     patterns, exclude = declaration.patterns, declaration.exclude
@@ -106,6 +123,11 @@ def make_files(
     return files(patterns, exclude)
 
 
+MARKDOWN_GLOB = SimpleNamespace(Declaration=MarkdownGlobSource, make=make_files)
+FILE_GLOB = SimpleNamespace(Declaration=FileGlobSource, make=make_files)
+
+
+@dataclass(eq=False)
 class FileSource:
     """Files below a folder that match any of the patterns, sorted by path; see `files_below`.
 
@@ -113,90 +135,70 @@ class FileSource:
     modification time can stay the same when a file changes. So each file is read every time.
     """
 
-    def __init__(
-        self,
-        kind: str,
-        patterns: Sequence[str],
-        root: Path,
-        *,
-        exclude: Sequence[str] = (),
-        max_bytes: int = DEFAULT_MAX_BYTES,
-        endings: tuple[str, ...] = (),
-        respect_gitignore: bool = True,
-        in_folder: str = EVERY_FILE,
-        all_folders: bool = False,
-        as_text: Sequence[str] = (),
-        place: str = "the project folder",
-        shown_as: Sequence[str] | None = None,
-        settings: Collection[str] = (),
-    ) -> None:
-        """Create the source.
-
-        Args:
-            kind: the type of the source; part of its key.
-            patterns: glob patterns, relative to the folder.
-            root: the folder.
-            exclude: patterns of files to exclude.
-            max_bytes: maximum size of a document.
-            endings: allowed extensions, in lower case; empty for all.
-            respect_gitignore, in_folder, all_folders: see `files_below`.
-            as_text: patterns of files to read as plain text, whatever their extension.
-            place: how messages describe the folder.
-            shown_as: how messages show the patterns; by default as they are.
-            settings: the settings of the declaration, which reports name for skipped files.
-        """
-        self._kind = kind
-        self._patterns = list(patterns)
-        self._exclude = list(exclude)
-        self._root = root
-        self._max_bytes = max_bytes
-        self._endings = endings
-        self._respect_gitignore = respect_gitignore
-        self._in_folder, self._all_folders = in_folder, all_folders
-        self.notices: list[str] = []
-        self._as_text = matcher(as_text)
-        self._place = place
-        self._shown_as = list(shown_as or patterns)
-        self._settings = settings
+    kind: str
+    """The type of the source; part of its key."""
+    patterns: Sequence[str]
+    """Glob patterns, relative to the folder."""
+    root: Path
+    _: KW_ONLY
+    exclude: Sequence[str] = ()
+    """Patterns of files to exclude."""
+    max_bytes: int = DEFAULT_MAX_BYTES
+    endings: tuple[str, ...] = ()
+    """Allowed extensions, in lower case; empty for all."""
+    respect_gitignore: bool = True
+    in_folder: str = EVERY_FILE
+    all_folders: bool = False
+    """These three: see `files_below`."""
+    as_text: Sequence[str] = ()
+    """Patterns of files to read as plain text, whatever their extension."""
+    place: str = "the project folder"
+    """How messages describe the folder."""
+    shown_as: Sequence[str] = ()
+    """How messages show the patterns; by default as they are."""
+    settings: Collection[str] = ()
+    """The settings of the declaration, which reports name for skipped files."""
+    notices: list[str] = field(default_factory=list, init=False)
 
     @property
     def key(self) -> str:
-        excluded = f" except {','.join(self._exclude)}" if self._exclude else ""
-        return f"{self._kind}:{','.join(self._patterns)}{excluded}"
+        excluded = f" except {','.join(self.exclude)}" if self.exclude else ""
+        return f"{self.kind}:{','.join(self.patterns)}{excluded}"
 
     def items(self) -> Iterator[SourceItem]:
-        if not self._root.is_dir():
-            raise SourceError(f"the folder {self._root} does not exist")
+        if not self.root.is_dir():
+            raise SourceError(f"the folder {self.root} does not exist")
         found, unmatched, notices = files_below(
-            self._root,
-            self._patterns,
-            exclude=self._exclude,
-            respect_gitignore=self._respect_gitignore,
-            in_folder=self._in_folder,
-            all_folders=self._all_folders,
+            self.root,
+            self.patterns,
+            exclude=self.exclude,
+            respect_gitignore=self.respect_gitignore,
+            in_folder=self.in_folder,
+            all_folders=self.all_folders,
         )
         # Patterns may contain values of templates, so notices show the patterns as written.
-        shown = dict(zip(self._patterns, self._shown_as, strict=True))
+        shown_as = self.shown_as or self.patterns
+        shown = dict(zip(self.patterns, shown_as, strict=True))
         self.notices = [f"{shown[pattern]} matches no file" for pattern in unmatched] + notices
         if not any(one.unlisted or one.name[-1] != "/" for one in found):
-            kinds = f"{' or '.join(self._endings)} file" if self._endings else "file"
+            kinds = f"{' or '.join(self.endings)} file" if self.endings else "file"
             passed = ", ".join(f"{one.name} is skipped: {one.skipped}" for one in found[:9])
             raise SourceError(
-                f"no {kinds} in {self._root} matches {' or '.join(self._shown_as)}"
+                f"no {kinds} in {self.root} matches {' or '.join(shown_as)}"
                 f"{f' ({passed})' if passed else ''}"
             )
-        home = os.path.realpath(self._root)
+        home, read_as_text = os.path.realpath(self.root), matcher(self.as_text)
         for one in found:
             # A file name may contain bytes that are not text, but a uri is always text.
             uri = os.fsencode(one.name).decode("utf-8", "backslashreplace")
             skipped, setting = one.skipped, _setting(one.skipped)
             is_file = not (skipped or one.unlisted)
-            if self._endings and is_file and not one.name.lower().endswith(self._endings):
+            if self.endings and is_file and not one.name.lower().endswith(self.endings):
                 skipped, setting = ending_of(one.name), ""
-            is_text = self._as_text(one.name)
+            is_text = read_as_text(one.name)
             peek = None if one.named or is_text else partial(self._peek, home, one.name)
             read = partial(self._read, home, one.name, uri, "text/plain" if is_text else "")
-            setting = setting if setting in self._settings else ""
+            setting = setting if setting in self.settings else ""
             yield SourceItem(
                 uri, read, skipped=skipped, setting=setting, unlisted=one.unlisted, peek=peek
             )
@@ -205,7 +207,7 @@ class FileSource:
         try:
             with open_inside(home, path) as file:
                 is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-                return file.read(self._max_bytes if size is None else size) if is_file else b""
+                return file.read(self.max_bytes if size is None else size) if is_file else b""
         except (OutsideError, OSError) as error:
             raise SourceError(f"{path}: cannot be read") from error
 
@@ -215,12 +217,12 @@ class FileSource:
                 before = os.fstat(file.fileno())
                 if not stat.S_ISREG(before.st_mode):
                     raise SourceError(f"{name}: is not a regular file")
-                if before.st_size > self._max_bytes:
-                    raise too_large(name, self._max_bytes)
+                if before.st_size > self.max_bytes:
+                    raise too_large(name, self.max_bytes)
                 data = file.read(before.st_size + 1)
                 after = os.fstat(file.fileno())
         except OutsideError:
-            raise SourceError(f"{name}: is a link to a location outside {self._place}") from None
+            raise SourceError(f"{name}: is a link to a location outside {self.place}") from None
         except OSError as error:
             raise SourceError(f"{name}: cannot be read: {error.strerror or error}") from error
         same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)

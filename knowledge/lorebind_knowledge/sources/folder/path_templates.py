@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.templates.language import Reference
     from lorebind_knowledge.sources.base import Source, SourceItem
-    from lorebind_knowledge.sources.environment import SourceEnvironment
+    from lorebind_knowledge.sources.make import SourceEnvironment
 
 _WILDCARD = re.compile(r"[*?\[{]")
 _EDGES = r"/*?\[\]{},()|"
@@ -41,14 +41,7 @@ class TemplatedFiles:
         exclude: Sequence[str],
         environment: SourceEnvironment,
     ) -> None:
-        """Create the source.
-
-        Args:
-            files: makes the source of files from patterns, and patterns to exclude.
-            patterns: the patterns as written.
-            exclude: the patterns to exclude, as written.
-            environment: resolves the templates.
-        """
+        """`files` makes the source of files from patterns, and patterns to exclude."""
         self._files = files
         self._patterns = list(patterns)
         self._exclude = list(exclude)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import functools
+import logging
 import re
 import socket
 import ssl
-from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -21,8 +24,7 @@ from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.resilience.failures import Failure, retry_after
 from lorebind_knowledge.resilience.retries import Retries
-from lorebind_knowledge.sources.base import Content, too_large
-from lorebind_knowledge.sources.silence import silence
+from lorebind_knowledge.sources.base import Content, public_address, too_large
 from lorebind_knowledge.sources.web.addresses import AddressPolicy
 from lorebind_knowledge.sources.web.bodies import (
     ACCEPT_ENCODING,
@@ -32,7 +34,6 @@ from lorebind_knowledge.sources.web.bodies import (
     read_body,
     version_of,
 )
-from lorebind_knowledge.sources.web.shown_addresses import basic_auth, origin, parsed, shown
 
 _RETRY = RetryConfig(attempts=3, backoff_ms=1000, max_backoff_ms=600_000)
 _CONNECT_SECONDS = 10
@@ -41,6 +42,7 @@ _MOST_ADDRESSES = 4
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _TRANSIENT = (429, 502, 503, 504)
+_HIGHEST_PORT = 65535
 _OWN_HEADERS = ("host", "accept-encoding", "connection", "content-length", "transfer-encoding")
 
 
@@ -116,8 +118,8 @@ class Fetcher:
         Raises:
             SourceError: the document cannot be fetched, for whatever reason.
         """
-        name = name or shown(address)
-        url = parsed(address, name)
+        name = name or public_address(address)
+        url = _parsed(address, name)
         with nullcontext() if name == address and not self._headers else silence():
             return await self._fetch(url, name, version)
 
@@ -139,12 +141,12 @@ class Fetcher:
             raise SourceError(f"{name}: took longer than {self._timeout_seconds:g} s") from error
 
     async def _follow(self, url: httpx.URL, name: str, version: str) -> Content | None:
-        start, own = origin(url), {**basic_auth(url), **self._headers}
-        hidden, hop_name = name != shown(str(url)), name
+        start, own = _origin(url), {**_basic_auth(url), **self._headers}
+        hidden, hop_name = name != public_address(str(url)), name
         hidden_host = url.host if hidden and url.host not in name.lower() else None
         for _ in range(self._max_redirects + 1):
             url = url.copy_with(userinfo=b"")
-            headers = own if origin(url) == start else {}
+            headers = own if _origin(url) == start else {}
             host = "its host" if url.host == hidden_host else f"the host {_host(url)!r}"
             hop = _Hop(url, hop_name, host, headers, conditions(version, url))
             answer = await self._ask(hop)
@@ -155,9 +157,9 @@ class Fetcher:
             except (httpx.InvalidURL, ValueError) as error:
                 raise SourceError(f"{hop_name}: redirects to an invalid address") from error
             # If the name hides a part of the address, hide that part in redirects too.
-            place = f" to {shown(origin(url) if hidden else str(url))}"
+            place = f" to {public_address(_origin(url) if hidden else str(url))}"
             hop_name = f"{name} (redirected{'' if url.host == hidden_host else place})"
-            url = parsed(str(url), hop_name)
+            url = _parsed(str(url), hop_name)
         raise SourceError(f"{name}: exceeds the limit of redirects, which is {self._max_redirects}")
 
     async def _ask(self, hop: _Hop) -> Content | str | None:
@@ -283,3 +285,61 @@ def _phrase(status: int) -> str:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         return str(status)
+
+
+_LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2")
+"""httpx logs each address at INFO, httpcore the headers of each response at DEBUG."""
+
+_silent = ContextVar("silent", default=False)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Suppress the HTTP client's logs for this task and for tasks that it starts."""
+    _listen()
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)
+
+
+@functools.cache
+def _listen() -> None:
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_passes)
+
+
+def _passes(record: logging.LogRecord) -> bool:
+    return not _silent.get()
+
+
+def _parsed(address: str, name: str) -> httpx.URL:
+    """Parse an address to fetch. Its fragment is removed, because it is never sent to servers.
+
+    Raises:
+        SourceError: it is not a valid http or https address. The message shows `name`, not the
+            address.
+    """
+    try:
+        url = httpx.URL(address).copy_with(fragment=None)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise SourceError(f"{name}: is not a valid web address") from error
+    if (url.port or 0) > _HIGHEST_PORT:
+        raise SourceError(f"{name}: is not a valid web address: {url.port} is not a port")
+    if url.scheme not in ("http", "https") or not url.host:
+        raise SourceError(f"{name}: is not an http or https address")
+    return url
+
+
+def _origin(url: httpx.URL) -> str:
+    """Return scheme, host and port, which decide whether headers are sent."""
+    return f"{url.scheme}://{url.netloc.decode('ascii')}"
+
+
+def _basic_auth(url: httpx.URL) -> dict[str, str]:
+    """Return the header for the user and password of an address; empty if it has none."""
+    if not url.userinfo:
+        return {}
+    pair = f"{url.username}:{url.password}".encode()
+    return {"Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}

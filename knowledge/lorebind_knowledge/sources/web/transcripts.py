@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -13,11 +15,9 @@ from lorebind_knowledge.sources.web import url as web
 from lorebind_knowledge.sources.web.url import A_URL, URLS, Web
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from lorebind_config.declarations.base import Wants
     from lorebind_knowledge.sources.base import Source, SourceItem
-    from lorebind_knowledge.sources.environment import SourceEnvironment
+    from lorebind_knowledge.sources.make import SourceEnvironment
 
 TRANSCRIPT_ENDINGS = (".vtt", ".srt")
 
@@ -73,7 +73,7 @@ Declaration = MediaTranscriptSource
 def make(declaration: MediaTranscriptSource, environment: SourceEnvironment) -> Transcripts:
     parts: list[Source] = []
     if declaration.patterns:
-        files = make_files(declaration, declaration.type, environment, TRANSCRIPT_ENDINGS)
+        files = make_files(declaration, environment, TRANSCRIPT_ENDINGS)
         parts.append(files)
     if declaration.addresses:
         parts.append(web.make(declaration, environment))
@@ -86,23 +86,23 @@ def make(declaration: MediaTranscriptSource, environment: SourceEnvironment) -> 
             filled.video_id,
             declaration.languages,
             timeout_seconds=declaration.fetch.timeout_seconds,
-            max_bytes=declaration.max_bytes,
-            shown_id=shown.video_id,
+            shown_id=shown.video_id or "",
             values=environment.told,
         )
         parts.append(captions)
     return Transcripts(environment.key, parts)
 
 
+@dataclass
 class Transcripts:
     """The documents of several sources. If one of them cannot be listed, listing fails."""
 
-    def __init__(self, key: str, parts: Sequence[Source]) -> None:
-        self.key = key
-        self._parts = parts
-        self.notices: list[str] = []
+    key: str
+    parts: Sequence[Source]
+    notices: list[str] = field(default_factory=list)
 
     def items(self) -> Iterator[SourceItem]:
-        for part in self._parts:
+        self.notices = []
+        for part in self.parts:
             yield from part.items()
-        self.notices = [one for part in self._parts for one in getattr(part, "notices", ())]
+            self.notices += getattr(part, "notices", ())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -10,14 +12,11 @@ from pydantic import Field, model_validator
 from lorebind_config.declarations.base import Fault, RefusedError, Settings
 from lorebind_config.declarations.sources import SourceBase, one_of
 from lorebind_config.declarations.values import ConfigMap, WebAddress
-from lorebind_knowledge.sources.base import SourceItem
-from lorebind_knowledge.sources.web.shown_addresses import shown, without_credentials
+from lorebind_knowledge.sources.base import SourceItem, public_address, without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from lorebind_config.declarations.base import Wants
-    from lorebind_knowledge.sources.environment import SourceEnvironment
+    from lorebind_knowledge.sources.make import SourceEnvironment
     from lorebind_knowledge.sources.web.fetcher import Fetcher
 
 A_URL: dict[str, Any] = {"required": ["url"], "properties": {"url": {"type": "string"}}}
@@ -98,28 +97,22 @@ def make(declaration: Web, environment: SourceEnvironment) -> WebSource:
         headers=environment.filled(fetch)[0].headers,
         max_bytes=declaration.max_bytes,
     )
-    return WebSource(environment.key, zip(*addresses, strict=True), fetcher)
+    return WebSource(environment.key, list(zip(*addresses, strict=True)), fetcher)
 
 
+@dataclass(frozen=True)
 class WebSource:
     """A source with one document per address.
 
     The uri of a document is its address without user, password and fragment.
     """
 
-    def __init__(self, key: str, addresses: Iterable[tuple[str, str]], fetcher: Fetcher) -> None:
-        """Create the source.
-
-        Args:
-            key: the source's key.
-            addresses: each as it is fetched, and as it is shown (with templates instead of values).
-            fetcher: fetches the documents.
-        """
-        self.key = key
-        self._addresses = list(addresses)
-        self._fetcher = fetcher
+    key: str
+    addresses: Sequence[tuple[str, str]]
+    """Each as it is fetched, and as it is shown (with templates instead of values)."""
+    fetcher: Fetcher
 
     def items(self) -> Iterator[SourceItem]:
-        for address, public in self._addresses:
-            read = partial(self._fetcher.fetch, address, name=shown(public))
+        for address, public in self.addresses:
+            read = partial(self.fetcher.fetch, address, name=public_address(public))
             yield SourceItem(without_credentials(public), read)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -11,87 +13,66 @@ from typing import TYPE_CHECKING, Any
 from lorebind_config.errors import SourceError
 from lorebind_config.extras import import_extra
 from lorebind_config.redaction import without
-from lorebind_knowledge.sources.base import Content, SourceItem, too_large
+from lorebind_knowledge.sources.base import Content, SourceItem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from requests import Session
 
 _WATCHED_AT = "https://www.youtube.com/watch?v="
 
 
+@dataclass(frozen=True)
 class YoutubeCaptions:
     """A source with one video; its uri is the address of the video's page."""
 
-    def __init__(
-        self,
-        key: str,
-        video_id: str,
-        languages: Sequence[str],
-        *,
-        timeout_seconds: float,
-        max_bytes: int,
-        shown_id: str | None = None,
-        values: Mapping[str, str] | None = None,
-        make_session: Callable[[], Session] | None = None,
-    ) -> None:
-        """Create the source.
+    key: str
+    video_id: str
+    """The eleven characters after `v=` in the address of the video."""
+    languages: Sequence[str]
+    """Codes in order of preference."""
+    _: KW_ONLY
+    timeout_seconds: float
+    """Seconds to wait for each response of YouTube."""
+    shown_id: str = ""
+    """The id as it is shown; by default the id itself."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Values to remove from messages; see `redaction.without`."""
 
-        Args:
-            key: the source's key.
-            video_id: the eleven characters after `v=` in the address of the video.
-            languages: language codes in order of preference.
-            timeout_seconds: seconds to wait for each response of YouTube.
-            max_bytes: maximum size of the transcript.
-            shown_id: the id as it is shown; by default the id itself.
-            values: values to remove from messages; see `redaction.without`.
-            make_session: creates the HTTP session for a read; by default a plain one with the
-                timeout.
+    def __post_init__(self) -> None:
+        """Check the id.
 
         Raises:
-            SourceError: the id is invalid.
+            SourceError: it is invalid.
             MissingDependencyError: the extra `youtube` is not installed.
         """
-        if not re.fullmatch("[A-Za-z0-9_-]{1,64}", video_id):
+        if not re.fullmatch("[A-Za-z0-9_-]{1,64}", self.video_id):
             raise SourceError(
-                f"{(shown_id or video_id)[:80]!r} is not a video id; "
+                f"{(self.shown_id or self.video_id)[:80]!r} is not a video id; "
                 "write the characters after 'v=' in the video's address"
             )
-        self._api = import_extra(
-            "youtube_transcript_api", extra="youtube", purpose="provider 'youtube'"
-        )
-        self.key = key
-        self._video_id = video_id
-        self._shown_id = shown_id or video_id
-        self._values = values or {}
-        self._languages = list(languages)
-        self._timeout_seconds = timeout_seconds
-        self._max_bytes = max_bytes
-        self._make_session = make_session or self._session
+        self._import()
+
+    def _import(self) -> Any:
+        return import_extra("youtube_transcript_api", extra="youtube", purpose="provider 'youtube'")
 
     @property
     def uri(self) -> str:
-        return _WATCHED_AT + self._shown_id
+        return _WATCHED_AT + (self.shown_id or self.video_id)
 
     def items(self) -> Iterator[SourceItem]:
         yield SourceItem(self.uri, self._read)
 
     def _read(self, version: str) -> Content:
         try:
-            with self._make_session() as session:
-                client = self._api.YouTubeTranscriptApi(http_client=session)
-                transcript = client.fetch(self._video_id, languages=self._languages)
-        except (
-            Exception
-        ) as error:  # errors of the library, HTTP or XML: all mean that there is no transcript
-            said = _cause(error, self._values)
-            raise SourceError(f"{self.uri}: no transcript can be read: {said}") from error
+            with self._session() as session:
+                client = self._import().YouTubeTranscriptApi(http_client=session)
+                transcript = client.fetch(self.video_id, languages=self.languages)
+        except Exception as error:  # of the library, HTTP or XML: there is no transcript
+            cause = _cause(error, self.values)
+            raise SourceError(f"{self.uri}: no transcript can be read: {cause}") from error
         if not transcript.snippets:
             raise SourceError(f"{self.uri}: the transcript is empty")
         data = web_vtt(transcript.snippets).encode("utf-8", "replace")
-        if len(data) > self._max_bytes:
-            raise too_large(self.uri, self._max_bytes)
         metadata = {"language": transcript.language_code, "generated": transcript.is_generated}
         return Content(data, "text/vtt", metadata=metadata)
 
@@ -99,7 +80,7 @@ class YoutubeCaptions:
         from requests import Session
         from requests.adapters import HTTPAdapter
 
-        seconds = self._timeout_seconds
+        seconds = self.timeout_seconds
 
         class Patient(HTTPAdapter):
             """An adapter with a timeout; by default, requests waits forever."""
@@ -139,6 +120,6 @@ def _time(seconds: float) -> str:
 
 def _cause(error: Exception, values: Mapping[str, str]) -> str:
     """Return the cause in one line, without the library's advice around it."""
-    cause = getattr(error, "cause", "")
-    said = without(f"{type(error).__name__}: {cause or error}", values)
-    return re.sub(r"\s+", " ", said)[:300]
+    cause = getattr(error, "cause", "") or error
+    message = without(f"{type(error).__name__}: {cause}", values)
+    return re.sub(r"\s+", " ", message)[:300]
