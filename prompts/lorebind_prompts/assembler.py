@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_config.errors import UsageError
 from lorebind_knowledge.text.markdown import BLANK_LINE
-from lorebind_knowledge.text.sentences import sentence_breaks
+from lorebind_knowledge.text.splitting import sentence_breaks
 from lorebind_prompts.citations import Citation
 from lorebind_prompts.duplicates import Candidate, candidates_of
 from lorebind_prompts.rendering.base import Passage

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lorebind_knowledge.text.markdown import code_spans, end_of_cut_code, fences
-from lorebind_knowledge.text.sentences import split_sentences
+from lorebind_knowledge.text.splitting import split_sentences
 
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*)")
 _ITEM = re.compile(r"\s*(?:[*+-]|\d{1,3}[.)])\s+(.*)")

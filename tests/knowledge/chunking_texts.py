@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from hypothesis import strategies as st
 
 from lorebind_knowledge.chunking.base import Chunker
-from lorebind_knowledge.chunking.clusters import is_border
-from lorebind_knowledge.chunking.tokens import count_tokens
+from lorebind_knowledge.chunking.rulers import count_tokens
+from lorebind_knowledge.chunking.windows import is_border
 
 MEASURES: dict[str, Callable[[str], int]] = {"characters": len, "tokens": count_tokens}
 

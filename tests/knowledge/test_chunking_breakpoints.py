@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_knowledge.chunking.breakpoints import Rule, breakpoints
+from lorebind_knowledge.chunking.changes import Rule, breakpoints
 
 RULES: list[Rule] = ["percentile", "standard_deviation", "interquartile", "gradient"]
 SCORES = [0.1, 0.2, 0.15, 0.9, 0.1, 0.2, 0.5, 0.45, 0.1, 0.15, 0.2]

@@ -9,7 +9,7 @@ import pytest
 from langchain_text_splitters import Language, RecursiveCharacterTextSplitter
 
 import lorebind_knowledge
-from lorebind_knowledge.chunking.code import code_chunker
+from lorebind_knowledge.chunking.recursive import code_chunker
 from lorebind_knowledge.chunking.strategies import Language as Declared
 
 SOURCES = sorted(Path(lorebind_knowledge.__file__).parent.glob("*.py"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from lorebind_knowledge.chunking.json_text import JSON
-from lorebind_knowledge.chunking.recursive import RecursiveChunker
+from lorebind_knowledge.chunking.recursive import JSON, RecursiveChunker
 
 
 def _split(text: str, size: int, overlap: int = 0) -> list[str]:

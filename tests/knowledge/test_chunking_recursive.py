@@ -10,9 +10,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
-from lorebind_knowledge.chunking.clusters import is_border
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
-from lorebind_knowledge.chunking.tokens import count_tokens
+from lorebind_knowledge.chunking.rulers import count_tokens
+from lorebind_knowledge.chunking.windows import is_border
 from tests.density import examples
 
 from .chunking_texts import TEXTS, check_promises

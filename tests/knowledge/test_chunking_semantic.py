@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lorebind_config.errors import EmbedderError
-from lorebind_knowledge.chunking.distances import distances, lexical_vectors
-from lorebind_knowledge.chunking.packing import pack
-from lorebind_knowledge.chunking.rulers import CharacterRuler
+from lorebind_knowledge.chunking.changes import distances, lexical_vectors
+from lorebind_knowledge.chunking.rulers import CharacterRuler, count_tokens
 from lorebind_knowledge.chunking.segments import Segment, segments
-from lorebind_knowledge.chunking.semantic import NO_EMBEDDER, SemanticChunker, SemanticSettings
-from lorebind_knowledge.chunking.tokens import count_tokens
+from lorebind_knowledge.chunking.semantic import NO_EMBEDDER, SemanticChunker, pack
+from lorebind_knowledge.chunking.strategies import SemanticDeclaration
 from tests.density import examples
 
 from .chunking_texts import TEXTS, check_promises, headings
@@ -35,7 +34,24 @@ WORDS = [
     "Tall ships sail. Tall ships turn. Tall ships sink. Tall ships rot.",
     "Ripe plums fall. Ripe plums burst. Ripe plums dry. Ripe plums taste.",
 ]
-SMALL = SemanticSettings(min_tokens=4, max_tokens=64, window=1)
+
+
+def semantic(
+    rule: str = "percentile",
+    threshold: float = 90,
+    structural_weight: float = 0.2,
+    window: int = 3,
+    min_tokens: int = 4,
+    max_tokens: int = 64,
+) -> SemanticDeclaration:
+    """Return settings that may also be smaller than those that can be declared."""
+    measures = {"window": window, "min_tokens": min_tokens, "max_tokens": max_tokens}
+    return SemanticDeclaration.model_construct(
+        breakpoints=rule, threshold=threshold, structural_weight=structural_weight, **measures
+    )
+
+
+SMALL = semantic(window=1)
 
 
 def embed(texts: Sequence[str]) -> Matrix:
@@ -59,24 +75,21 @@ def _split(chunker: SemanticChunker, text: str, boundaries: Sequence[int] = ()) 
 )
 def test_a_passage_ends_with_its_subject(rule: str, threshold: float) -> None:
     """With each rule, sentences about one subject form one chunk, here without any layout."""
-    chunker = SemanticChunker(
-        SemanticSettings(rule, threshold, 0.2, 1, 4, 64),  # type: ignore[arg-type]  # a literal
-        embed,
-    )
+    chunker = SemanticChunker(semantic(rule, threshold, 0.2, 1), embed)
     assert _split(chunker, TEXT) == [TIDE, LOOM, RYE]
     assert list(chunker.notices) == []
 
 
 def test_without_an_embedder_words_are_compared() -> None:
     """Sentences that share words stay together, and the chunker reports the fallback."""
-    chunker = SemanticChunker(SemanticSettings(min_tokens=4, max_tokens=64))
+    chunker = SemanticChunker(semantic())
     assert _split(chunker, " ".join(WORDS)) == WORDS
     assert list(chunker.notices) == [NO_EMBEDDER]
 
 
 def test_when_the_embedder_fails_words_are_compared() -> None:
     """If the embedder fails, the document is still split, and the reason is reported once."""
-    settings_ = SemanticSettings(min_tokens=4, max_tokens=64)
+    settings_ = semantic()
     chunker = SemanticChunker(settings_, refuse)
     assert _split(chunker, TEXT) == _split(SemanticChunker(settings_), TEXT)
     _split(chunker, TEXT)
@@ -99,8 +112,8 @@ def test_layout_counts_by_its_weight() -> None:
     """A heading ends a chunk if words alone would not, unless the weight of layout is 0."""
     text = TIDE.replace("Each", "\n\n# Hours\n\nEach")
     boundaries = headings(text)
-    with_layout = SemanticChunker(SemanticSettings("percentile", 90, 1, 1, 4, 64), embed)
-    without = SemanticChunker(SemanticSettings("percentile", 90, 0, 1, 4, 64), embed)
+    with_layout = SemanticChunker(semantic("percentile", 90, 1, 1), embed)
+    without = SemanticChunker(semantic("percentile", 90, 0, 1), embed)
     assert [chunk[:7] for chunk in _split(with_layout, text, boundaries)] == ["The tid", "# Hours"]
     assert len(_split(without, text, boundaries)) == 1
 
@@ -109,9 +122,7 @@ def test_long_passages_are_cut_at_their_greatest_change() -> None:
     """A long passage is split where its subject changes most, in the second half of the limit."""
     text = " ".join(f"The tide of day {day} came." for day in range(40))
     text = text.replace("day 7 came. ", "day 7 came.\n\n")
-    chunks = _split(
-        SemanticChunker(SemanticSettings("percentile", 100, 0.5, 1, 4, 64), embed), text
-    )
+    chunks = _split(SemanticChunker(semantic("percentile", 100, 0.5, 1), embed), text)
     assert chunks[0].endswith("day 7 came.")
     assert all(32 <= count_tokens(chunk) <= 64 for chunk in chunks[1:-1])
 
@@ -119,7 +130,7 @@ def test_long_passages_are_cut_at_their_greatest_change() -> None:
 def test_small_passages_join_a_neighbour() -> None:
     """A chunk with fewer tokens than the minimum joins its neighbor."""
     text = f"{TIDE} A loom. {RYE}"
-    chunks = _split(SemanticChunker(SemanticSettings("percentile", 50, 0, 1, 8, 64), embed), text)
+    chunks = _split(SemanticChunker(semantic("percentile", 50, 0, 1, 8, 64), embed), text)
     assert chunks == [TIDE, f"A loom. {RYE}"]
 
 
@@ -135,7 +146,7 @@ def test_passages_are_counted_by_themselves() -> None:
     """A chunk is cut if its first word has too many tokens without its leading blank."""
     text = "Jklmn. Xylos. Donaudampfx. Jklmnx."
     assert count_tokens(" Donaudampfx. Jklmnx.") == 10
-    chunks = _split(SemanticChunker(SemanticSettings(window=1, min_tokens=1, max_tokens=10)), text)
+    chunks = _split(SemanticChunker(semantic(window=1, min_tokens=1, max_tokens=10)), text)
     assert chunks == ["Jklmn. Xylos.", "Donaudampfx.", "Jklmnx."]
 
 
@@ -143,7 +154,7 @@ def test_passages_are_counted_by_themselves() -> None:
 @given(TEXTS, st.integers(1, 60), st.integers(64, 100), st.integers(1, 4))
 def test_bounds(text: str, least: int, most: int, window: int) -> None:
     """No chunk is too large, none overlap, and a small one would not fit with a neighbor."""
-    chunker = SemanticChunker(SemanticSettings("percentile", 50, 0.2, window, least, most), embed)
+    chunker = SemanticChunker(semantic("percentile", 50, 0.2, window, least, most), embed)
     chunks = check_promises(chunker, text, most, "tokens", headings(text))
     assert all(end <= start for (_, end), (start, _) in pairwise(chunks))
     slack = 3  # a chunk encoded alone can have other tokens than its share of the whole text
@@ -168,7 +179,7 @@ def test_sentences_are_embedded_once_and_in_batches() -> None:
 
 def test_a_small_document_is_not_embedded() -> None:
     """A document with no more tokens than the minimum is one chunk and is not embedded."""
-    assert _split(SemanticChunker(SemanticSettings(), refuse), "One. Two.") == ["One. Two."]
+    assert _split(SemanticChunker(semantic(), refuse), "One. Two.") == ["One. Two."]
 
 
 @settings(max_examples=examples(50), deadline=None)

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.chunking.clusters import first_border, is_border, last_border
-from lorebind_knowledge.chunking.tokens import count_tokens
-from lorebind_knowledge.chunking.windows import WindowChunker
+from lorebind_knowledge.chunking.rulers import count_tokens
+from lorebind_knowledge.chunking.windows import WindowChunker, first_border, is_border, last_border
 from tests.density import examples
 
 from .chunking_texts import TEXTS, check_promises

@@ -17,9 +17,13 @@ from lorebind_config.declarations import RetrievalDeclaration
 from lorebind_config.errors import NotIngestedError, UsageError
 from lorebind_knowledge.evaluation import evaluate as evaluation
 from lorebind_knowledge.evaluation.dataset import Dataset
-from lorebind_knowledge.evaluation.evaluate import QuestionScores, StrategyScores, evaluate
+from lorebind_knowledge.evaluation.evaluate import (
+    QuestionScores,
+    StrategyScores,
+    evaluate,
+    plot_scores,
+)
 from lorebind_knowledge.evaluation.metrics import paired_difference
-from lorebind_knowledge.evaluation.plot import plot_scores
 from lorebind_knowledge.evaluation.tuning import WEIGHTS, tune
 
 from .bench import Bench, paragraph

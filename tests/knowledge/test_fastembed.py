@@ -29,9 +29,13 @@ from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_q
 from lorebind_knowledge.embedders.fastembed import prefixes_of
 from lorebind_knowledge.embedders.wrapper import make_embedder
 from lorebind_knowledge.hub_models import snapshot
-from lorebind_knowledge.hub_models.cache_folder import models_folder
-from lorebind_knowledge.hub_models.showing import megabytes, show_on
-from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
+from lorebind_knowledge.hub_models.settings import models_folder
+from lorebind_knowledge.hub_models.snapshot import (
+    NotDownloadedError,
+    megabytes,
+    show_on,
+    without_downloads,
+)
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.rerankers.base import Reranker, make_reranker, rerank_texts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.chunking.code import ByLanguage
+from lorebind_knowledge.chunking.base import Chunker
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.preparation import prepare_documents
@@ -46,17 +46,20 @@ async def test_long_documents_come_few_at_a_time(make_bench: Callable[[str], Ben
     assert [len(group) for group in await groups(bench, 64)] == [2, 2, 2]
 
 
+class _AsProse(RecursiveChunker):
+    def for_language(self, language: str) -> Chunker:
+        return self
+
+
 async def test_only_source_code_is_cut_by_its_language(make_bench: Callable[[str], Bench]) -> None:
     """When chunking by syntax is introduced for code, other documents are not read again."""
     bench = make_bench("memory")
     bench.write("a.md", "# Keys", "Rotate them.")
     bench.write("a.py", "def first(): ...", "def second():\n    return 2\n" * 4)
-    bench.change(
-        chunker=RecursiveChunker(64, 0), sources=[FileSource("file_glob", ["docs/*"], bench.root)]
-    )
+    bench.change(chunker=_AsProse(64, 0), sources=[FileSource("file_glob", ["docs/*"], bench.root)])
     await bench.ingest()
     as_prose = await bench.texts()
-    bench.change(chunker=ByLanguage(RecursiveChunker(64, 0), 64, 0, "characters"))
+    bench.change(chunker=RecursiveChunker(64, 0))
     report = await bench.ingest()
     assert report.documents == counts(updated=1, unchanged=1)
     assert await bench.texts() != as_prose

@@ -8,8 +8,8 @@ import pytest
 
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.chunking.strategies import ChunkingDeclaration, Language
-from lorebind_knowledge.loaders.code import LANGUAGES
 from lorebind_knowledge.loaders.registry import load_document
+from lorebind_knowledge.loaders.text import LANGUAGES
 
 CODE = "import os\n\n\ndef first():\n    return 1\n\n\ndef second():\n    return 2\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lorebind_knowledge.text.sentences import sentence_breaks, split_sentences
+from lorebind_knowledge.text.splitting import sentence_breaks, split_sentences
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from lorebind_knowledge.text.languages import (
     detect_language,
     stop_words,
 )
+from lorebind_knowledge.text.splitting import words_of
 from lorebind_knowledge.text.terms import index_terms, query_terms
-from lorebind_knowledge.text.words import words_of
 
 HARD = [
     "",

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.chunking.json_text import JSON
-from lorebind_knowledge.chunking.recursive import RecursiveChunker
+from lorebind_knowledge.chunking.recursive import JSON, RecursiveChunker
 from lorebind_knowledge.chunking.sections import HTML, MARKDOWN, SectionChunker
 from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.loaders.html.removal import without_html

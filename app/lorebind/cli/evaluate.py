@@ -70,7 +70,7 @@ def evaluate(
         tuning = kb.tune(queries, qrels) if tune else None
     declared = scores[0]
     if plot is not None:
-        from lorebind_knowledge.evaluation.plot import plot_scores
+        from lorebind_knowledge.evaluation.evaluate import plot_scores
 
         plot_scores(scores, f"{kb_id}, {declared.queries} questions", plot)
     if output is Output.table:

@@ -333,8 +333,8 @@ def print_sources(answer: Answer) -> None:
 
 def _words_to_mark(question: str) -> set[str]:
     from lorebind_knowledge.text.languages import detect_language
+    from lorebind_knowledge.text.splitting import words_of
     from lorebind_knowledge.text.terms import content_words
-    from lorebind_knowledge.text.words import words_of
 
     words = content_words(question, [detect_language(question)]) or words_of(question)
     return {word for word in words if len(word) >= SHORTEST_MARKED}
@@ -342,7 +342,7 @@ def _words_to_mark(question: str) -> set[str]:
 
 def _snippet(text: str, words: set[str]) -> list[str]:
     """Return the lines around the one that has most of the question's words."""
-    from lorebind_knowledge.text.words import words_of
+    from lorebind_knowledge.text.splitting import words_of
 
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if not lines:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.events import Event, Extension
-from lorebind_knowledge.hub_models.showing import show_on, shown_by
+from lorebind_knowledge.hub_models.snapshot import show_on, shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

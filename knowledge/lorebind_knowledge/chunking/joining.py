@@ -7,6 +7,7 @@ for every question about them, before the chunks that answer.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.chunking.base import Chunker, strip
@@ -36,6 +37,7 @@ _NO_LETTERS = bytes(byte for byte in range(128) if not chr(byte).isalnum())
 _SPACE = re.compile(r"\s+")
 
 
+@dataclass(frozen=True, eq=False)
 class JoiningChunker(Chunker):
     """A chunker that joins the chunks of another one with those that say little.
 
@@ -43,45 +45,43 @@ class JoiningChunker(Chunker):
     size. If they do not, the neighbor gives it about half of its text. If it would still say
     little, the size is more important, except for a chunk without any letter or digit: a row of
     dashes joins the previous chunk even if the result is larger.
-
-    Args:
-        inner: the chunker whose chunks are joined.
-        size: maximum number of units per chunk, not counting what surrounds its first and last
-            letter or digit.
-        unit: the unit of `size`.
     """
 
-    def __init__(self, inner: Chunker, size: int, unit: Unit) -> None:
-        self._inner, self._size, self._unit = inner, size, unit
+    inner: Chunker
+    """Its chunks are joined."""
+    size: int
+    """Maximum number of units per chunk, not counting what surrounds its first and last letter or
+    digit."""
+    unit: Unit
 
     @property
     def fingerprint(self) -> str:
-        return f"{self._inner.fingerprint} joined/1"
+        return f"{self.inner.fingerprint} joined/1"
 
     @property
     def notices(self) -> Sequence[str]:
-        return self._inner.notices
+        return self.inner.notices
 
     @property
     def estimates(self) -> bool:
-        return self._inner.estimates
+        return self.inner.estimates
 
     def for_language(self, language: str) -> Chunker:
-        inner = self._inner.for_language(language)
-        return self if inner is self._inner else JoiningChunker(inner, self._size, self._unit)
+        inner = self.inner.for_language(language)
+        return self if inner is self.inner else JoiningChunker(inner, self.size, self.unit)
 
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
     ) -> list[Interval]:
-        chunks = self._inner.split(text, start, end, boundaries)
+        chunks = self.inner.split(text, start, end, boundaries)
         if not any(says_little(text[first:last]) for first, last in chunks):
             return chunks
-        ruler = make_ruler(self._unit, text, start, end)
-        chunks = _joined(text, chunks, says_little, ruler.count, self._size)
+        ruler = make_ruler(self.unit, text, start, end)
+        chunks = _joined(text, chunks, says_little, ruler.count, self.size)
         for at, (first, last) in enumerate(chunks):
             if says_little(text[first:last]):
                 self._share(ruler, text, chunks, at - 1) or self._share(ruler, text, chunks, at)
-        return _joined(text, chunks, _says_nothing, ruler.length, max(_LARGEST, self._size))
+        return _joined(text, chunks, _says_nothing, ruler.length, max(_LARGEST, self.size))
 
     def _share(self, ruler: Ruler, text: str, chunks: list[Interval], at: int) -> bool:
         """Cut a chunk and the next one elsewhere, if that makes both say something."""
@@ -91,8 +91,8 @@ class JoiningChunker(Chunker):
         (start, _), (_, end) = left, right
         giver = right if says_little(text[slice(*left)]) else left
         middle = sum(giver) // 2
-        lowest = max(giver[0], ruler.reach_back(start, end, self._size))
-        highest = min(giver[1], ruler.reach(start, end, self._size))
+        lowest = max(giver[0], ruler.reach_back(start, end, self.size))
+        highest = min(giver[1], ruler.reach(start, end, self.size))
         gaps = _SPACE.finditer(text, lowest, highest)
         gap = min(
             gaps, key=lambda gap: ("\n" not in gap[0], abs(gap.start() - middle)), default=None
@@ -101,7 +101,7 @@ class JoiningChunker(Chunker):
             return False
         cut = [strip(text, start, gap.start()), strip(text, gap.end(), end)]
         for first, last in cut:
-            if says_little(text[first:last]) or ruler.count(first, last) > self._size:
+            if says_little(text[first:last]) or ruler.count(first, last) > self.size:
                 return False
         chunks[at : at + 2] = cut
         return True

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.declarations.chunking import ChunkerBase
     from lorebind_knowledge.chunking.base import Interval
-    from lorebind_knowledge.chunking.distances import Embed
+    from lorebind_knowledge.chunking.changes import Embed
 
 
 class ChunkerEnvironment(PartEnvironment):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.chunking.recursive import PARAGRAPHS, WORDS, RecursiveChunker, before
 from lorebind_knowledge.chunking.rulers import make_ruler
 from lorebind_knowledge.text.markdown import LINE, outside_fences
-from lorebind_knowledge.text.sentences import sentence_starts
+from lorebind_knowledge.text.splitting import sentence_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,11 +67,11 @@ class SectionChunker(RecursiveChunker):
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
     ) -> list[Interval]:
-        ruler = make_ruler(self._unit, text, start, end)
+        ruler = make_ruler(self.unit, text, start, end)
         chunks: list[Interval] = []
         for first, last, body in sections(text, start, end, boundaries):
             # A heading too long to stay with its text is cut like other text.
-            head = body if ruler.length(first, body) * 2 <= self._size else first
+            head = body if ruler.length(first, body) * 2 <= self.size else first
             chunks += self._chunks(ruler, text, first, last, head)
         return chunks
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from lorebind_knowledge.chunking.base import strip
 from lorebind_knowledge.chunking.sections import markdown_blocks, sections
 from lorebind_knowledge.text.markdown import is_fence
-from lorebind_knowledge.text.sentences import sentence_starts
+from lorebind_knowledge.text.splitting import sentence_starts
 
 HEADING, PARAGRAPH, ITEM, NOTHING = 1.0, 0.5, 0.25, 0.0
 """Strengths of the border before a segment, from 0 to 1."""

@@ -3,40 +3,81 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.chunking.base import Chunker, Interval
-from lorebind_knowledge.chunking.breakpoints import Rule, breakpoints
-from lorebind_knowledge.chunking.distances import distances, lexical_vectors
-from lorebind_knowledge.chunking.packing import pack
+from lorebind_knowledge.chunking.changes import breakpoints, distances, lexical_vectors
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.chunking.rulers import Ruler, make_ruler
 from lorebind_knowledge.chunking.segments import NOTHING, Segment, segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    from lorebind_knowledge.chunking.distances import Embed
+    from lorebind_knowledge.chunking.changes import Embed
+    from lorebind_knowledge.chunking.strategies import SemanticDeclaration
 
 NO_EMBEDDER = "semantic chunking had no embedder, so it compared words instead of meanings"
 
 
-@dataclass(frozen=True, slots=True)
-class SemanticSettings:
-    """Settings that decide where the semantic chunker ends a chunk."""
+def pack(
+    ruler: Ruler,
+    segments: Sequence[Segment],
+    scores: Sequence[float],
+    breaks: Collection[int],
+    bounds: tuple[int, int],
+) -> list[Interval]:
+    """Join neighboring segments up to the gaps to break at, within the bounds.
 
-    rule: Rule = "percentile"
-    threshold: float = 90.0
-    """In the unit of the rule; see `breakpoints`."""
-    structural_weight: float = 0.2
-    """Weight of borders such as headings against changes of the subject, from 0 to 1."""
-    window: int = 3
-    """Maximum number of segments to compare on each side of a gap."""
-    min_tokens: int = 32
-    max_tokens: int = 256
-    """Greater than `min_tokens`."""
+    A chunk continues past a break while it is smaller than the minimum. A chunk that would exceed
+    the maximum is cut at the gap with the highest score in its second half. A chunk that is still
+    too small is joined with a neighbor if both fit together.
+
+    Args:
+        ruler: measures the text of the segments.
+        segments: none larger than the maximum.
+        scores: one for each gap between two segments.
+        breaks: indices into `scores`.
+        bounds: the minimum and maximum size of a chunk.
+    """
+    least, most = bounds
+    joined: list[Interval] = []
+    for start, end in _runs(ruler, segments, scores, breaks, bounds):
+        if joined:
+            before, place = joined[-1]
+            small = min(ruler.length(before, place), ruler.length(start, end)) < least
+            if small and ruler.length(before, end) <= most:
+                joined[-1] = before, end
+                continue
+        joined.append((start, end))
+    return joined
+
+
+def _runs(
+    ruler: Ruler,
+    segments: Sequence[Segment],
+    scores: Sequence[float],
+    breaks: Collection[int],
+    bounds: tuple[int, int],
+) -> Iterator[Interval]:
+    least, most = bounds
+    first = 0
+    while first < len(segments):
+        start, last, best = segments[first].start, first, -1
+        while last + 1 < len(segments):
+            length = ruler.length(start, segments[last].end)
+            if last in breaks and length >= least:
+                break
+            if length >= max(least, most // 2) and (best < 0 or scores[last] > scores[best]):
+                best = last
+            if ruler.length(start, segments[last + 1].end) > most:
+                last = best if best >= 0 else last
+                break
+            last += 1
+        yield start, segments[last].end
+        first = last + 1
 
 
 class SemanticChunker(Chunker):
@@ -54,7 +95,7 @@ class SemanticChunker(Chunker):
     """
 
     def __init__(
-        self, settings: SemanticSettings, embed: Embed | None = None, embedder: str = ""
+        self, settings: SemanticDeclaration, embed: Embed | None = None, embedder: str = ""
     ) -> None:
         self._settings = settings
         self._embed = embed
@@ -65,7 +106,9 @@ class SemanticChunker(Chunker):
 
     @property
     def fingerprint(self) -> str:
-        settings = " ".join(f"{name}={value}" for name, value in asdict(self._settings).items())
+        measures = self._settings.model_dump(exclude={"breakpoints"})
+        named = {"rule": self._settings.breakpoints, **measures}
+        settings = " ".join(f"{name}={value}" for name, value in named.items())
         # A plan has no vectors, which must not make documents look changed.
         vectors = self._embedder or ("lexical" if self._embed is None else "embedder")
         return f"semantic/2 {settings} vectors={vectors}"
@@ -91,7 +134,7 @@ class SemanticChunker(Chunker):
             passages = [(parts[0].start, parts[-1].end)]
         else:
             scores = self._scores(text, parts)
-            breaks = breakpoints(scores, settings.rule, settings.threshold)
+            breaks = breakpoints(scores, settings.breakpoints, settings.threshold)
             bounds = settings.min_tokens, settings.max_tokens
             passages = pack(ruler, parts, scores, breaks, bounds)
         return [chunk for passage in passages for chunk in self._fitting(ruler, text, *passage)]

@@ -8,12 +8,18 @@ from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_config.declarations.base import Fault, RefusedError, Settings
 from lorebind_config.declarations.chunking import ChunkerBase
+from lorebind_knowledge.chunking.joining import JoiningChunker
+from lorebind_knowledge.chunking.recursive import JSON, PARAGRAPHS, RecursiveChunker, code_chunker
+from lorebind_knowledge.chunking.sections import HTML, MARKDOWN, SectionChunker
+from lorebind_knowledge.chunking.semantic import SemanticChunker
+from lorebind_knowledge.chunking.windows import WindowChunker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lorebind_knowledge.chunking.base import Chunker
     from lorebind_knowledge.chunking.make import ChunkerEnvironment
+    from lorebind_knowledge.chunking.recursive import Level
 
 DEFAULTS = {"characters": (800, 120), "tokens": (200, 30)}
 """Size and overlap for each unit; both pairs are about equally long in English text."""
@@ -25,8 +31,6 @@ THRESHOLDS = {
     "gradient": 90.0,
 }
 _PERCENTAGES = ("percentile", "gradient")
-_BY_STRUCTURE = ("recursive_text_splitter", "markdown", "html", "json")
-"""Strategies that use a text's structure; they split source code by its language's syntax."""
 _MEASURES = ("size", "overlap", "unit")
 
 Language: TypeAlias = Literal[
@@ -241,58 +245,29 @@ def _foreign(key: str, strategy: str, hint: str) -> Fault:
 Declaration = ChunkingDeclaration
 
 
+_LEVELS: dict[str, tuple[type[RecursiveChunker], tuple[Level, ...], str]] = {
+    "recursive_text_splitter": (RecursiveChunker, PARAGRAPHS, "recursive_text_splitter/2"),
+    "markdown": (SectionChunker, MARKDOWN, "markdown/2"),
+    "html": (SectionChunker, HTML, "html/2"),
+    "json": (RecursiveChunker, JSON, "json/1"),
+}
+"""The strategies that differ by where they cut, with their names in fingerprints."""
+
+
 def make(declaration: ChunkingDeclaration, environment: ChunkerEnvironment) -> Chunker:
-    from lorebind_knowledge.chunking.joining import JoiningChunker
-
-    chunker = _make(declaration, environment)
-    if declaration.strategy == "semantic":
-        return JoiningChunker(chunker, declaration.semantic.max_tokens, "tokens")
-    if declaration.strategy in _BY_STRUCTURE:
-        from lorebind_knowledge.chunking.code import ByLanguage
-
-        chunker = ByLanguage(chunker, declaration.size, declaration.overlap, declaration.unit)
-    return JoiningChunker(chunker, declaration.size, declaration.unit)
-
-
-def _make(declaration: ChunkingDeclaration, environment: ChunkerEnvironment) -> Chunker:
     size, overlap, unit = declaration.size, declaration.overlap, declaration.unit
+    chunker: Chunker
     match declaration.strategy:
-        case "recursive_text_splitter":
-            from lorebind_knowledge.chunking.recursive import RecursiveChunker
-
-            return RecursiveChunker(size, overlap, unit)
         case "fixed" | "token":
-            from lorebind_knowledge.chunking.windows import WindowChunker
-
-            return WindowChunker(size, overlap, unit)
-        case "markdown":
-            from lorebind_knowledge.chunking.sections import MARKDOWN, SectionChunker
-
-            return SectionChunker(size, overlap, unit, levels=MARKDOWN, name="markdown/2")
-        case "html":
-            from lorebind_knowledge.chunking.sections import HTML, SectionChunker
-
-            return SectionChunker(size, overlap, unit, levels=HTML, name="html/2")
-        case "json":
-            from lorebind_knowledge.chunking.json_text import JSON
-            from lorebind_knowledge.chunking.recursive import RecursiveChunker
-
-            return RecursiveChunker(size, overlap, unit, levels=JSON, name="json/1")
+            chunker = WindowChunker(size, overlap, unit)
         case "code":
-            from lorebind_knowledge.chunking.code import code_chunker
-
             assert declaration.language is not None  # the declaration is refused without it
-            return code_chunker(declaration.language, size, overlap, unit)
+            chunker = code_chunker(declaration.language, size, overlap, unit)
         case "semantic":
-            from lorebind_knowledge.chunking.semantic import SemanticChunker, SemanticSettings
-
-            chosen = declaration.semantic
-            settings = SemanticSettings(
-                rule=chosen.breakpoints,
-                threshold=chosen.threshold,
-                structural_weight=chosen.structural_weight,
-                window=chosen.window,
-                min_tokens=chosen.min_tokens,
-                max_tokens=chosen.max_tokens,
-            )
-            return SemanticChunker(settings, environment.embed, environment.embedder)
+            semantic = declaration.semantic
+            chunker = SemanticChunker(semantic, environment.embed, environment.embedder)
+            size, unit = semantic.max_tokens, "tokens"
+        case strategy:
+            kind, levels, name = _LEVELS[strategy]
+            chunker = kind(size, overlap, unit, levels, name)
+    return JoiningChunker(chunker, size, unit)

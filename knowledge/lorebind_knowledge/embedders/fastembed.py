@@ -15,9 +15,8 @@ from lorebind_config.declarations.base import Fault, RefusedError
 from lorebind_config.declarations.embedders import EmbedderBase
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
-from lorebind_knowledge.hub_models.cache_folder import models_folder
 from lorebind_knowledge.hub_models.fastembed_models import Pooling, embedding_model, load
-from lorebind_knowledge.hub_models.settings import HubModelSettings
+from lorebind_knowledge.hub_models.settings import HubModelSettings, models_folder
 from lorebind_knowledge.hub_models.snapshot import Snapshot
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.onnx_session import PerProcess

@@ -18,7 +18,6 @@ from lorebind_config.identity import chunk_id, digest
 from lorebind_config.languages import AUTO
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
-from lorebind_knowledge.loaders.code import language_of
 from lorebind_knowledge.loaders.html.removal import without_html
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import (
@@ -28,6 +27,7 @@ from lorebind_knowledge.loaders.registry import (
     newer_version,
     trafilatura_version,
 )
+from lorebind_knowledge.loaders.text import language_of
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.text.languages import detect_language

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 from lorebind_config import plugins
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders import (
-    code,
     json_values,
     markdown,
     markup,
@@ -20,6 +19,7 @@ from lorebind_knowledge.loaders import (
     text,
     transcripts,
 )
+from lorebind_knowledge.loaders import text as code
 from lorebind_knowledge.loaders.base import name_of
 from lorebind_knowledge.loaders.decoding import decode, known_charset
 from lorebind_knowledge.loaders.office import packages

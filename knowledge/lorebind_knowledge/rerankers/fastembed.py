@@ -8,9 +8,8 @@ from pydantic import Field
 
 from lorebind_config.declarations.retrieval import RerankerBase
 from lorebind_config.errors import RerankerError
-from lorebind_knowledge.hub_models.cache_folder import models_folder
 from lorebind_knowledge.hub_models.fastembed_models import load, reranking_model
-from lorebind_knowledge.hub_models.settings import HubModelSettings
+from lorebind_knowledge.hub_models.settings import HubModelSettings, models_folder
 from lorebind_knowledge.hub_models.snapshot import Snapshot
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.onnx_session import PerProcess

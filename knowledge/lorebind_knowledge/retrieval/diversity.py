@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from lorebind_knowledge.text.words import words_of
+from lorebind_knowledge.text.splitting import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence

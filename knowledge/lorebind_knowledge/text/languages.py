@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from lorebind_config.languages import SNOWBALL
-from lorebind_knowledge.text.words import words_of
+from lorebind_knowledge.text.splitting import words_of
 
 DETECTED = ("en", "da", "de", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ru", "sv", "tr")
 """The languages that can be detected: those with a list of stop words."""

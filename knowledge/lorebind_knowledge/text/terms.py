@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from lorebind_knowledge.text.languages import detect_among, stemmer, stop_words
-from lorebind_knowledge.text.words import words_of
+from lorebind_knowledge.text.splitting import words_of
 
 VERSION = 1
 """Increase it whenever a text is split into other words than before, by our code or by a new

@@ -44,7 +44,7 @@ _LOADERS = {
     "rtf": "lorebind_knowledge.loaders.office.rtf:load_rtf",
     "eml": "lorebind_knowledge.loaders.mail:load_mail",
     "html": "lorebind_knowledge.loaders.html.page:load_page",
-    "trafilatura": "lorebind_knowledge.loaders.html.main_content:load_with_trafilatura",
+    "trafilatura": "lorebind_knowledge.loaders.html.page:load_with_trafilatura",
 }
 FORMATS = frozenset(_LOADERS)
 """Formats of libraries that need limits, and the extractors of HTML."""

@@ -1,25 +1,72 @@
-"""Measure how much the subject changes between neighboring segments of a text.
+"""Measure how much the subject changes between neighboring segments, and find where it changes.
 
 At each gap, the mean of the vectors before it is compared with the mean of those after it, over up
 to `window` segments on each side. This is the block comparison of TextTiling (Hearst, 1997,
 https://aclanthology.org/J97-1003/), which is steadier than comparing two sentences.
+
+The four rules for the gaps are those of LangChain's `SemanticChunker` (langchain-experimental),
+after Greg Kamradt's "5 Levels of Text Splitting". A gap is chosen if its score reaches the rule's
+cutoff. Gaps with the lowest score are never chosen, so a text without changes is not split.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from lorebind_knowledge.text.words import words_of
+from lorebind_knowledge.text.splitting import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
 
     from lorebind_knowledge.records import Matrix
 
     Embed: TypeAlias = Callable[[Sequence[str]], Matrix]
     """Returns vectors for texts: row i is for text i. Raises `EmbedderError` on failure."""
+
+Rule: TypeAlias = Literal["percentile", "standard_deviation", "interquartile", "gradient"]
+
+
+def breakpoints(scores: Sequence[float], rule: Rule, threshold: float) -> set[int]:
+    """Return the indices of the scores at which to break.
+
+    Args:
+        scores: one for each gap; higher is a greater change.
+        rule: `percentile`: the score is at or above the percentile `threshold`;
+            `standard_deviation`: it is at least `threshold` standard deviations above the mean;
+            `interquartile`: it is at least `threshold` interquartile ranges above the upper
+            quartile, Tukey's fence (with fewer than four scores: at or above the upper quartile);
+            `gradient`: its rise from the previous score is at or above the percentile `threshold`
+            of all rises. A fall counts as a rise of 0.
+        threshold: in the unit of the rule.
+    """
+    import numpy as np
+
+    values = np.asarray(scores, dtype=np.float64)
+    if rule == "gradient":
+        values = np.maximum(np.diff(values, prepend=values[:1]), 0.0)
+    if not len(values):
+        return set()
+    chosen = (values >= _cutoff(values, rule, threshold)) & (values > values.min())
+    return {int(index) for index in np.flatnonzero(chosen)}
+
+
+def _cutoff(values: npt.NDArray[np.float64], rule: Rule, threshold: float) -> float:
+    import numpy as np
+
+    if rule == "standard_deviation":
+        return float(values.mean() + threshold * values.std())
+    if rule == "interquartile" and len(values) < 4:
+        return float(np.percentile(values, 75))
+    if rule == "interquartile":
+        lower, upper = np.percentile(values, [25, 75])
+        return float(upper + threshold * (upper - lower))
+    return float(np.percentile(values, threshold))
+
 
 _BATCH = 256
 _DIMENSION = 512
