@@ -28,12 +28,36 @@ LorebindError
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A shell command that the message of an error suggests."""
+
+    command: str
+    text: str = ""
+    """The part of the message that it replaces, such as a request; empty: the command itself."""
+
+    def __str__(self) -> str:
+        return self.text or self.command
+
+    def on_server(self, url: str, tenant: str | None) -> str:
+        """Return the command for a server, and for a tenant unless the command names one."""
+        names_tenant = tenant is None or " --tenant " in self.command
+        whose = "" if names_tenant else f" --tenant {shlex.quote(str(tenant))}"
+        return f"{self.command} --server {shlex.quote(url)}{whose}"
+
+
 class LorebindError(Exception):
     """The base class of all errors of Lorebind. The message says what to do."""
+
+    def __init__(self, *message: object, suggestions: Sequence[Suggestion] = ()) -> None:
+        super().__init__(*message)
+        self.suggestions = suggestions
+        """The commands in the message that need `--server` for the project of a server."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -124,11 +148,6 @@ class StoreError(LorebindError):
 class IndexMismatchError(StoreError):
     """The index was built with another embedder or chunker than the configured one."""
 
-    def __init__(self, message: str, command: str = "") -> None:
-        super().__init__(message)
-        self.command = command
-        """The shell command that repairs the index; empty if only the message says what to do."""
-
 
 class LeaseLostError(StoreError):
     """A writer was interrupted so long that another one took over; it wrote nothing more."""
@@ -162,8 +181,16 @@ class ModelError(LorebindError):
 class TaskError(LorebindError):
     """A task failed, and no `on_error` handles it. The results of finished tasks are stored."""
 
-    def __init__(self, message: str, *, task: str, path: str, thread_id: str = "") -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        task: str,
+        path: str,
+        thread_id: str = "",
+        suggestions: Sequence[Suggestion] = (),
+    ) -> None:
+        super().__init__(message, suggestions=suggestions)
         self.task = task
         """The id of the task."""
         self.path = path

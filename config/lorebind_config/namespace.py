@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from lorebind_config.errors import UsageError
+from lorebind_config.errors import Suggestion, UsageError
 
 DEFAULT_TENANT = "default"
 PROJECT_SCOPE = "project"
@@ -84,12 +84,12 @@ class Namespace:
     tenancy_required: bool = field(default=False, compare=False, repr=False)
     """Whether commands must name the tenant, also `default`. It is no part of the identity."""
 
-    def command(self, verb: str) -> str:
+    def command(self, verb: str, arguments: str = "") -> Suggestion:
         """Return a shell command for this knowledge base, for messages."""
         _, _, workflow = self.scope.partition("workflow/")
         where = f" --workflow {workflow}" if workflow else ""
         whose = tenant_option(self.tenant, required=self.tenancy_required)
-        return f"lorebind knowledge {verb} {self.kb}{where}{whose}"
+        return Suggestion(f"lorebind knowledge {verb} {self.kb}{where}{whose}{arguments}")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lorebind_config.declarations import AnyReranker, RetrievalDeclaration
+    from lorebind_config.errors import Suggestion
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.embedders.base import Embedder
@@ -85,16 +86,16 @@ class KnowledgeBase(SearchableKnowledgeBase):
         return self.index.catalog.threads
 
     @property
-    def ingest_command(self) -> str:
+    def ingest_command(self) -> Suggestion:
         """The shell command that ingests the knowledge base, for messages."""
         return self.namespace.command("ingest")
 
     @property
-    def fill_command(self) -> str:
+    def fill_command(self) -> Suggestion:
         """The shell command that fills the empty knowledge base, for messages."""
-        return self.ingest_command if self.has_sources else f"{self.namespace.command('add')} FILE"
+        return self.ingest_command if self.has_sources else self.namespace.command("add", " FILE")
 
     @property
-    def reindex_command(self) -> str:
+    def reindex_command(self) -> Suggestion:
         """The shell command that rebuilds the index, for messages."""
         return self.namespace.command("reindex")

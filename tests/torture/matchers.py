@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from lorebind.cli.terminal import one_line
-from lorebind.remote.hints import Hints
 from lorebind.server.failure_log import _forms, _without_sent
 from lorebind.server.json_limits import _has_more
 from lorebind.server.paging import Cursor
@@ -91,14 +90,9 @@ def _quietly(function: Function, text: str) -> None:
 _LANGUAGES = ("cpp", "go", "java", "js", "php", "python", "ruby", "rust", "scala", "html", "latex")
 _PASSAGE = Passage("[1]", "a", "The hours are long.")
 _TEMPLATE = "Source {{ .marker }}, {{ .source }} ({{ .index }}):\n{{ .content }}"
-_HINTS = Hints("https://example.com", "t")
 
 APP: dict[str, Function] = {
     "one_line": one_line,
-    "Hints.reword": _HINTS.reword,
-    "Hints.reword, options": lambda text: _HINTS.reword(
-        text.replace(" ", "lorebind knowledge ingest a --workflow ")
-    ),
     "failure_log": lambda text: _without_sent(text, _forms([text[:1000], text])),
     "has_too_many_values": lambda text: _has_more(text.encode(), 100_000),
     "Cursor.read": partial(_quietly, Cursor.read),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from lorebind.cli.project_above import HERE
 from lorebind.cli.server_option import given_server
+from lorebind_config.errors import Suggestion
 from lorebind_config.namespace import named_tenant
 
 if TYPE_CHECKING:
@@ -61,20 +63,19 @@ def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> App
     return apply_resources(path, text, shown_as, dry_run=dry_run)
 
 
-def same_project(path: str) -> str:
-    """Return the options with which another command uses the same project and tenant.
+def same_project(command: str, path: str = HERE) -> str:
+    """Return a command with the options that name the same project and tenant.
 
     Args:
+        command: the command without them.
         path: the value of `--project`.
     """
-    given = given_server.get()
-    if given is not None:
-        from lorebind.remote.hints import Hints
-
-        return Hints(given.url, given.tenant).options
-    where = "" if path == "." else f" --project {shlex.quote(path)}"
+    server = given_server.get()
+    if server is not None:
+        return Suggestion(command).on_server(server.url, server.tenant)
+    where = "" if path == HERE else f" --project {shlex.quote(path)}"
     tenant = named_tenant()
-    return where + (f" --tenant {shlex.quote(tenant)}" if tenant else "")
+    return f"{command}{where}" + (f" --tenant {shlex.quote(tenant)}" if tenant else "")
 
 
 def given_server_project() -> RemoteProject | None:

@@ -106,7 +106,7 @@ def _check_options(
     if thread is None:
         from lorebind.cli.given import same_project
 
-        listing = f"lorebind workflow threads {workflow}{same_project(project)}"
+        listing = same_project(f"lorebind workflow threads {workflow}", project)
         raise UsageError(
             "--resume and --answer need a thread; add --thread ID, "
             f"`{listing}` lists the existing threads"

@@ -193,5 +193,5 @@ def how_to_resume(
     from lorebind_bindings.workflow.how_to_resume import resume_command, which_project
 
     config: LoadedProject | None = getattr(project, "config", None)
-    options = same_project(".") if config is None else which_project(config)
-    return resume_command(workflow, thread_id, waiting) + options
+    command = resume_command(workflow, thread_id, waiting)
+    return same_project(command) if config is None else command + which_project(config)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from lorebind_bindings import ThreadInfo
 
 _LONGEST = 60
+_HIDDEN = ("graph", "turn", "command")
+"""Details of a thread that are not printed."""
 
 app = typer.Typer(help="Show workflows and their runs; replay a run.", no_args_is_help=True)
 
@@ -105,13 +107,13 @@ def threads(
         found = loaded.threads(workflow, limit=limit)
     if output is not Output.table:
         shown = [
-            {name: one for name, one in asdict(info).items() if name not in ("graph", "turn")}
-            for info in found
+            {name: value for name, value in asdict(thread).items() if name not in _HIDDEN}
+            for thread in found
         ]
         print_data({"threads": shown}, output)
         return
     if not found:
-        begin = f"lorebind run {workflow}{same_project(project)}"
+        begin = same_project(f"lorebind run {workflow}", project)
         print_line(f"Workflow {workflow} has no threads yet; start one: {begin}")
         return
     print_table(
@@ -185,7 +187,7 @@ def replay(
     from lorebind.cli.run_result import show_result
 
     thread = _thread(thread, named)
-    listing = f"lorebind workflow threads {workflow}{same_project(project)}"
+    listing = same_project(f"lorebind workflow threads {workflow}", project)
     completed_by(f"`{listing}` lists the new thread")
     with given_project(project) as loaded:
         result = loaded.replay(workflow, thread, step)

@@ -6,22 +6,17 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import quote
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
 
 import httpx
 
 from lorebind.plain_data import from_data
-from lorebind.remote.address import client_of
 from lorebind.remote.errors import ServerError, error_of
-from lorebind.remote.hints import Hints
 from lorebind_config.declarations.embedders import RetryConfig
-from lorebind_config.errors import UsageError
+from lorebind_config.errors import LorebindError, Suggestion, UsageError
 from lorebind_knowledge.resilience.failures import Failure, retry_after
 from lorebind_knowledge.resilience.retries import Retries
-
-if TYPE_CHECKING:
-    from lorebind_config.errors import LorebindError
 
 TOKEN = "LOREBIND_TOKEN"
 """The environment variable that contains the token."""
@@ -29,6 +24,9 @@ TOKEN = "LOREBIND_TOKEN"
 _RETRY = RetryConfig(attempts=4, backoff_ms=0, max_backoff_ms=30_000)
 _BUSY = (429, 503)
 _PAGE = 100
+_PREFIX, _UNIX = "/api/v0", "unix:"
+_CONNECT_SECONDS, _ANSWER_SECONDS = 10, 60
+"""Timeouts in seconds. A server answers within 30; event streams send a comment every 15."""
 
 T = TypeVar("T")
 
@@ -53,7 +51,7 @@ class Connection:
     def __init__(self, url: str, tenant: str | None = None) -> None:
         """
         Args:
-            url: see `client_of`.
+            url: `http://…`, `https://…`, or `unix:` and the path of a socket.
             tenant: the tenant; None uses the server's default.
 
         Raises:
@@ -64,10 +62,8 @@ class Connection:
             headers["Authorization"] = f"Bearer {_for_header(token, TOKEN)}"
         if tenant is not None:
             headers["X-Tenant-ID"] = _for_header(tenant, "--tenant")
-        self.url = url
-        self.hints = Hints(url, tenant)
-        """Completes the commands in messages of the server."""
-        self._client = client_of(url, headers)
+        self.url, self.tenant = url, tenant
+        self._client = _client_of(url, headers)
 
     def get(self, path: str, **parameters: Any) -> Any:
         """Get the data at a path; parameters that are None are omitted.
@@ -162,7 +158,24 @@ class Connection:
 
     def error_of(self, document: dict[str, Any], retry_after: float = 0) -> LorebindError:
         """Return the error of a problem document, with commands that work on this machine."""
-        return error_of(self.hints.reword_problem(document), retry_after)
+        detail, suggestions = str(document.get("detail")), []
+        for item in document.get("suggestions") or []:
+            command = self.command(Suggestion(item["command"]))
+            detail = detail.replace(item["text"], command)
+            suggestions.append(Suggestion(command))
+        error = error_of(document | {"detail": detail}, retry_after)
+        error.suggestions = suggestions
+        return error
+
+    def command(self, suggestion: Suggestion) -> str:
+        """Return a command with the options that name this server and tenant."""
+        return suggestion.on_server(self.url, self.tenant)
+
+    def complete(self, error: dict[str, Any] | None, text: str = "message") -> None:
+        """Do the same for the command in the text of a stored error."""
+        if error and (command := error.get("command")):
+            error["command"] = self.command(Suggestion(command))
+            error[text] = error[text].replace(command, error["command"])
 
     def close(self) -> None:
         self._client.close()
@@ -224,6 +237,45 @@ class Connection:
             f"{self.url} is not a Lorebind server: it answers with {response.status_code} "
             f"{response.reason_phrase}"
         )
+
+
+def _client_of(url: str, headers: dict[str, str]) -> httpx.Client:
+    """Return an HTTP client for a server.
+
+    Args:
+        url: `http://…`, `https://…`, or `unix:` and the path of a socket.
+        headers: sent with every request.
+
+    Raises:
+        UsageError: the URL is not valid.
+    """
+    timeout = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
+    if url.startswith(_UNIX):
+        path = url.removeprefix(_UNIX)
+        if not path:
+            raise _wrong(url, "the path of the socket is missing")
+        transport = httpx.HTTPTransport(uds=path)
+        base = f"http://localhost{_PREFIX}"
+        return httpx.Client(transport=transport, base_url=base, headers=headers, timeout=timeout)
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+        if parts.username is not None or parts.password is not None:
+            raise UsageError("a server's URL must not contain a password; set LOREBIND_TOKEN")
+        if parts.scheme not in ("http", "https") or not host:
+            raise _wrong(url, "it must begin with http://, https:// or unix:")
+        if parts.query or parts.fragment:
+            raise _wrong(url, "it must end with the host, port or path")
+        base = f"{url.rstrip('/').removesuffix(_PREFIX)}{_PREFIX}"
+        return httpx.Client(base_url=base, headers=headers, timeout=timeout)
+    except (ValueError, httpx.InvalidURL) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise _wrong(url, str(error)) from None
+
+
+def _wrong(url: str, why: str) -> UsageError:
+    return UsageError(f"{url!r} is not a valid server URL: {why}")
 
 
 def read(kind: type[T], data: Any) -> T:

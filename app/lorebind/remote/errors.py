@@ -28,6 +28,7 @@ _KINDS: dict[str, type[LorebindError]] = {
     "not_installed": errors.MissingDependencyError,
     "source_failed": errors.SourceError,
     "embedder_failed": errors.EmbedderError,
+    "index_mismatch": errors.IndexMismatchError,
     "reranker_failed": errors.RerankerError,
     "forbidden": errors.ReadOnlyError,
     "store_unavailable": errors.StoreError,
@@ -57,12 +58,10 @@ def error_of(document: dict[str, Any], retry_after: float = 0) -> LorebindError:
     if code == "rate_limited":
         return errors.RateLimitError(detail, retry_after)
     if "path" in document and "thread_id" in document:
-        told = {name: str(document[name]) for name in ("task", "path", "thread_id")}
-        return errors.TaskError(detail, **told)
+        task, path, thread_id = (str(document[name]) for name in ("task", "path", "thread_id"))
+        return errors.TaskError(detail, task=task, path=path, thread_id=thread_id)
     if code == "unauthenticated":
         return ServerError("the server requires a valid token; set LOREBIND_TOKEN", code)
-    if code == "index_mismatch":
-        return errors.IndexMismatchError(detail, str(document.get("command", "")))
     if code in _KINDS:
         return _KINDS[code](detail)
     return ServerError(f"the server says: {detail}", code)
@@ -70,16 +69,14 @@ def error_of(document: dict[str, Any], retry_after: float = 0) -> LorebindError:
 
 def _invalid(document: dict[str, Any], detail: str) -> LorebindError:
     """Return the error for an invalid argument or an invalid declaration."""
-    found = document.get("errors") or []
-    if not found or [one.get("message") for one in found] == [detail]:
+    faults = document.get("errors") or []
+    if not faults or [fault.get("message") for fault in faults] == [detail]:
         return errors.UsageError(detail)
-    return errors.ConfigurationError(
-        Problem(
-            str(one.get("pointer") or one.get("parameter", "")),
-            0,
-            0,
-            str(one.get("message")),
-            str(one.get("hint", "")),
-        )
-        for one in found
-    )
+    problems = []
+    for fault in faults:
+        message, hint = str(fault.get("message")), str(fault.get("hint", ""))
+        where = str(fault.get("pointer") or fault.get("parameter", ""))
+        if where.startswith("/interrupt_before"):  # an unknown task, as for `Project`
+            return errors.NotFoundError(f"{message}; {hint}")
+        problems.append(Problem(where, 0, 0, message, hint))
+    return errors.ConfigurationError(problems)

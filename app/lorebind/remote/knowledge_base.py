@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from lorebind.declaration_methods import KnowledgeBaseInfo
 from lorebind.remote.connection import Connection, read, segment
 from lorebind.remote.errors import ServerError
-from lorebind_config.errors import IngestRunningError, NotFoundError, UsageError
+from lorebind_config.errors import IngestRunningError, NotFoundError, Suggestion, UsageError
 from lorebind_config.identity import document_id
+from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace
 from lorebind_knowledge.documents.listing import (
     HINTS,
     ChunkInfo,
@@ -90,10 +91,12 @@ class RemoteKnowledgeBase:
     def _query(self, question: str, settings: Mapping[str, Any], **more: Any) -> Any:
         given = {name: value for name, value in settings.items() if value is not None}
         _check(question, given)
-        found = self._server.post(
-            f"{self._path}/query", self._body(query=question, **given, **more)
-        )
-        return found | {"notices": list(map(self._server.hints.reword, found.get("notices", [])))}
+        body = self._body(query=question, **given, **more)
+        answer = self._server.post(f"{self._path}/query", body)
+        ingest = self._command("ingest")
+        here = self._server.command(ingest)
+        notices = [text.replace(ingest.command, here) for text in answer.get("notices", [])]
+        return answer | {"notices": notices}
 
     def documents(self, *, state: str | None = None) -> list[DocumentInfo]:
         check_state(state)
@@ -151,6 +154,10 @@ class RemoteKnowledgeBase:
         """Reindex on the server. The plan is not used."""
         return self._run("reindex", self._body(inputs=dict(inputs or {})))
 
+    def _command(self, verb: str) -> Suggestion:
+        scope = PROJECT_SCOPE if self.workflow is None else f"workflow/{self.workflow}"
+        return Namespace(self._server.tenant or DEFAULT_TENANT, "", scope, self.id).command(verb)
+
     @property
     def _parameters(self) -> dict[str, str]:
         return {} if self.workflow is None else {"workflow": self.workflow}
@@ -196,8 +203,7 @@ class RemoteKnowledgeBase:
         Raises:
             LorebindError: the run failed or was cancelled, or the server is gone.
         """
-        where = "" if self.workflow is None else f" --workflow {self.workflow}"
-        look = f"lorebind knowledge stats {self.id}{where}{self._server.hints.options}"
+        look = self._server.command(self._command("stats"))
         goes_on = f"run {run_id} continues on the server; check it with: {look}"
         self._tell_end(goes_on)
         ended = self._ended(run_id, goes_on)

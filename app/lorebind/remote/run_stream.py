@@ -14,7 +14,6 @@ from lorebind_config.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lorebind.remote.rewording import Rewording
     from lorebind_bindings.workflow.events.sinks import SinkLike
 
 
@@ -30,7 +29,6 @@ class RemoteRunStream:
         path: str,
         body: dict[str, Any],
         sinks: Sequence[SinkLike],
-        rewording: Rewording,
     ) -> None:
         """
         Args:
@@ -38,14 +36,12 @@ class RemoteRunStream:
             path: the path of the request that runs the workflow.
             body: the body of that request.
             sinks: additional receivers of the events.
-            rewording: rewords the errors.
 
         Raises:
             UsageError: a sink cannot be used.
         """
         self._server, self._path, self._body = server, path, body
         self._sinks: list[Any] = [as_sink(sink) for sink in sinks]
-        self._rewording = rewording
         self._result: RunResult | None = None
 
     @property
@@ -71,10 +67,7 @@ class RemoteRunStream:
 
     def __iter__(self) -> Iterator[RunEvent]:
         try:
-            with (
-                self._rewording,
-                self._server.events("POST", self._path, json=self._body) as events,
-            ):
+            with self._server.events("POST", self._path, json=self._body) as events:
                 for sent in events:
                     if sent.name == "error":
                         raise self._server.error_of(sent.data)
@@ -91,7 +84,7 @@ class RemoteRunStream:
     def _event(self, data: Any) -> RunEvent:
         if data["type"] == "run_end" and "result" in data["data"]:
             self._result = read_result(self._server, data["data"].pop("result"))
-        self._server.hints.reword_error(data["data"])
+        self._server.complete(data["data"].get("error"))
         try:
             return RunEvent(**{field.name: data[field.name] for field in fields(RunEvent)})
         except (KeyError, TypeError):
@@ -106,5 +99,5 @@ def read_result(server: Connection, data: Any) -> RunResult:
     """
     result = read(RunResult, data)
     for task in result.tasks.values():
-        server.hints.reword_error({"error": task.error})
+        server.complete(task.error)
     return result

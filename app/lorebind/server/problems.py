@@ -118,7 +118,7 @@ def problem_of(error: errors.LorebindError) -> ProblemError:
     if isinstance(error, errors.TaskError):
         return _of_task(error)
     code = next(code for kind, code in _CODES if isinstance(error, kind))
-    more: dict[str, Any] = {}
+    more = _suggestions(error)
     headers: dict[str, str] = {}
     if isinstance(error, errors.ConfigurationError) and code == "invalid_request":
         more["errors"] = [
@@ -131,8 +131,6 @@ def problem_of(error: errors.LorebindError) -> ProblemError:
             {"pointer": pointer(one.at), "message": str(one), "hint": ""}
             for one in error.all or [error]
         ]
-    elif isinstance(error, errors.IndexMismatchError) and error.command:
-        more["command"] = error.command
     elif isinstance(error, errors.RateLimitError):
         headers["Retry-After"] = str(math.ceil(error.retry_after))
     elif code in ("ingest_running", "store_unavailable"):
@@ -142,7 +140,8 @@ def problem_of(error: errors.LorebindError) -> ProblemError:
 
 def _of_task(error: errors.TaskError) -> ProblemError:
     """Return the problem of a failed task: an outage, or else the failure of the task."""
-    more = {"task": error.task, "path": error.path, "thread_id": error.thread_id}
+    about = {"task": error.task, "path": error.path, "thread_id": error.thread_id}
+    more = about | _suggestions(error)
     cause = error.__cause__
     # Wrong usage within a task is not a mistake in the request.
     if isinstance(cause, errors.LorebindError):
@@ -150,6 +149,12 @@ def _of_task(error: errors.TaskError) -> ProblemError:
         if met.code not in _OF_REQUESTS:
             return ProblemError(met.code, str(error), more, met.headers)
     return ProblemError("task_failed", str(error), more)
+
+
+def _suggestions(error: errors.LorebindError) -> dict[str, Any]:
+    """Return the member for the commands in the detail, if there are any."""
+    commands = [{"command": item.command, "text": str(item)} for item in error.suggestions]
+    return {"suggestions": commands} if commands else {}
 
 
 _OF_REQUESTS = ("invalid_request", "not_found", "thread_refused")

@@ -213,4 +213,7 @@ def failure(context: Context, error: Exception) -> TaskFailed:
         "type": type(error).__name__,
         "message": message,
     }
+    for suggestion in getattr(error, "suggestions", ()):
+        if suggestion.command in message:
+            told["command"] = suggestion.command
     return TaskFailed(told, error)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from lorebind_config.errors import Suggestion
 from lorebind_config.namespace import tenant_option
 from lorebind_config.reading.loading import PROJECT_FILE
 
@@ -27,8 +28,8 @@ def how_to_resume(
     workflow: str,
     thread_id: str,
     waiting: Sequence[Mapping[str, Any]] = (),
-) -> str:
-    """Return the command, the REST request or the Python call that resumes a thread.
+) -> Suggestion:
+    """Return the command that resumes a thread; its text may be a REST request or a Python call.
 
     The Python call is for projects that are not declared in a file.
 
@@ -36,12 +37,15 @@ def how_to_resume(
         loaded, workflow, thread_id: the project, the workflow and the thread.
         waiting: the questions that the thread waits for.
     """
+    command = resume_command(workflow, thread_id, waiting)
     if place := served_at.get():
-        return f"POST {place}/{quote(workflow)}/threads/{quote(thread_id, safe='')}/resume"
-    if loaded.file is None:
+        text = f"POST {place}/{quote(workflow)}/threads/{quote(thread_id, safe='')}/resume"
+    elif loaded.file is None:
         answers = "".join(f", {{{name!r}: ...}}" for name in _names(waiting)[:1])
-        return f"project.resume({workflow!r}, {thread_id!r}{answers})"
-    return resume_command(workflow, thread_id, waiting) + which_project(loaded)
+        text = f"project.resume({workflow!r}, {thread_id!r}{answers})"
+    else:
+        text = command + which_project(loaded)
+    return Suggestion(command, text)
 
 
 def resume_command(workflow: str, thread_id: str, waiting: Sequence[Mapping[str, Any]] = ()) -> str:
@@ -53,12 +57,12 @@ def resume_command(workflow: str, thread_id: str, waiting: Sequence[Mapping[str,
     return line
 
 
-def how_to_list(workflow: str, tenant: str, *, tenancy_required: bool) -> str:
-    """Return the command or request that lists the threads of a tenant's workflow."""
+def how_to_list(workflow: str, tenant: str, *, tenancy_required: bool) -> Suggestion:
+    """Return the command that lists the threads of a tenant's workflow."""
+    command = f"lorebind workflow threads {workflow}"
     if place := served_at.get():
-        return f"`GET {place}/{quote(workflow)}/threads`"
-    whose = tenant_option(tenant, required=tenancy_required)
-    return f"`lorebind workflow threads {workflow}{whose}`"
+        return Suggestion(command, f"GET {place}/{quote(workflow)}/threads")
+    return Suggestion(command, command + tenant_option(tenant, required=tenancy_required))
 
 
 def which_project(loaded: LoadedProject) -> str:

@@ -62,7 +62,7 @@ class TaskFailed(Exception):  # noqa: N818  # a signal; users get a TaskError
 
     def __init__(self, error: dict[str, str], cause: BaseException) -> None:
         self.error = error
-        """`task`, `path`, `type` and `message`."""
+        """`task`, `path`, `type` and `message`, and the `command` that the message suggests."""
         self.cause = cause
         self.attempts = 1
         self.within: Outcome | None = None

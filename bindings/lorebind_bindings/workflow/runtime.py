@@ -26,6 +26,7 @@ from lorebind_bindings.workflow.turn import Turn, compile_host, playing
 from lorebind_config.errors import (
     LorebindError,
     NotFoundError,
+    Suggestion,
     TaskError,
     ThreadRefusedError,
     UsageError,
@@ -118,7 +119,7 @@ class Workflows:
                     "is a new thread; choose another id, or omit it"
                 )
             if info is not None and info.status != "completed":
-                raise ThreadRefusedError(_still_open(self._loaded, thread, info))
+                raise _still_open(self._loaded, thread, info)
             # Checked after the status: a waiting thread needs an answer, not inputs.
             values = checked(check_inputs(declared, inputs), f"the input of workflow {workflow!r}")
             given = {"input": values, "status": "running", **(kept or {})}
@@ -277,10 +278,11 @@ class Workflows:
         self._refuse_changed(await self._found(store, thread))
         turns = await store.turns(thread)
         if not turns:
+            how = how_to_resume(self._loaded, workflow, thread_id)
             raise ThreadRefusedError(
                 f"thread {thread_id!r} of workflow {workflow!r} was interrupted before its first "
-                "task, there is nothing to replay; "
-                f"resume it: {how_to_resume(self._loaded, workflow, thread_id)}"
+                f"task, there is nothing to replay; resume it: {how}",
+                suggestions=[how],
             )
         turn = turns[-1]
         steps = _steps(turn.records.values())
@@ -430,7 +432,7 @@ def _check_tasks(declared: WorkflowDeclaration, names: Collection[str]) -> None:
             )
 
 
-def _still_open(loaded: LoadedProject, thread: Thread, info: ThreadInfo) -> str:
+def _still_open(loaded: LoadedProject, thread: Thread, info: ThreadInfo) -> ThreadRefusedError:
     """Explain why a thread accepts no new input, and how to resume it."""
     what = {
         "waiting": "waits for answers",
@@ -438,10 +440,11 @@ def _still_open(loaded: LoadedProject, thread: Thread, info: ThreadInfo) -> str:
         "failed": "has failed",
         "running": "runs",
     }.get(info.status, "was interrupted")
-    hint = f"resume it: {how_to_resume(loaded, thread.workflow, thread.id, info.waiting)}"
-    return (
+    how = how_to_resume(loaded, thread.workflow, thread.id, info.waiting)
+    return ThreadRefusedError(
         f"thread {thread.id!r} of workflow {thread.workflow!r} {what} and accepts no new input "
-        f"before it has completed; {hint}"
+        f"before it has completed; resume it: {how}",
+        suggestions=[how],
     )
 
 
@@ -487,4 +490,5 @@ def _task_error(loaded: LoadedProject, failed: TaskFailed, thread: Thread) -> Ta
         task=error["task"],
         path=error["path"],
         thread_id=thread.id,
+        suggestions=[Suggestion(error["command"]), how] if "command" in error else [how],
     )

@@ -386,12 +386,13 @@ class View:
 
     def _lost(self, count: int) -> LostVectorsError:
         owner = self.index.key.namespace
-        way_out = f"restore them with: {owner.command('ingest')}"
-        if owner.scope == COLLECTION_SCOPE:
-            way_out = "delete its documents and add them again"
+        is_collection = owner.scope == COLLECTION_SCOPE
+        suggestions = [] if is_collection else [owner.command("ingest")]
+        repairs = [f"restore them with: {command}" for command in suggestions]
         return LostVectorsError(
             f"{self._store} has lost {count} of the {self.state.live} vectors of {self._space}; "
-            f"{way_out}"
+            f"{repairs[0] if repairs else 'delete its documents and add them again'}",
+            suggestions=suggestions,
         )
 
 

@@ -228,10 +228,11 @@ class _Run:
         served = {uri: entry for uri, entry in known.items() if entry.generation}
         vanished = enumeration.vanished(served)
         if len(vanished) * 2 > len(served):
+            remove = kb.namespace.command("ingest", " --allow-mass-delete")
             raise IngestRefusedError(
                 f"{len(vanished)} of {len(served)} documents of {kb.id!r} are no longer in its "
-                "sources; nothing was changed; to remove them, run: "
-                f"{kb.ingest_command} --allow-mass-delete"
+                f"sources; nothing was changed; to remove them, run: {remove}",
+                suggestions=[remove],
             )
 
     async def _choose_index(self) -> IndexEntry:

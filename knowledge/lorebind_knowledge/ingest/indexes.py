@@ -60,7 +60,8 @@ def cannot_mend(kb: KnowledgeBase, why: str, *, adds: bool) -> IngestRefusedErro
     stored = "the added documents are stored and pending; to ingest them, " if adds else ""
     return IngestRefusedError(
         f"the index of {kb.id!r} {why}, so that ingesting only some documents is not possible; "
-        f"{stored}ingest everything{'' if adds else ' first'}: {kb.ingest_command}"
+        f"{stored}ingest everything{'' if adds else ' first'}: {kb.ingest_command}",
+        suggestions=[kb.ingest_command],
     )
 
 

@@ -30,7 +30,7 @@ class Search(ABC):
 
     kbs: Sequence[SearchableKnowledgeBase]
     question: str
-    missing: Mapping[str, str]
+    missing: Mapping[str, NotIngestedError]
     """The reasons why knowledge bases were not searched, by their ids."""
     notices: Mapping[str, str]
     """Notices for the caller about the settings and the indexes, each under its own name."""
@@ -102,7 +102,7 @@ async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryRes
     )
     for kb in search.kbs:
         if kb.id in search.missing:
-            _emit_failed(kb, settings.strategy, search.missing[kb.id], NotIngestedError.__name__)
+            _emit_failed(kb, settings.strategy, search.missing[kb.id])
         else:
             emit_completed(kb, search.question, result)
     return result
@@ -123,7 +123,7 @@ def _announced_failure(search: Search, strategy: str) -> Iterator[None]:
         yield
     except LorebindError as error:
         for kb in search.kbs:
-            _emit_failed(kb, strategy, str(error), kind_of(error))
+            _emit_failed(kb, strategy, error)
         raise
 
 
@@ -133,8 +133,9 @@ def check_question(question: str) -> None:
         raise UsageError("the question is empty; write a question", at=("query",))
 
 
-def _emit_failed(kb: SearchableKnowledgeBase, strategy: str, reason: str, kind: str) -> None:
-    kb.emit("retrieval_failed", strategy=strategy, kind=kind, texts=lambda: {"reason": reason})
+def _emit_failed(kb: SearchableKnowledgeBase, strategy: str, error: LorebindError) -> None:
+    reason = {"reason": str(error)}
+    kb.emit("retrieval_failed", strategy=strategy, kind=kind_of(error), texts=lambda: reason)
 
 
 def emit_completed(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import to_jsonable_python
 
-from lorebind_config.errors import StoreError, UsageError
+from lorebind_config.errors import NotIngestedError, StoreError, UsageError
 from lorebind_config.filters import compile_filter
 from lorebind_config.identity import digest
 from lorebind_config.namespace import DEFAULT_TENANT
@@ -57,7 +57,7 @@ async def search_existing(
 class _ExistingSearch(Search):
     kbs: Sequence[ExistingKnowledgeBase]
     question: str
-    missing: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, NotIngestedError] = field(default_factory=dict)
     notices: dict[str, str] = field(default_factory=dict)
 
     async def ranked(self, settings: RetrievalDeclaration) -> tuple[list[DocumentMatch], float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from lorebind_config.errors import NotIngestedError, UsageError
+from lorebind_config.errors import UsageError
 from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
 from lorebind_knowledge.retrieval.search import check_embedder, not_ingested
 
@@ -49,7 +49,7 @@ class KnowledgeBaseVectorStore(LorebindVectorStore):
         return self._kb.namespace
 
     def _without_index(self, nothing: T) -> T:
-        raise NotIngestedError(not_ingested(self._kb))
+        raise not_ingested(self._kb)
 
     def _check(self, entry: IndexEntry) -> None:
         check_embedder(self._kb, entry)

@@ -113,7 +113,7 @@ class _IndexSearch(Search):
     kbs: Sequence[KnowledgeBase]
     question: str
     vector: Vector | None = None
-    missing: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, NotIngestedError] = field(default_factory=dict)
     notices: dict[str, str] = field(default_factory=dict)
 
     async def ranked(self, settings: RetrievalDeclaration) -> tuple[list[DocumentMatch], float]:
@@ -231,7 +231,7 @@ class _IndexSearch(Search):
         by_id = {kb.id: views[kb.namespace] for kb in self.kbs if kb.namespace in views}
         self.missing = {kb.id: not_ingested(kb) for kb in self.kbs if kb.id not in by_id}
         if not by_id:
-            raise NotIngestedError(self.missing[self.kbs[0].id])
+            raise self.missing[self.kbs[0].id]
         for kb in self.kbs:
             if kb.id in by_id:
                 check_embedder(kb, by_id[kb.id].index)
@@ -276,13 +276,17 @@ def index_in_use(kb: KnowledgeBase) -> IndexEntry:
     """
     index = kb.index.catalog.ledger.index(kb.namespace, "active")
     if index is None:
-        raise NotIngestedError(not_ingested(kb))
+        raise not_ingested(kb)
     check_embedder(kb, index)
     return index
 
 
-def not_ingested(kb: KnowledgeBase) -> str:
-    return f"nothing has been ingested into knowledge base {kb.id!r} yet; run: {kb.fill_command}"
+def not_ingested(kb: KnowledgeBase) -> NotIngestedError:
+    fill = kb.fill_command
+    return NotIngestedError(
+        f"nothing has been ingested into knowledge base {kb.id!r} yet; run: {fill}",
+        suggestions=[fill],
+    )
 
 
 def check_embedder(kb: KnowledgeBase, index: IndexEntry) -> None:
@@ -291,7 +295,7 @@ def check_embedder(kb: KnowledgeBase, index: IndexEntry) -> None:
             f"the index of knowledge base {kb.id!r} was built with the embedder "
             f"{index.manifest.embedder}, and the project now declares "
             f"{declared_embedder(kb, index)}; rebuild it with: {kb.reindex_command}",
-            kb.reindex_command,
+            suggestions=[kb.reindex_command],
         )
 
 

@@ -113,7 +113,7 @@ def test_an_index_of_another_embedder(tmp_path: Path) -> None:
     with serving(folder) as server, server.client() as api:
         refused = api.post("/knowledge-bases/handbook/query", json={"query": "goods"})
         assert problem(refused) == (409, "index_mismatch")
-        assert refused.json()["command"] == "lorebind knowledge reindex handbook"
+        assert refused.json()["suggestions"][0]["command"] == "lorebind knowledge reindex handbook"
 
 
 def test_counts(api: httpx.Client) -> None:

@@ -20,10 +20,9 @@ import yaml
 
 from lorebind import Project, tenant
 from lorebind.remote import RemoteProject
-from lorebind.remote.hints import Hints
 from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
-from lorebind_config.errors import LorebindError
+from lorebind_config.errors import LorebindError, Suggestion
 from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.events import Event, Extension
 from tests.app.forked_python import CONSTANTS, Forked, ForkedPython
@@ -423,33 +422,13 @@ def hints(text: str) -> list[str]:
     return re.findall(r"lorebind (?:knowledge|run|workflow) [^;`\n]*", text)
 
 
-@pytest.mark.parametrize(
-    ("text", "reworded"),
-    [
-        ("run: lorebind knowledge ingest docs", "run: lorebind knowledge ingest docs OPTIONS"),
-        ("`lorebind knowledge reindex a-b`.", "`lorebind knowledge reindex a-b OPTIONS`."),
-        (
-            "lorebind knowledge ingest docs --workflow w --allow-mass-delete; else",
-            "lorebind knowledge ingest docs --workflow w --allow-mass-delete OPTIONS; else",
-        ),
-        (
-            """lorebind knowledge ingest docs --tenant 'o'"'"'hara'""",
-            """lorebind knowledge ingest docs --tenant 'o'"'"'hara' --server unix:/s""",
-        ),
-        ("lorebind token create NAME", "lorebind token create NAME"),
-    ],
-)
-def test_options_are_added_to_commands(text: str, reworded: str) -> None:
+def test_options_are_added_to_commands() -> None:
     """If a command already names a tenant, the option is not repeated."""
-    hints = Hints("unix:/s", "acme")
-    options = "--server unix:/s --tenant acme"
-    assert hints.reword(text) == reworded.replace("OPTIONS", options)
-    problem = {"code": "index_mismatch", "detail": text, "command": text, "status": 409}
-    expected = hints.reword(text)
-    assert hints.reword_problem(problem) == problem | {"detail": expected, "command": expected}
-    errors = [{"pointer": "/a", "message": text, "hint": text}]
-    (found,) = hints.reword_problem({"errors": errors})["errors"]
-    assert found == {"pointer": "/a", "message": expected, "hint": expected}
+    ingest = Suggestion("lorebind knowledge ingest docs")
+    assert ingest.on_server("unix:/s", None) == f"{ingest} --server unix:/s"
+    assert ingest.on_server("unix:/s", "a b") == f"{ingest} --server unix:/s --tenant 'a b'"
+    whose = Suggestion(f"{ingest} --tenant 'o'\"'\"'hara'")
+    assert whose.on_server("unix:/s", "acme") == f"{whose} --server unix:/s"
 
 
 @pytest.mark.parametrize("command", ["knowledge list", "knowledge export", "bindings explain"])

@@ -286,4 +286,5 @@ def _shown(thread: ThreadInfo) -> dict[str, Any]:
         "waiting": thread.waiting,
         "paused": thread.paused,
         "error": thread.error,
+        "command": thread.command,
     }

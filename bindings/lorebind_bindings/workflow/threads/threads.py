@@ -14,7 +14,7 @@ from lorebind_bindings.workflow.how_to_resume import how_to_list
 from lorebind_bindings.workflow.threads.journal import Journal, Record, records_of
 from lorebind_bindings.workflow.threads.serializing import CHANNEL
 from lorebind_config.checks.template_checks import refuse_unset
-from lorebind_config.errors import NotFoundError, ThreadRefusedError, UsageError
+from lorebind_config.errors import NotFoundError, Suggestion, ThreadRefusedError, UsageError
 from lorebind_config.extras import import_extra
 from lorebind_config.identity import digest
 from lorebind_knowledge.plumbing.bridge import call
@@ -68,8 +68,8 @@ class Thread(NamedTuple):
         }
 
     @property
-    def how_to_list(self) -> str:
-        """The command or request that lists the threads of this workflow and tenant."""
+    def how_to_list(self) -> Suggestion:
+        """The command that lists the threads of this workflow and tenant."""
         required = self.tenancy_required
         return how_to_list(self.workflow, self.tenant, tenancy_required=required)
 
@@ -108,6 +108,8 @@ class ThreadInfo:
     """A hash per task path, of the workflow at the start of the last turn."""
     error: str = ""
     """The error of a failed run."""
+    command: str = ""
+    """The command in the error, if it names one."""
 
 
 class Turn(NamedTuple):
@@ -159,8 +161,8 @@ class ThreadStore:
             if taken != [True]:
                 raise ThreadRefusedError(
                     f"thread {thread.id!r} of workflow {thread.workflow!r} is running; wait until "
-                    f"it ends ({thread.how_to_list} shows it), or start "
-                    "another one"
+                    f"it ends (`{thread.how_to_list}` shows it), or start another one",
+                    suggestions=[thread.how_to_list],
                 )
             yield await self._info(thread, thread.key, running=False)
         finally:
@@ -362,7 +364,8 @@ def _config(key: str, checkpoint_ns: str = "") -> RunnableConfig:
 def not_found(thread: Thread) -> NotFoundError:
     return NotFoundError(
         f"workflow {thread.workflow!r} has no thread {thread.id!r}; "
-        f"{thread.how_to_list} lists its threads"
+        f"`{thread.how_to_list}` lists its threads",
+        suggestions=[thread.how_to_list],
     )
 
 
@@ -378,6 +381,8 @@ def _info_of(found: CheckpointTuple, thread: Thread, *, running: bool) -> Thread
     paused = [path for one in asked for path in one.get("paused", ())]
     paused = [path for path in paused if passed_key(path) not in records]
     error = next((value for _, channel, value in writes if channel == ERROR), "")
+    failures = [record["error"] for record in records.values() if record.get("error")]
+    commands = [failure["command"] for failure in failures if "command" in failure]
     values = found.checkpoint["channel_values"]
     # A checkpoint with the source `input` stores the new input with the state of the previous turn.
     completed = metadata.get("source") != "input" and values.get("status") == "completed"
@@ -398,6 +403,7 @@ def _info_of(found: CheckpointTuple, thread: Thread, *, running: bool) -> Thread
         turn=found.checkpoint["id"],
         graph=metadata.get("graph"),
         error=error.removeprefix("TaskFailed: "),  # an internal name
+        command=next((command for command in commands if command in error), ""),
     )
 
 
