@@ -21,7 +21,7 @@ from lorebind_knowledge.retrieval.search import search
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from lorebind_config.declarations import RetrievalDeclaration
+    from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 
 _SEED = 7

@@ -40,7 +40,7 @@ from guards import (
 )
 
 from lorebind import Project
-from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.evaluation.dataset import Dataset, read_dataset
 from lorebind_knowledge.evaluation.evaluate import evaluate

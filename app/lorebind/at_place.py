@@ -7,9 +7,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lorebind_bindings import ModelPool, Place, Request, agent_request, answer, stream
-from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import UsageError
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:

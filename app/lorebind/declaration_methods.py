@@ -10,7 +10,7 @@ from lorebind_knowledge.plumbing.bridge import sync
 if TYPE_CHECKING:
     from lorebind_bindings import Provenance, ResolvedBinding
     from lorebind_bindings.workflow.outline import WorkflowOutline
-    from lorebind_config.declarations import KnowledgeBaseDeclaration
+    from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
     from lorebind_config.reading.loaded import LoadedProject
 
 

@@ -13,8 +13,8 @@ from lorebind.made_over_api import made_over_api
 from lorebind.unshared import unshared_storage
 from lorebind_bindings.models import naming_failures
 from lorebind_config.checks.template_checks import unset_variables
-from lorebind_config.declarations import defaults
 from lorebind_config.declarations.models import EXTRACTIVE
+from lorebind_config.declarations.project import selected
 from lorebind_config.errors import LorebindError, ModelError
 from lorebind_config.namespace import PROJECT_SCOPE, IndexKey, Namespace
 from lorebind_knowledge.documents.listing import list_documents
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from lorebind_bindings import ModelPool
-    from lorebind_config.declarations import ModelDeclaration
     from lorebind_config.declarations.base import Declaration
     from lorebind_config.declarations.embedders import EmbedderDeclaration
+    from lorebind_config.declarations.models import ModelDeclaration
     from lorebind_config.declarations.retrieval import AnyReranker
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.handle import KnowledgeHandle
@@ -79,9 +79,9 @@ async def examine(
         deep: check every single vector, instead of their number and a sample.
     """
     project = loaded.project
-    for embedder in defaults.embedders(project):
+    for embedder in project.embedders_or_default:
         yield await _tried(f"embedder {embedder.id}", _embedder(service, embedder))
-    for vector_db in defaults.vector_dbs(project):
+    for vector_db in project.vector_dbs_or_default:
         if vector_db.is_existing:
             continue  # tried together with its knowledge bases, which name the embedders
         yield await _tried(f"vector database {vector_db.id}", _store(service, vector_db.id))
@@ -100,7 +100,7 @@ async def examine(
         yield finding
     for part, why in unshared_storage(loaded):
         yield Finding(part, "warning", why)
-    for model in defaults.models(project):
+    for model in project.models_or_default:
         yield await _tried(f"model {model.id}", _model(models, model), model.called)
     for missing in loaded.unset:  # also those of parts that are not tried, such as sources
         yield Finding("variables", "failed", str(missing))
@@ -197,7 +197,7 @@ async def _index(
         return Finding(part, "warning", detail)
     languages = await call(count_languages, kb.catalog, index)
     foreign = {name: count for name, count in languages.items() if name != "en"}
-    embedder = defaults.meant(defaults.embedders(loaded.project), handle.declaration.embedder)
+    embedder = selected(loaded.project.embedders_or_default, handle.declaration.embedder)
     if foreign and embedder.languages:
         counts = ", ".join(f"{name} {count}" for name, count in foreign.items())
         detail += f", not all in English ({counts}); its embedder is {embedder.id}: "
@@ -265,15 +265,15 @@ async def _ask_one_word(model: BaseChatModel) -> None:
 def _plugins() -> Iterator[Finding]:
     """Check the plugins of all installed distributions, whether the project uses them or not."""
     from lorebind_config import plugins
-    from lorebind_config.declarations.places import PLACES
+    from lorebind_config.declarations.kinds import REGISTRIES
     from lorebind_knowledge.loaders.plugins import claims
     from lorebind_knowledge.loaders.registry import BUILT_IN
 
-    for group, place in PLACES.items():
+    for group, registry in REGISTRIES.items():
         for word, offered in plugins.offers(group).items():
             part = f"plugin {word} of lorebind.{group}"
             try:
-                place.kind(word)
+                registry.kind(word)
             except LorebindError as error:
                 yield Finding(part, "failed", str(error))
             else:

@@ -6,14 +6,14 @@ from lorebind.plugin import Embedder, EmbedderBase, Fingerprint
 """
 
 from lorebind_config.declarations.base import Declaration, Settings
-from lorebind_config.declarations.chunking import ChunkerBase
 from lorebind_config.declarations.embedders import EmbedderBase
-from lorebind_config.declarations.extensions import ExtensionBase
+from lorebind_config.declarations.knowledge_bases import ChunkerBase
 from lorebind_config.declarations.models import TokenizerBase
 from lorebind_config.declarations.retrieval import RerankerBase
 from lorebind_config.declarations.secrets import Secret
 from lorebind_config.declarations.sources import SourceBase
 from lorebind_config.declarations.vector_dbs import VectorDBBase
+from lorebind_config.declarations.wrappers import ExtensionBase
 from lorebind_config.errors import (
     EmbedderError,
     LorebindError,

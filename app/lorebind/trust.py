@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import UsageError
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 
 if TYPE_CHECKING:
     from lorebind_config.trust.demands import TrustRequirement, TrustRequirements

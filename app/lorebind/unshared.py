@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_config.declarations import defaults
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,7 +15,7 @@ def unshared_storage(loaded: LoadedProject) -> Iterator[tuple[str, str]]:
     project = loaded.project
     shared = [
         vector_db.id
-        for vector_db in defaults.vector_dbs(project)
+        for vector_db in project.vector_dbs_or_default
         if (catalog := vector_db.catalog_place) is not None and catalog.dsn is not None
     ]
     if not shared:

@@ -7,7 +7,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.data_folder import DATA_FOLDER
+from lorebind_config.project_files import DATA_FOLDER
 
 if TYPE_CHECKING:
     from lorebind_config.reading.loaded import LoadedProject

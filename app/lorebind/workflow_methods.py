@@ -12,8 +12,8 @@ from lorebind_bindings.workflow.events.bus import EVENT_BUFFER, EventBus
 from lorebind_bindings.workflow.events.sinks import as_sink
 from lorebind_bindings.workflow.run_stream import RunStream
 from lorebind_config.errors import UsageError
-from lorebind_config.extras import import_extra
 from lorebind_config.namespace import tenant
+from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_config.extras import lazy_door
+from lorebind_config.plugins import lazy_door
 
 if TYPE_CHECKING:
     from lorebind_bindings.agent_tools import agent_request, tool_bindings

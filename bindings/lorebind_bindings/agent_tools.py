@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.resolver import resolve_tool
 from lorebind_config.checks.named_code import named_object
-from lorebind_config.declarations.tools import CodeTool
+from lorebind_config.declarations.agents import CodeTool
 from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from lorebind_bindings.resolver import ResolvedBinding
-    from lorebind_config.declarations import AgentDeclaration
+    from lorebind_config.declarations.agents import AgentDeclaration
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_config.templates.environment import Environment
     from lorebind_knowledge.service import KnowledgeService

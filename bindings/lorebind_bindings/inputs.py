@@ -12,7 +12,8 @@ from lorebind_config.templates.language import HintingScope, TemplateError, fill
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lorebind_config.declarations import KnowledgeBaseDeclaration, WorkflowDeclaration
+    from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
+    from lorebind_config.declarations.workflows import WorkflowDeclaration
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_config.templates.environment import Environment
 

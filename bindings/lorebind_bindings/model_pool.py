@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lorebind_bindings.models import live_counter, make_model, model_counter
-from lorebind_config.declarations import ModelDeclaration
-from lorebind_config.declarations.models import EXTRACTIVE, LANGCHAIN
+from lorebind_config.declarations.models import EXTRACTIVE, LANGCHAIN, ModelDeclaration
 from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from lorebind_bindings.resolver import ResolvedBinding
-    from lorebind_config.declarations import AgentDeclaration
+    from lorebind_config.declarations.agents import AgentDeclaration
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_prompts import TokenCounter
 

@@ -12,7 +12,7 @@ from lorebind_config.checks.template_checks import refuse_unset
 from lorebind_config.declarations.models import EXTRACTIVE, LANGCHAIN
 from lorebind_config.declarations.objects import LiveObject
 from lorebind_config.errors import LorebindError, MissingDependencyError, ModelError
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 from lorebind_config.reading.make_part import PartEnvironment
 from lorebind_config.redaction import redacted_message
 from lorebind_prompts import ModelCounter, counter_for
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from lorebind_config.declarations import ModelDeclaration
+    from lorebind_config.declarations.models import ModelDeclaration
     from lorebind_config.templates.environment import Environment
     from lorebind_prompts import TokenCounter
 

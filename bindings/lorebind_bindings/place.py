@@ -10,7 +10,7 @@ from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
     from lorebind_bindings.resolver import Provenance, ResolvedBinding
-    from lorebind_config.declarations import AgentDeclaration
+    from lorebind_config.declarations.agents import AgentDeclaration
     from lorebind_config.reading.loaded import LoadedProject
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from lorebind_bindings.merging import Setting, merge, merge_entries
-from lorebind_config.declarations import RetrievalDeclaration
 from lorebind_config.declarations.rendering import is_file
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import UsageError
 from lorebind_config.reading.problems import findings
 from lorebind_config.reading.yaml_source import YamlSource
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from lorebind_bindings.merging import Entries, Layer
-    from lorebind_config.declarations import BindingDeclaration, Declaration, Position
-    from lorebind_config.declarations.tools import KnowledgeTool
+    from lorebind_config.declarations.agents import KnowledgeTool
+    from lorebind_config.declarations.base import Declaration, Position
+    from lorebind_config.declarations.bindings import BindingDeclaration
     from lorebind_config.reading.loaded import LoadedProject
 
 

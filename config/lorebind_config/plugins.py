@@ -1,21 +1,52 @@
-"""Plugins of installed distributions: entry points, found by name and loaded at first use.
-
-A plugin is the object of an entry point in one of the groups: a module, a class or any other object
-with the members that its group requires. Finding the names imports no plugin. Lorebind's own kinds
-are loaded in the same way, from tables of names.
-"""
+"""Plugins of installed distributions and optional features, imported at their first use."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Any, Literal, TypeAlias
 
-from lorebind_config.errors import PluginError
+from lorebind_config.errors import MissingDependencyError, PluginError
+
+
+def import_extra(module: str, *, extra: str, purpose: str) -> Any:
+    """Import a module that belongs to an extra of Lorebind.
+
+    Raises:
+        MissingDependencyError: with the extra and the command that installs it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"{purpose} needs the package {error.name!r}; install it with: "
+            f"pip install 'lorebind[{extra}]'"
+        ) from error
+
+
+def lazy_door(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """Return a package's `__getattr__` that imports the module of a public name at first use.
+
+    This keeps the packages cheap to import: LangChain and LangGraph take half a second each.
+
+    Args:
+        package: the package's `__name__`.
+        modules: for each module below the package, the public names it defines.
+    """
+    homes = {name: module for module, names in modules.items() for name in names}
+
+    def __getattr__(name: str) -> Any:  # noqa: N807  # the name under which the package binds it
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+
+    return __getattr__
+
 
 Group: TypeAlias = Literal[
     "embedders",

@@ -15,23 +15,20 @@ import inspect
 import os
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
 
 from lorebind_config.errors import UsageError, did_you_mean
 from lorebind_config.project_modules import (
     PACKAGES,
+    Module,
     RefusedCodeError,
     is_shown,
     locate,
     package_of,
     read_modules,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
-    from lorebind_config.project_modules import Module
 
 _MOST_NAMES = 2
 """The names after the colon: a class and its method."""

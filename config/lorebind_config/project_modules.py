@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lorebind_config.errors import UsageError
-from lorebind_config.open_inside import OutsideError, open_inside
+from lorebind_config.project_files import OutsideError, open_inside
 
 PACKAGES = "_lorebind_project_"
 """The prefix of the packages that represent project folders; a hash of the folder follows."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_config.extras import lazy_door
-from lorebind_config.plugins import register_built_in
+from lorebind_config.plugins import lazy_door, register_built_in
 
 if TYPE_CHECKING:
     from lorebind_knowledge.chunking.base import Chunker

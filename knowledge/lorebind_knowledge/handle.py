@@ -18,9 +18,9 @@ from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.make import make_source
 
 if TYPE_CHECKING:
-    from lorebind_config.declarations import KnowledgeBaseDeclaration, RetrievalDeclaration
     from lorebind_config.declarations.embedders import EmbedderDeclaration
-    from lorebind_config.declarations.retrieval import WeakLevels
+    from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
+    from lorebind_config.declarations.retrieval import RetrievalDeclaration, WeakLevels
     from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
     from lorebind_config.namespace import Namespace
     from lorebind_config.reading.loaded import LoadedProject

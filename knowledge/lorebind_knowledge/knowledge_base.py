@@ -12,7 +12,7 @@ from lorebind_knowledge.events import Event
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lorebind_config.declarations import AnyReranker, RetrievalDeclaration
+    from lorebind_config.declarations.retrieval import AnyReranker, RetrievalDeclaration
     from lorebind_config.errors import Suggestion
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog

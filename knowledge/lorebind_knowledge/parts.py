@@ -19,8 +19,8 @@ from lorebind_knowledge.stores.make import make_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lorebind_config.declarations import AnyReranker
     from lorebind_config.declarations.embedders import EmbedderDeclaration
+    from lorebind_config.declarations.retrieval import AnyReranker
     from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.embedders.base import Embedder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_config.declarations import defaults
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import COLLECTION_SCOPE, Namespace
 from lorebind_knowledge.events import Event, Events
@@ -19,7 +18,7 @@ from lorebind_knowledge.plumbing.lanes import Threads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_config.declarations import AnyReranker, RetrievalDeclaration
+    from lorebind_config.declarations.retrieval import AnyReranker, RetrievalDeclaration
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.embedders.base import Embedder
@@ -165,7 +164,7 @@ class KnowledgeService:
             _, scope = self._loaded.knowledge_base(kb.id, workflow)
             if not self._loaded.is_existing(kb):
                 declared[scope, kb.id] = self._loaded.vector_db(kb.vector_db).id
-        databases = [db for db in defaults.vector_dbs(project) if not db.is_existing]
+        databases = [db for db in project.vector_dbs_or_default if not db.is_existing]
         indexes = {db.id: self.index(db.id) for db in databases}
         return Purge(project.name, indexes, declared, made)
 

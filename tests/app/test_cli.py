@@ -20,8 +20,8 @@ from lorebind.cli import progress
 from lorebind.cli.commands import app
 from lorebind.cli.ingesting import show_plan
 from lorebind.cli.options import Output
-from lorebind_config.declarations import RetrievalDeclaration
-from lorebind_config.open_inside import open_inside
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
+from lorebind_config.project_files import open_inside
 from lorebind_knowledge.sources.folder import files
 from tests.bindings.helpers import PARTS, write
 from tests.knowledge.web_server import Answer, WebServer

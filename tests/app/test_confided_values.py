@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lorebind_config.data_folder import DATA_FOLDER
+from lorebind_config.project_files import DATA_FOLDER
 from tests.bindings.helpers import PARTS
 from tests.knowledge.web_server import Answer, WebServer
 

@@ -11,7 +11,7 @@ import pytest
 
 from lorebind import Project
 from lorebind_config import plugins
-from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.reading.loaded import LoadedProject
 from lorebind_prompts import ExtractiveChatModel
 from tests.bindings.helpers import write

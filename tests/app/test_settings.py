@@ -12,7 +12,8 @@ import pytest
 
 from lorebind import GenerateSettings, Project, RetrievalSettings, RetrieverSettings, UsageError
 from lorebind_bindings import LorebindRetriever, Request
-from lorebind_config.declarations import RetrievalDeclaration, retrieval
+from lorebind_config.declarations import retrieval
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
 
 from .shop import KEYS, QUESTION, shop
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from lorebind.cli.terminal import one_line, visible
-from lorebind_config.identity import document_id
+from lorebind_config.namespace import document_id
 
 from .helpers import LOREBIND, PROJECT, Cli, run_lorebind
 

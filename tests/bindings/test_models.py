@@ -14,7 +14,7 @@ import pytest
 from langchain_core.tools import tool
 
 from lorebind_bindings import ModelPool, Request, answer, make_model
-from lorebind_config.declarations import ModelDeclaration
+from lorebind_config.declarations.models import ModelDeclaration
 from lorebind_config.errors import (
     LorebindError,
     MissingDependencyError,

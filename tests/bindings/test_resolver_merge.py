@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lorebind_bindings import resolve, unbound_by
-from lorebind_config.declarations import FusionDeclaration
-from lorebind_config.declarations.retrieval import NOTHING_FOUND
+from lorebind_config.declarations.retrieval import NOTHING_FOUND, FusionDeclaration
 from lorebind_config.reading.loading import load_project
 from tests.density import examples
 

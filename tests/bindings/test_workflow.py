@@ -11,12 +11,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 
 from lorebind_bindings import RunResult, Workflows
-from lorebind_config.errors import (
-    MissingDependencyError,
-    ModelError,
-    NotFoundError,
-    UsageError,
-)
+from lorebind_config.errors import MissingDependencyError, ModelError, NotFoundError, UsageError
 from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService

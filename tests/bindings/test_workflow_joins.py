@@ -9,8 +9,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from lorebind_bindings.workflow.joins import Tokens
-from lorebind_config.declarations.workflows import TaskDeclaration
-from lorebind_config.declarations.workflows.flow import Flow
+from lorebind_config.declarations.flow import Flow
+from lorebind_config.declarations.tasks import TaskDeclaration
 
 from .workflow_helpers import to
 

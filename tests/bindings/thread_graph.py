@@ -15,7 +15,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 
 from lorebind_bindings.workflow.threads.threads import Thread, ThreadStore, open_threads
-from lorebind_config.declarations import CheckpointerDeclaration
+from lorebind_config.declarations.workflows import CheckpointerDeclaration
 from lorebind_config.templates.environment import Environment
 
 THREAD = Thread("default", "shop", "triage", "ticket 7")

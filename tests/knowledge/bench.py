@@ -9,8 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.declarations import RetrievalDeclaration
-from lorebind_config.declarations.retrieval import WeakLevels
+from lorebind_config.declarations.retrieval import RetrievalDeclaration, WeakLevels
 from lorebind_config.namespace import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.chunks import StoredChunk

@@ -10,12 +10,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from lorebind_config.errors import (
-    ConfigurationError,
-    IngestRunningError,
-    StoreError,
-    UsageError,
-)
+from lorebind_config.errors import ConfigurationError, IngestRunningError, StoreError, UsageError
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.schema import CATALOG

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from lorebind_config.identity import document_id
-from lorebind_config.namespace import IndexKey, Namespace
+from lorebind_config.namespace import IndexKey, Namespace, document_id
 from lorebind_knowledge.catalog.added import AddedDocument
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import DocumentEntry, Manifest

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from lorebind_config.checks.flow import flows
 from lorebind_config.checks.task_graph import TaskGraph
-from lorebind_config.declarations import WorkflowDeclaration
-from lorebind_config.declarations.workflows.flow import Flow
+from lorebind_config.declarations.flow import Flow
+from lorebind_config.declarations.workflows import WorkflowDeclaration
 from lorebind_config.errors import ConfigurationError
 from lorebind_config.reading.loading import load_project
 from tests.density import examples

@@ -8,8 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lorebind_config.errors import ConfigurationError
-from lorebind_config.reading.libyaml import libyaml_loader
-from lorebind_config.reading.yaml_source import YamlSource
+from lorebind_config.reading.yaml_source import YamlSource, libyaml_loader
 from tests.density import examples
 
 from .mistaken_project import FILES

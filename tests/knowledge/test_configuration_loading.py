@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from lorebind_config.declarations import KnowledgeBaseDeclaration
+from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.errors import ConfigurationError, NotFoundError
 from lorebind_config.reading.loading import build_project, load_project
 from lorebind_knowledge.sources.folder.files import MarkdownGlobSource

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from lorebind_config.declarations import Position
+from lorebind_config.declarations.base import Position
 from lorebind_config.errors import ConfigurationError
 from lorebind_config.reading.yaml_source import YamlSource
 

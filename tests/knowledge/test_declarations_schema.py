@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from lorebind_config.declarations import ProjectDeclaration
+from lorebind_config.declarations.project import ProjectDeclaration
 from lorebind_config.declarations.schema import FILES, json_schema
 from lorebind_config.errors import ConfigurationError
 from lorebind_config.reading.loading import PROJECT_FILE, build_project

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import NotIngestedError, UsageError
 from lorebind_knowledge.evaluation import evaluate as evaluation
 from lorebind_knowledge.evaluation.dataset import Dataset

@@ -12,12 +12,7 @@ import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from lorebind_config.errors import (
-    ConfigurationError,
-    EmbedderError,
-    NotIngestedError,
-    UsageError,
-)
+from lorebind_config.errors import ConfigurationError, EmbedderError, NotIngestedError, UsageError
 from lorebind_config.namespace import tenant
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.extensions.prometheus import Prometheus

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lorebind_config.declarations.places import PLACES
+from lorebind_config.declarations.kinds import REGISTRIES
 from lorebind_config.errors import (
     ConfigurationError,
     EmbedderError,
@@ -66,13 +66,13 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
 def embedder(root: Path, model: str = EMBEDDER, **settings: Any) -> Embedder:
     """Return an embedder as after a restart; its models are in the folder `models`."""
     written = {"id": "e", "provider": "fastembed", "model": model, "cache_dir": "models"}
-    declared = PLACES["embedders"].read(written | settings)
+    declared = REGISTRIES["embedders"].read(written | settings)
     return make_embedder(declared, Environment(root, {}))
 
 
 def reranker(root: Path, model: str = RERANKER, **settings: Any) -> Reranker:
     written = {"provider": "fastembed", "model": model, "cache_dir": "models"}
-    declared = PLACES["rerankers"].read(written | settings)
+    declared = REGISTRIES["rerankers"].read(written | settings)
     return make_reranker(declared, Environment(root, {}))
 
 

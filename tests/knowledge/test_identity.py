@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_config.identity import chunk_id, digest
-from lorebind_config.namespace import Namespace
+from lorebind_config.namespace import Namespace, chunk_id, digest
 
 HERE = Namespace("acme", "support", "project", "docs")
 FIELDS = st.lists(st.text(max_size=4), max_size=4)

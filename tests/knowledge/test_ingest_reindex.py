@@ -83,7 +83,7 @@ async def test_readers_of_the_old_and_the_new(bench: Bench) -> None:
     answered = {"old": 0, "new": 0}
 
     async def look(name: str, kb: Any) -> None:
-        from lorebind_config.declarations import RetrievalDeclaration
+        from lorebind_config.declarations.retrieval import RetrievalDeclaration
         from lorebind_knowledge.retrieval.search import search
 
         refused = name == "new"

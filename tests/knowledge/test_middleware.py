@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lorebind_config.declarations import RetrievalDeclaration
 from lorebind_config.declarations.embedders import RetryConfig
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import ConfigurationError, PluginError, StoreError, UsageError
 from lorebind_config.project_code import import_of_project
 from lorebind_config.reading.loading import build_project

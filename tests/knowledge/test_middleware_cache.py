@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_config.declarations import RetrievalDeclaration
-from lorebind_config.declarations.retrieval import WeakLevels
+from lorebind_config.declarations.retrieval import RetrievalDeclaration, WeakLevels
 from lorebind_config.errors import StoreError
 from lorebind_config.namespace import Namespace, tenant
 from lorebind_config.reading.loading import build_project

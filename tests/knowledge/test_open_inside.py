@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lorebind_config.open_inside import OutsideError, open_inside
+from lorebind_config.project_files import OutsideError, open_inside
 
 
 @pytest.fixture(params=["part by part", "as on Windows"])

@@ -10,10 +10,10 @@ from typing import get_args
 import pytest
 
 from lorebind_config import plugins
-from lorebind_config.declarations.places import MEMBERS, PLACES, Place, kind_words
+from lorebind_config.declarations.kinds import MEMBERS, REGISTRIES, KindRegistry, kind_words
 from lorebind_config.declarations.project import ProjectDeclaration
 
-KINDS = [(place, word) for place in PLACES.values() for word in place.built_in]
+KINDS = [(place, word) for place in REGISTRIES.values() for word in place.built_in]
 HEAVY = ("langchain_core", "numpy", "onnxruntime", "openai", "psycopg", "qdrant_client")
 
 
@@ -33,11 +33,11 @@ def modules_after(code: str) -> set[str]:
 def test_every_group_has_its_place() -> None:
     """All groups of plugins are places in the YAML, except those that no file names."""
     assert ProjectDeclaration.model_fields
-    assert {*PLACES, "loaders", "commands"} == set(get_args(plugins.Group))
+    assert {*REGISTRIES, "loaders", "commands"} == set(get_args(plugins.Group))
 
 
 @pytest.mark.parametrize(("place", "word"), KINDS, ids=lambda one: getattr(one, "group", one))
-def test_every_word_names_a_kind(place: Place, word: str) -> None:
+def test_every_word_names_a_kind(place: KindRegistry, word: str) -> None:
     """Every built-in kind passes the checks for plugins."""
     kind = place.kind(word)
     assert all(hasattr(kind, name) for name in MEMBERS)
@@ -82,7 +82,7 @@ def test_the_validator_of_a_project_contains_no_workflow() -> None:
 def test_the_valid_parts_of_a_file_are_read_before_any_validator_is_built() -> None:
     """Nested tasks are read as tasks, although their type is defined after the task around them."""
     code = (
-        "from lorebind_config.declarations import WorkflowDeclaration\n"
+        "from lorebind_config.declarations.workflows import WorkflowDeclaration\n"
         "from lorebind_config.reading.partial import partial\n"
         "from lorebind_config.reading.yaml_source import YamlSource\n"
         "task = {'id': 'a', 'type': 'parallel', 'branches': [[{'id': 'b', 'prompt': 'p'}]]}\n"

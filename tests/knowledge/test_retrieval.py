@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_config.declarations import RetrievalDeclaration
-from lorebind_config.declarations.retrieval import WeakLevels
+from lorebind_config.declarations.retrieval import RetrievalDeclaration, WeakLevels
 from lorebind_config.errors import (
     EmbedderError,
     NotFoundError,

@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 
-from lorebind_config.errors import (
-    IndexMismatchError,
-    NotFoundError,
-    NotIngestedError,
-    UsageError,
-)
+from lorebind_config.errors import IndexMismatchError, NotFoundError, NotIngestedError, UsageError
 from lorebind_config.namespace import tenant
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge.plumbing import bridge

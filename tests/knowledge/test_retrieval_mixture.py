@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from lorebind_config.identity import chunk_id
+from lorebind_config.namespace import chunk_id
 from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.plumbing.bridge import run
 from lorebind_knowledge.records import DocumentMatch, Partition, Record

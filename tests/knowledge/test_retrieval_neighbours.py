@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.namespace import Namespace
 from lorebind_knowledge.chunking.base import Chunker
 from lorebind_knowledge.records import DocumentMatch

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from lorebind_config.declarations import RetrievalDeclaration
-from lorebind_config.declarations.retrieval import WeakLevels
+from lorebind_config.declarations.retrieval import RetrievalDeclaration, WeakLevels
 from lorebind_config.errors import ConfigurationError, UsageError
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge.retrieval.search import search_several

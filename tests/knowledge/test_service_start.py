@@ -13,12 +13,7 @@ import pytest
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 
-from lorebind_config.errors import (
-    IngestRefusedError,
-    NotFoundError,
-    NotIngestedError,
-    SourceError,
-)
+from lorebind_config.errors import IngestRefusedError, NotFoundError, NotIngestedError, SourceError
 from lorebind_config.namespace import tenant
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.namespace import Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.chunking.recursive import RecursiveChunker

@@ -17,7 +17,7 @@ from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 
 from lorebind.cli import main
-from lorebind_config.data_folder import DATA_FOLDER
+from lorebind_config.project_files import DATA_FOLDER
 from tests.knowledge.web_server import Answer, Asked, WebServer
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lorebind import Project
+from lorebind_config.checks.template_checks import read_passage_template
 from lorebind_config.errors import LorebindError
-from lorebind_config.reading.passage_templates import read_passage_template
 from lorebind_config.templates.environment import Environment
 from lorebind_knowledge.sources.cloud.source import CloudStorageSource
 from lorebind_knowledge.sources.folder.files import FileSource

@@ -176,7 +176,7 @@ MALFORMED = [
 INSTALLED = [
     *("yaml:Loader", "typer:launch", "typer:run", "numpy:save", "pydantic:BaseModel"),
     *("httpx:get", "pytest:main", "rich:print", "lorebind.cli:main", "lorebind:Project"),
-    *("lorebind_config.extras:import_extra", "langchain_core.load:loads", "nowhere:x"),
+    *("lorebind_config.plugins:import_extra", "langchain_core.load:loads", "nowhere:x"),
     *("ｏｓ:system", "current:X", f"{'long' * 99}:x", "tricks2.deep:x", "yaml:missing"),
     "__main__:main",
 ]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from langchain_core.documents import Document
 
-from lorebind_config.declarations import RetrievalDeclaration
+from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import NotIngestedError
 from lorebind_config.namespace import tenant
 from lorebind_config.reading.loading import build_project

@@ -50,8 +50,8 @@ def write_schemas(root: Path) -> list[Path]:
         UsageError: no such folder.
         StoreError: the schemas cannot be written.
     """
-    from lorebind_config.data_folder import make_data_folder
     from lorebind_config.declarations.schema import FILES, json_schema
+    from lorebind_config.project_files import make_data_folder
 
     if not root.is_dir():
         raise UsageError(f"there is no folder {root}")

@@ -26,7 +26,7 @@ def serve(
     """
     from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_line
-    from lorebind_config.extras import import_extra
+    from lorebind_config.plugins import import_extra
 
     import_extra("uvicorn", extra="server", purpose="lorebind serve")
     import_extra("fastapi", extra="server", purpose="lorebind serve")

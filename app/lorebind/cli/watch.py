@@ -47,7 +47,7 @@ def watch(
     from lorebind.cli.ingesting import knowledge_bases
     from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_line
-    from lorebind_config.extras import import_extra
+    from lorebind_config.plugins import import_extra
 
     if (remote := given_server_project()) is not None:
         with remote:

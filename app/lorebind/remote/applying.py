@@ -13,7 +13,7 @@ from lorebind_config.editing.yaml_text import as_yaml
 from lorebind_config.errors import ConfigurationError, NotFoundError, Problem, UsageError
 
 if TYPE_CHECKING:
-    from lorebind_config.declarations import KnowledgeBaseDeclaration
+    from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 
 
 def apply(server: Connection, text: str, shown_as: str, *, dry_run: bool) -> Applied:

@@ -12,8 +12,7 @@ from lorebind.declaration_methods import KnowledgeBaseInfo
 from lorebind.remote.connection import Connection, read, segment
 from lorebind.remote.errors import ServerError
 from lorebind_config.errors import IngestRunningError, NotFoundError, Suggestion, UsageError
-from lorebind_config.identity import document_id
-from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace
+from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace, document_id
 from lorebind_knowledge.documents.listing import (
     HINTS,
     ChunkInfo,
@@ -246,6 +245,6 @@ def _check(question: str, settings: Mapping[str, Any]) -> None:
     check_question(question)
     if settings:
         from lorebind_bindings import override_settings
-        from lorebind_config.declarations import RetrievalDeclaration
+        from lorebind_config.declarations.retrieval import RetrievalDeclaration
 
         override_settings(RetrievalDeclaration(), **settings)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_config.checks.template_checks import texts
 from lorebind_config.redaction import without
-from lorebind_config.templates.language import mentions, shown
+from lorebind_config.templates.language import as_template, mentions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,7 +57,7 @@ class FailureLog:
                     if scope in ("env", "secrets") and (
                         value := config.environment.lookup(".".join(name))
                     ):
-                        found[value] = shown((scope, *name))
+                        found[value] = as_template((scope, *name))
         return found
 
 

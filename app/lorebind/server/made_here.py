@@ -8,7 +8,7 @@ from lorebind.server.bodies import unstorable, whole_numbers
 from lorebind_config.checks.named_code import code_named
 from lorebind_config.checks.template_checks import texts
 from lorebind_config.declarations.base import within, written_names
-from lorebind_config.declarations.places import is_plugins
+from lorebind_config.declarations.kinds import is_plugins
 from lorebind_config.declarations.rendering import RENDERERS, is_file
 from lorebind_config.errors import ConfigurationError, Problem
 from lorebind_config.reading.at_run_time import pointer, read_knowledge_base

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from lorebind_bindings.injecting import inject
 from lorebind_bindings.langchain.markers import MOST_KEY, first_marker
-from lorebind_config.declarations.tools import search_tool_name
+from lorebind_config.declarations.agents import search_tool_name
 from lorebind_knowledge.plumbing.bridge import run
 
 if TYPE_CHECKING:

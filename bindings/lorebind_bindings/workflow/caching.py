@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_config.checks.conditions import compile_condition
 from lorebind_config.checks.template_checks import texts
-from lorebind_config.declarations.workflows import with_nested
-from lorebind_config.identity import digest
+from lorebind_config.declarations.tasks import with_nested
+from lorebind_config.namespace import digest
 from lorebind_config.templates.language import TemplateError, look_up, mentions
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lorebind_bindings.workflow.results import Outcome
     from lorebind_bindings.workflow.running import Context
-    from lorebind_config.declarations import TaskBase
+    from lorebind_config.declarations.tasks import TaskBase
     from lorebind_config.templates.language import Reference
 
 

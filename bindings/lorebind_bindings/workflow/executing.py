@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lorebind_bindings.workflow.running import Context
-    from lorebind_config.declarations import TaskBase
+    from lorebind_config.declarations.tasks import TaskBase
 
 
 async def execute(context: Context) -> Done:

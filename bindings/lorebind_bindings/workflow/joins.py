@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from lorebind_config.declarations.workflows.flow import Edge, Flow
+    from lorebind_config.declarations.flow import Edge, Flow
 
 T = TypeVar("T")
 

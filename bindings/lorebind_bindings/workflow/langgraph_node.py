@@ -21,7 +21,7 @@ from lorebind_bindings.workflow.answers import answers_by_path
 from lorebind_bindings.workflow.langgraph_drawing import drawn
 from lorebind_bindings.workflow.outline import outline
 from lorebind_config.errors import UsageError
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 from lorebind_knowledge.plumbing.bridge import run as run_blocking
 
 if TYPE_CHECKING:

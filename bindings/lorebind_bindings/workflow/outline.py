@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.declarations.workflows import (
+from lorebind_config.declarations.flow import Flow
+from lorebind_config.declarations.tasks import (
     BasicTask,
     CollectionTask,
     CompositeTask,
@@ -13,12 +14,12 @@ from lorebind_config.declarations.workflows import (
     RouterTask,
     WaitTask,
 )
-from lorebind_config.declarations.workflows.flow import Flow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_config.declarations import TaskBase, WorkflowDeclaration
+    from lorebind_config.declarations.tasks import TaskBase
+    from lorebind_config.declarations.workflows import WorkflowDeclaration
     from lorebind_config.reading.loaded import LoadedProject
 
 _LONGEST = 80

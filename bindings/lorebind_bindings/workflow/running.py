@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_bindings.inputs import running_scope
 from lorebind_bindings.workflow.task_cache import TaskCache
 from lorebind_config.checks.named_code import named_part
-from lorebind_config.declarations.workflows.flow import Flow
+from lorebind_config.declarations.flow import Flow
 from lorebind_config.errors import LorebindError, UsageError
 from lorebind_config.reading.make_part import PartEnvironment
 from lorebind_config.redaction import message_of
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.state import Channels, State, TaskHistory
     from lorebind_bindings.workflow.threads.journal import Journal
     from lorebind_config.checks.conditions import Converted
-    from lorebind_config.declarations import AgentDeclaration, TaskBase, WorkflowDeclaration
+    from lorebind_config.declarations.agents import AgentDeclaration
+    from lorebind_config.declarations.tasks import TaskBase
+    from lorebind_config.declarations.workflows import WorkflowDeclaration
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_bindings.workflow.threads.threads import ThreadInfo, ThreadStore
-    from lorebind_config.declarations import WorkflowDeclaration
+    from lorebind_config.declarations.workflows import WorkflowDeclaration
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import Citation

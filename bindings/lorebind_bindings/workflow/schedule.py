@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.results import Done, Update
     from lorebind_bindings.workflow.running import Frame, Run
     from lorebind_bindings.workflow.state import State
-    from lorebind_config.declarations import TaskBase
-    from lorebind_config.declarations.workflows.flow import Flow
+    from lorebind_config.declarations.flow import Flow
+    from lorebind_config.declarations.tasks import TaskBase
 
 
 @dataclass(frozen=True, slots=True)

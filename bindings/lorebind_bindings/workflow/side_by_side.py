@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from lorebind_bindings.workflow.schedule import FlowResult
-    from lorebind_config.declarations.workflows.base import Strategy
+    from lorebind_config.declarations.tasks import Strategy
 
     Job = Callable[[], Awaitable[FlowResult]]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lorebind_config.declarations import TaskBase
+    from lorebind_config.declarations.tasks import TaskBase
     from lorebind_config.reading.loaded import LoadedProject
 
 

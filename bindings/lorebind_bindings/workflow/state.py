@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lorebind_bindings.workflow.results import Update
-    from lorebind_config.declarations import WorkflowDeclaration
+    from lorebind_config.declarations.workflows import WorkflowDeclaration
     from lorebind_config.templates.environment import Environment
 
     Reducer = Callable[[Any, Any], Any]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 from lorebind_bindings.workflow.run_workflow import outputs_of, run_tasks
 from lorebind_bindings.workflow.running import Frame, NotKept, Run, Suspended
 from lorebind_bindings.workflow.state import Channels
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.results import Done
     from lorebind_bindings.workflow.running import Parts
     from lorebind_bindings.workflow.threads.threads import Thread, ThreadStore
-    from lorebind_config.declarations import WorkflowDeclaration
+    from lorebind_config.declarations.workflows import WorkflowDeclaration
 
 
 class TurnState(TypedDict, total=False):

@@ -20,7 +20,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from lorebind_config.errors import UsageError, did_you_mean
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 
 _Path = tuple[str, ...]
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from lorebind_config.declarations.base import Path
 from lorebind_config.errors import MissingDependencyError
-from lorebind_config.extras import import_extra
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from lorebind_config.declarations.base import Path
+from lorebind_config.plugins import import_extra
 
 _REFERENCES = ("$ref", "$dynamicRef")
 

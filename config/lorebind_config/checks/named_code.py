@@ -7,14 +7,17 @@ is checked when the part is created, after its import and before its first call.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from lorebind_config.checks.references import problem_at
-from lorebind_config.declarations.base import within
+from lorebind_config.declarations.base import Declaration, within
+from lorebind_config.declarations.base import Path as Place
 from lorebind_config.declarations.objects import LiveObject
 from lorebind_config.declarations.values import CodePath
-from lorebind_config.errors import UsageError
+from lorebind_config.errors import LorebindError, Problem, UsageError
 from lorebind_config.project_code import (
     derives,
     described,
@@ -25,15 +28,7 @@ from lorebind_config.project_code import (
     is_factory,
 )
 from lorebind_config.project_modules import RefusedCodeError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-    from pathlib import Path
-
-    from lorebind_config.declarations.base import Declaration
-    from lorebind_config.declarations.base import Path as Place
-    from lorebind_config.errors import LorebindError, Problem
-    from lorebind_config.templates.environment import Environment
+from lorebind_config.templates.environment import Environment
 
 _CLASS: Place = ("class_path",)
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lorebind_config.declarations import defaults
-from lorebind_config.declarations.base import within
+from lorebind_config.declarations.agents import AgentDeclaration, KnowledgeTool
+from lorebind_config.declarations.base import Declaration, within
+from lorebind_config.declarations.bindings import BindingDeclaration
+from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.models import EXTRACTIVE
+from lorebind_config.declarations.project import EMBEDDER, VECTOR_DB, ProjectDeclaration
 from lorebind_config.declarations.retrieval import CondenseDeclaration
-from lorebind_config.declarations.tools import KnowledgeTool
-from lorebind_config.declarations.workflows import with_nested
+from lorebind_config.declarations.tasks import with_nested
+from lorebind_config.declarations.workflows import WorkflowDeclaration
+from lorebind_config.declarations.wrappers import ExtensionBase
 from lorebind_config.errors import Problem, did_you_mean
 from lorebind_config.templates.language import looks_like_one
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from lorebind_config.declarations.agents import AgentDeclaration
-    from lorebind_config.declarations.base import Declaration
-    from lorebind_config.declarations.bindings import BindingDeclaration
-    from lorebind_config.declarations.extensions import ExtensionBase
-    from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
-    from lorebind_config.declarations.project import ProjectDeclaration
-    from lorebind_config.declarations.workflows import WorkflowDeclaration
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +97,13 @@ def dangling(
 ) -> Iterator[Problem]:
     """Find references to unknown ids, except where the id may be in a part that is not readable."""
     known = _Known(
-        embedders=_ids(project.embedders, _only(defaults.EMBEDDER, project.embedders)),
-        vector_dbs=_ids(project.vector_dbs, _only(defaults.VECTOR_DB, project.vector_dbs)),
-        models=_ids(defaults.models(project)),
+        embedders=_ids(project.embedders, _only(EMBEDDER, project.embedders)),
+        vector_dbs=_ids(project.vector_dbs, _only(VECTOR_DB, project.vector_dbs)),
+        models=_ids(project.models_or_default),
         knowledge_bases=_ids(project.knowledge_bases),
         agents=_ids(agents),
         extractive=frozenset(
-            model.id for model in defaults.models(project) if model.provider == EXTRACTIVE
+            model.id for model in project.models_or_default if model.provider == EXTRACTIVE
         ),
     )
     yield from _knowledge_bases(project.knowledge_bases, known)

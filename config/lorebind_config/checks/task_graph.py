@@ -1,23 +1,19 @@
 """A list of tasks as a graph that may contain mistakes, for the checks while a project is loaded.
 
-For a valid list, it is the same graph as `declarations.workflows.flow`. Here, a task may lead to
+For a valid list, it is the same graph as `declarations.flow`. Here, a task may lead to
 an unknown task, two tasks may have the same id, and a part that could not be read may be anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from lorebind_config.declarations.workflows import RouterTask
+from lorebind_config.declarations.base import Path
+from lorebind_config.declarations.tasks import RouterTask, TaskBase
 from lorebind_config.templates.language import ANYTHING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from lorebind_config.declarations.base import Path
-    from lorebind_config.declarations.workflows import TaskBase
 
 
 @dataclass(frozen=True, slots=True)

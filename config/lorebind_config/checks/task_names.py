@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind_config.checks.task_graph import TaskGraph
-from lorebind_config.declarations.workflows import CHANNELS, BasicTask, CollectionTask
+from lorebind_config.declarations.tasks import CHANNELS, BasicTask, CollectionTask, TaskBase
+from lorebind_config.declarations.workflows import WorkflowDeclaration
 from lorebind_config.errors import did_you_mean
-from lorebind_config.templates.language import ANYTHING
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from lorebind_config.declarations.workflows import TaskBase, WorkflowDeclaration
-    from lorebind_config.templates.language import Reference
+from lorebind_config.templates.language import ANYTHING, Reference
 
 _ERROR = dict.fromkeys(("task", "type", "message"), ANYTHING)
 _ONLY = {

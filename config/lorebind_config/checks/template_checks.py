@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from io import TextIOWrapper
+from pathlib import Path as FilePath
+from typing import Any
 
 from lorebind_config.checks.references import problem_at
 from lorebind_config.checks.task_names import Names, standings, widened
-from lorebind_config.declarations.base import Declaration, Path, within, written_names
+from lorebind_config.declarations.agents import AgentDeclaration
+from lorebind_config.declarations.base import Declaration, Path, RefusedError, within, written_names
+from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
+from lorebind_config.declarations.project import ProjectDeclaration
+from lorebind_config.declarations.rendering import check_passage_template, is_file
 from lorebind_config.declarations.secrets import is_secret_path
-from lorebind_config.errors import ConfigurationError, MissingVariableError
+from lorebind_config.declarations.workflows import WorkflowDeclaration
+from lorebind_config.errors import ConfigurationError, MissingVariableError, Problem, UsageError
+from lorebind_config.project_files import OutsideError, open_inside
 from lorebind_config.templates import language as templates
+from lorebind_config.templates.environment import Environment
 from lorebind_config.templates.language import (
     ANYTHING,
     SCOPES,
     LazyScope,
     MalformedTemplateError,
+    Reference,
     TemplateError,
     UnsetVariableError,
+    as_template,
     injected_variable,
-    shown,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from lorebind_config.declarations import KnowledgeBaseDeclaration
-    from lorebind_config.declarations.agents import AgentDeclaration
-    from lorebind_config.declarations.project import ProjectDeclaration
-    from lorebind_config.declarations.workflows import WorkflowDeclaration
-    from lorebind_config.errors import Problem
-    from lorebind_config.templates.environment import Environment
-    from lorebind_config.templates.language import Reference
 
 _PROSE = ("description", "inject_as", "render")
 """Fields that only people read, which may show templates, and two fields that check the names in
@@ -162,7 +162,9 @@ def _field(
             for reference in templates.mentions(text):
                 if reference[0] in SCOPES:
                     key = written_names(field, type(declaration).model_fields[field])[0]
-                    message = f"{key} takes no templates: {shown(reference)} would stay as written"
+                    message = (
+                        f"{key} takes no templates: {as_template(reference)} would stay as written"
+                    )
                     yield problem_at(declaration, (field, *path), message, _HINT)
 
 
@@ -185,7 +187,7 @@ def _faults(
             templates.look_up(reference, scopes)
         except TemplateError as error:
             message, hint = why(reference) or ("", "")
-            undefined = f"{shown(reference)} is not defined: {message}"
+            undefined = f"{as_template(reference)} is not defined: {message}"
             yield (undefined, hint) if message else (error.message, error.hint)
 
 
@@ -224,3 +226,43 @@ def run_values(declaration: KnowledgeBaseDeclaration, given: Mapping[str, Any]) 
         with suppress(templates.TemplateError):  # the source itself reports it
             values[".".join(reference)] = templates.look_up(reference, scopes)
     return json.dumps(values, sort_keys=True, default=str) if values else None
+
+
+_LONGEST = 64 * 1024
+
+
+def passage_templates(declaration: Declaration, root: FilePath) -> Iterator[Problem]:
+    """Find the problems of the `render` files of a declaration and of those nested in it."""
+    for inner, _ in within(declaration):
+        render = getattr(inner, "render", None)
+        if isinstance(render, str) and is_file(render):
+            try:
+                read_passage_template(root, render)
+            except UsageError as error:
+                yield problem_at(inner, ("render",), str(error))
+
+
+def read_passage_template(root: FilePath, name: str) -> str:
+    """Return the template in a file of the project folder.
+
+    Raises:
+        UsageError: The file does not exist, is outside of the folder, or is not a valid passage
+            template.
+    """
+    try:
+        with TextIOWrapper(open_inside(root, name), encoding="utf-8") as file:
+            text = file.read(_LONGEST + 1)
+        if len(text) > _LONGEST:
+            raise UsageError(
+                f"{name!r} is too long for a template; expected at most {_LONGEST} characters"
+            )
+        check_passage_template(text)
+    except OutsideError:
+        raise UsageError(f"{name!r} leads out of the project folder") from None
+    except (FileNotFoundError, IsADirectoryError):
+        raise UsageError(f"there is no file {name!r}") from None
+    except (OSError, UnicodeDecodeError, RefusedError) as error:
+        raise UsageError(f"{name!r}: {error}") from None
+    except ValueError:  # not a possible file name
+        raise UsageError(f"there is no file {name!r}") from None
+    return text

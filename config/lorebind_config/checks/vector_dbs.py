@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from lorebind_config.checks.references import named, problem_at
-from lorebind_config.declarations import defaults
-from lorebind_config.declarations.base import within
+from lorebind_config.declarations.agents import AgentDeclaration, KnowledgeTool
+from lorebind_config.declarations.base import Declaration, within
 from lorebind_config.declarations.bindings import BindingDeclaration
-from lorebind_config.declarations.catalogs import CatalogDeclaration
-from lorebind_config.declarations.tools import KnowledgeTool
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lorebind_config.declarations.agents import AgentDeclaration
-    from lorebind_config.declarations.base import Declaration
-    from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
-    from lorebind_config.declarations.project import ProjectDeclaration
-    from lorebind_config.declarations.workflows import WorkflowDeclaration
-    from lorebind_config.errors import Problem
+from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
+from lorebind_config.declarations.project import ProjectDeclaration, selected
+from lorebind_config.declarations.vector_dbs import CatalogDeclaration
+from lorebind_config.declarations.workflows import WorkflowDeclaration
+from lorebind_config.errors import Problem
 
 
 def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
@@ -59,10 +52,10 @@ def dimensions(
     vector_dbs = project.vector_dbs
     if not vector_dbs:  # the default database accepts any dimension
         return
-    embedders = defaults.embedders(project)
+    embedders = project.embedders_or_default
     for kb in [*project.knowledge_bases, *(kb for w in workflows for kb in w.knowledge_bases)]:
-        embedder = defaults.meant(embedders, kb.embedder)
-        vector_db = defaults.meant(vector_dbs, kb.vector_db)
+        embedder = selected(embedders, kb.embedder)
+        vector_db = selected(vector_dbs, kb.vector_db)
         made = getattr(embedder, "known_dimension", None)
         kept = getattr(getattr(vector_db, "config", None), "dimension", None)
         if isinstance(made, int) and isinstance(kept, int) and made != kept:
@@ -86,14 +79,14 @@ def existing(
     workflows: Sequence[WorkflowDeclaration],
 ) -> Iterator[Problem]:
     """Find settings that would be ignored, and searches that are impossible."""
-    vector_dbs = defaults.vector_dbs(project)
+    vector_dbs = project.vector_dbs_or_default
     filled_by_others: set[str] = set()
     alone = project.model_copy(update={"agents": [], "workflows": []})
     for top in (alone, *agents, *workflows):  # the project first: all others see what it declares
         own = [kb for kb in getattr(top, "knowledge_bases", []) if isinstance(kb.id, str)]
         seen = filled_by_others - {kb.id for kb in own}
         for kb in own:
-            vector_db = defaults.meant(vector_dbs, kb.vector_db)
+            vector_db = selected(vector_dbs, kb.vector_db)
             if getattr(vector_db, "is_existing", None) is True:
                 seen.add(kb.id)
                 yield from _ingested(kb, vector_db.id)

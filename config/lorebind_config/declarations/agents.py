@@ -1,15 +1,127 @@
-"""`agents:` models with their own instructions, knowledge and tools."""
+"""`agents:` models with their own instructions and knowledge, and with tools to call."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    Tag,
+    WithJsonSchema,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import core_schema
 
-from lorebind_config.declarations.base import Declaration, Id
-from lorebind_config.declarations.bindings import BindingDeclaration
-from lorebind_config.declarations.tools import ToolDeclaration
-from lorebind_config.declarations.values import JsonMap
+from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_config.declarations.bindings import BindingBase, BindingDeclaration
+from lorebind_config.declarations.objects import FactoryOrObject, is_object
+from lorebind_config.declarations.values import FACTORY_PATH, JsonMap
+
+_LONGEST_NAME = 64
+_TOOL_NAME = rf"^[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}$"
+"""The names that the APIs of all chat models accept."""
+
+
+def _tool_name(value: str) -> str:
+    if not re.fullmatch(_TOOL_NAME, value):
+        hint = f"use at most {_LONGEST_NAME} letters, digits, '_' and '-'"
+        raise RefusedError([Fault(f"{value!r} cannot be the name of a tool", hint)])
+    return value
+
+
+ToolName = Annotated[
+    str,
+    AfterValidator(_tool_name),
+    WithJsonSchema({"type": "string", "pattern": _TOOL_NAME}),
+]
+"""The name of a tool, as the model sees it."""
+
+
+class CodeTool(Declaration):
+    """A tool from code: a function or a LangChain tool, of the project or of a package."""
+
+    label: ClassVar[str] = "tool"
+    marked_by: ClassVar[str] = "call"
+
+    call: FactoryOrObject = Field(
+        description="A function, sync or async, or a LangChain tool, as 'module:name', in the "
+        "project folder or in an installed package. A function needs a docstring, which tells the "
+        "model what the function does."
+    )
+
+
+class KnowledgeTool(BindingBase):
+    """A tool that searches a knowledge base, and overrides for its `retrieval`."""
+
+    label: ClassVar[str] = "tool"
+
+    knowledge: Id = Field(description="The id of the knowledge base.")
+    name: ToolName | None = Field(
+        None,
+        description="The name of the tool, as the model sees it. By default `search_` and the id "
+        "of the knowledge base.",
+    )
+    description: str = Field(
+        "",
+        description="The contents of the knowledge base, for the model. By default the description "
+        "of the knowledge base.",
+    )
+
+    @property
+    def id(self) -> str:
+        """The id of the knowledge base, under the name that bindings use."""
+        return self.knowledge
+
+    @property
+    def called(self) -> str:
+        """The name of the tool, as the model sees it."""
+        return self.name or search_tool_name([self.knowledge])
+
+
+def search_tool_name(kb_ids: Iterable[str]) -> str:
+    """Return the default name of a tool that searches knowledge bases."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", f"search_{'_'.join(kb_ids)}")[:_LONGEST_NAME]
+
+
+class _InOneWord:
+    """In JSON Schema: `module:name` alone replaces a whole declaration."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "string", "pattern": FACTORY_PATH}, *handler(schema)["oneOf"]]}
+
+
+def _spelt_out(value: Any) -> Any:
+    if isinstance(value, str) and ":" not in value:
+        hint = f"for a knowledge base write {{ knowledge: {value} }}"
+        raise RefusedError([Fault(f"{value!r} is not of the form 'module:name'", hint)])
+    if isinstance(value, dict) and not value.keys() & {"call", "knowledge"}:
+        hint = "write { call: 'module:name' } for code, { knowledge: ID } for a search"
+        raise RefusedError([Fault("a tool needs the key 'call' or 'knowledge'", hint)])
+    is_tool = not isinstance(value, Declaration) and is_object(value)
+    return {"call": value} if isinstance(value, str) or is_tool else value
+
+
+def _kind_of_tool(value: Any) -> str:
+    is_code = isinstance(value, CodeTool) or (isinstance(value, dict) and "call" in value)
+    return CodeTool.__name__ if is_code else KnowledgeTool.__name__
+
+
+ToolDeclaration: TypeAlias = Annotated[
+    Annotated[CodeTool, Tag(CodeTool.__name__)]
+    | Annotated[KnowledgeTool, Tag(KnowledgeTool.__name__)],
+    Discriminator(_kind_of_tool),
+    BeforeValidator(_spelt_out),
+    _InOneWord(),
+]
+"""A tool, selected by its key; a string is the path of code."""
 
 
 class AgentDeclaration(Declaration):

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import AliasChoices, ConfigDict, Field, create_model, model_validator
+from pydantic.fields import FieldInfo
 
 from lorebind_config.declarations.base import Declaration, Fault, Id, Position, RefusedError
 from lorebind_config.declarations.retrieval import RetrievalDeclaration
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
 
 
 def _or_null(info: FieldInfo) -> Any:

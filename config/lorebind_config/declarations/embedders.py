@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, TypeAlias
 from pydantic import Field, model_validator
 
 from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError
-from lorebind_config.declarations.places import Place
+from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.retrieval import Level
 
 WeakBelow: TypeAlias = Annotated[
@@ -74,6 +74,6 @@ class RetryConfig(Declaration):
 
 EmbedderDeclaration: TypeAlias = Annotated[
     EmbedderBase,
-    Place("embedders", EmbedderBase),
+    KindRegistry("embedders", EmbedderBase),
 ]
 """An embedder, selected by `provider`: built in or from a plugin."""

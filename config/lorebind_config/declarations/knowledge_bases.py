@@ -1,19 +1,66 @@
-"""`knowledge_bases:` documents that are indexed together and searched together."""
+"""`knowledge_bases:` documents that are cleaned, split, indexed and searched together."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError
-from lorebind_config.declarations.chunking import AnyChunking, PreprocessDeclaration
-from lorebind_config.declarations.places import PLACES
+from lorebind_config.declarations.kinds import REGISTRIES, KindRegistry
 from lorebind_config.declarations.retrieval import Level, RetrievalDeclaration
 from lorebind_config.declarations.sources import SourceDeclaration
 from lorebind_config.declarations.values import MetadataMap
 from lorebind_config.errors import did_you_mean
 from lorebind_config.languages import AUTO, SNOWBALL, UNSPACED
+
+
+class HtmlDeclaration(Declaration):
+    """Settings for converting HTML pages to text."""
+
+    extractor: Literal["built_in", "trafilatura"] = Field(
+        "built_in",
+        description="The method that finds the main content of a page. `trafilatura` (extra "
+        "`html`) is better for news and blogs, and worse for documentation.",
+    )
+
+
+class PreprocessDeclaration(Declaration):
+    """Settings for cleaning documents before they are split into chunks."""
+
+    dedupe: bool = Field(
+        True,
+        description="Whether to return a text only once if several documents of the knowledge base "
+        "contain it.",
+    )
+    remove_html: bool = Field(
+        False,
+        description="Whether to remove HTML tags from Markdown and plain text. Tags of HTML pages "
+        "are always removed.",
+    )
+    html: HtmlDeclaration = Field(
+        default_factory=HtmlDeclaration, description="The conversion of HTML pages to text."
+    )
+
+
+class ChunkerBase(Declaration):
+    """The base of all chunking strategies, including those of plugins."""
+
+    label: ClassVar[str] = "chunking"
+    kind_key: ClassVar[str] = "strategy"
+
+    @property
+    def exceeds_default(self) -> bool:
+        """Whether chunks can be larger than those of the default size."""
+        return False
+
+
+AnyChunking: TypeAlias = Annotated[
+    ChunkerBase,
+    KindRegistry("chunkers", ChunkerBase, default="recursive_text_splitter"),
+]
+"""A chunking strategy, selected by `strategy`: built in or from a plugin."""
+
 
 _LANGUAGES = sorted([AUTO, *SNOWBALL, *UNSPACED])
 
@@ -70,7 +117,7 @@ class KnowledgeBaseDeclaration(Declaration):
         "document.",
     )
     chunking: AnyChunking = Field(
-        default_factory=lambda: PLACES["chunkers"].read({}),
+        default_factory=lambda: REGISTRIES["chunkers"].read({}),
         description="The strategy for splitting documents into chunks.",
     )
     preprocess: PreprocessDeclaration = Field(

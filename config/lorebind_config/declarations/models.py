@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
-from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError, Wants
+from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.objects import ClassOrObject, LiveObject, NameOrObject
-from lorebind_config.declarations.places import Place
 from lorebind_config.declarations.secrets import Secret
 from lorebind_config.declarations.values import ConfigMap, FactoryPath
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lorebind_config.declarations.base import Wants
 
 
 class TokenizerBase(Declaration):
@@ -27,7 +23,7 @@ class TokenizerBase(Declaration):
 
 TokenizerDeclaration: TypeAlias = Annotated[
     TokenizerBase,
-    Place("tokenizers", TokenizerBase),
+    KindRegistry("tokenizers", TokenizerBase),
 ]
 """A tokenizer, selected by `provider`: built in or from a plugin."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, WrapValidator
+from pydantic import AfterValidator, ValidatorFunctionWrapHandler, WrapValidator
 
 from lorebind_config.declarations.base import Fault, Path, RefusedError
 from lorebind_config.declarations.values import (
@@ -17,9 +17,6 @@ from lorebind_config.declarations.values import (
     factory_path,
 )
 from lorebind_config.project_code import module_of
-
-if TYPE_CHECKING:
-    from pydantic import ValidatorFunctionWrapHandler
 
 
 class LiveObject(str):

@@ -1,25 +1,98 @@
-"""`lorebind.yaml`: the declaration of a project."""
+"""`lorebind.yaml`: a project and its server, and resources in files of their own."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
 from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.base import Declaration, Deferred, Id
 from lorebind_config.declarations.bindings import BindingDeclaration
-from lorebind_config.declarations.checkpointers import CheckpointerDeclaration
 from lorebind_config.declarations.embedders import EmbedderDeclaration
-from lorebind_config.declarations.extensions import ExtensionDeclaration
+from lorebind_config.declarations.kinds import REGISTRIES
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
-from lorebind_config.declarations.models import ModelDeclaration
-from lorebind_config.declarations.server import ServerDeclaration
+from lorebind_config.declarations.models import EXTRACTIVE, ModelDeclaration
 from lorebind_config.declarations.sources import LoadingDeclaration
 from lorebind_config.declarations.values import FilePattern
-from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
-from lorebind_config.declarations.workflows import WorkflowEntry
-from lorebind_config.declarations.wrappers import WrapperDeclaration
+from lorebind_config.declarations.vector_dbs import CatalogDeclaration, VectorDBDeclaration
+from lorebind_config.declarations.workflows import CheckpointerDeclaration, WorkflowEntry
+from lorebind_config.declarations.wrappers import ExtensionDeclaration, WrapperDeclaration
+
+EMBEDDER, VECTOR_DB = "local", "sqlite"
+"""The kinds of the default embedder and vector database, which are also their ids."""
+
+T = TypeVar("T", bound=Any)
+
+
+class RateLimitDeclaration(Declaration):
+    """A limit for requests: a steady rate, with short bursts above it."""
+
+    per_second: float = Field(
+        gt=0, allow_inf_nan=False, description="Average number of requests per second."
+    )
+    burst: int = Field(
+        10,
+        ge=1,
+        le=1_000_000,
+        description="Maximum number of requests at the same time after a pause.",
+    )
+
+
+class ServerDeclaration(Declaration):
+    """Settings of `lorebind serve`: its state, its rate limit and its host names."""
+
+    label: ClassVar[str] = "server"
+
+    state: CatalogDeclaration | None = Field(
+        None,
+        description="The database for tokens, for knowledge bases that are created over the API, "
+        "and for runs. By default the SQLite file `.lorebind/server.db`. Use PostgreSQL to share "
+        "the state between several servers.",
+    )
+    rate_limit: RateLimitDeclaration | None = Field(
+        None, description="Limit for the requests of each token. By default there is no limit."
+    )
+    hosts: list[str] = Field(
+        default_factory=list,
+        description="Host names that clients may use for the server, in addition to `localhost` "
+        "and the value of `--host`. Add the public name of the server here. `*` allows any name.",
+    )
+
+
+RESOURCES = {
+    "embedder": "embedders",
+    "vector_db": "vector_dbs",
+    "knowledge_base": "knowledge_bases",
+}
+"""The values of `resource` in a file with one resource, and the project key each belongs to."""
+
+SECTIONS = tuple(RESOURCES.values())
+"""The keys of a project that contain resources."""
+
+
+class ResourcesDeclaration(Declaration):
+    """Embedders, vector databases and knowledge bases to add to a project."""
+
+    label: ClassVar[str] = "file of resources"
+
+    workflow: str | None = Field(
+        None,
+        description="The id of the workflow that declares the knowledge bases. By default, the "
+        "project declares them.",
+    )
+    embedders: list[EmbedderDeclaration] = Field(
+        default_factory=list, description="The models that turn texts into vectors."
+    )
+    vector_dbs: list[VectorDBDeclaration] = Field(
+        default_factory=list, description="The databases for the vectors."
+    )
+    knowledge_bases: list[KnowledgeBaseDeclaration] = Field(
+        default_factory=list,
+        description="The knowledge bases: documents that are searched together.",
+    )
 
 
 class AutoloadDeclaration(Declaration):
@@ -106,3 +179,37 @@ class ProjectDeclaration(Declaration):
         description="Further files, each with one agent, workflow, embedder, vector database or "
         "knowledge base.",
     )
+
+    @property
+    def embedders_or_default(self) -> Sequence[EmbedderDeclaration]:
+        """The embedders, or else the local one."""
+        return self.embedders or [_default("embedders", EMBEDDER)]
+
+    @property
+    def vector_dbs_or_default(self) -> Sequence[VectorDBDeclaration]:
+        """The vector databases, or else a single SQLite file."""
+        return self.vector_dbs or [_default("vector_dbs", VECTOR_DB)]
+
+    @property
+    def models_or_default(self) -> Sequence[ModelDeclaration]:
+        """The chat models, or else the extractive one, which needs no API key."""
+        return self.models or [ModelDeclaration(id="default", provider=EXTRACTIVE)]
+
+
+@cache  # every search asks several times, and reading one takes longer than the rest of the lookup
+def _default(group: Literal["embedders", "vector_dbs"], word: str) -> Any:
+    registry = REGISTRIES[group]
+    return registry.read({"id": word, registry.base.kind_key: word})
+
+
+def default_of(declared: Sequence[T]) -> T:
+    """Return the default declaration: the one with the id `default`, or else the first one."""
+    return next((item for item in declared if item.id == "default"), declared[0])
+
+
+def selected(declared: Sequence[Any], item_id: object) -> Any:
+    """Return the declaration with an id, or the default for None; None if it is not known."""
+    readable = [item for item in declared if isinstance(item.id, str)]
+    if item_id is None:
+        return default_of(declared) if len(readable) == len(declared) else None
+    return next((item for item in readable if item.id == item_id), None)

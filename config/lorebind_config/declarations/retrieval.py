@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     WithJsonSchema,
     model_serializer,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from lorebind_config.declarations.base import Declaration, Fault, RefusedError
-from lorebind_config.declarations.places import Place
+from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.rendering import Render
 from lorebind_config.declarations.values import JsonMap
 from lorebind_config.errors import UsageError
 from lorebind_config.filters import compile_filter
-
-if TYPE_CHECKING:
-    from pydantic import GetJsonSchemaHandler
-    from pydantic.json_schema import JsonSchemaValue
-    from pydantic_core import CoreSchema
 
 _INJECT_AS = r"^(?:(?:(?!\{\{)[\s\S])+|\{\{\s*\.workflow\.vars\.[A-Za-z0-9_-]+\s*\}\})$"
 
@@ -165,7 +163,7 @@ class RerankerBase(Declaration):
 
 AnyReranker: TypeAlias = Annotated[
     RerankerBase,
-    Place("rerankers", RerankerBase, default="langchain"),
+    KindRegistry("rerankers", RerankerBase, default="langchain"),
 ]
 """A reranker, selected by `provider`: built in or from a plugin."""
 

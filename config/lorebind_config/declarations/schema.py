@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from pydantic.json_schema import GenerateJsonSchema, NoDefault
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, NoDefault
+from pydantic_core import core_schema
 
 from lorebind_config.declarations.agents import AgentDeclaration
+from lorebind_config.declarations.base import Declaration
 from lorebind_config.declarations.project import ProjectDeclaration
 from lorebind_config.declarations.workflows import WorkflowDeclaration
-
-if TYPE_CHECKING:
-    from pydantic.json_schema import JsonSchemaValue
-    from pydantic_core import core_schema
-
-    from lorebind_config.declarations.base import Declaration
 
 Kind: TypeAlias = Literal["project", "workflow", "agent"]
 """The kinds of files."""

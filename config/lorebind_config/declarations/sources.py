@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
 from lorebind_config.declarations.base import Declaration, Fault, RefusedError
-from lorebind_config.declarations.places import Place
+from lorebind_config.declarations.kinds import KindRegistry
 
 _SIZE = r"^([1-9][0-9]{0,5}) ?(MiB|GiB)$"
 _MEBIBYTES = {"MiB": 1, "GiB": 1024}
@@ -93,6 +93,6 @@ def one_of(*alternatives: dict[str, Any]) -> ConfigDict:
 
 SourceDeclaration: TypeAlias = Annotated[
     SourceBase,
-    Place("sources", SourceBase),
+    KindRegistry("sources", SourceBase),
 ]
 """A source, selected by `type`: built in or from a plugin."""

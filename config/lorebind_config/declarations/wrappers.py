@@ -1,22 +1,50 @@
-"""`wrappers:` wrappers around embedders, vector databases and searches."""
+"""`wrappers:` and `extensions:`, code around searches, and code that receives their events."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import core_schema
 
 from lorebind_config.declarations.base import Declaration
 from lorebind_config.declarations.embedders import RetryConfig
+from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.values import CLASS_PATH, ClassPath, ConfigMap
 
-if TYPE_CHECKING:
-    from pydantic import GetJsonSchemaHandler
-    from pydantic.json_schema import JsonSchemaValue
-    from pydantic_core import core_schema
+
+class ExtensionBase(Declaration):
+    """The base of all extension declarations, including those of plugins."""
+
+    label: ClassVar[str] = "extension"
+    kind_key: ClassVar[str] = "provider"
+
+    content: bool | None = Field(
+        None,
+        description="Whether the extension receives the text of documents and questions, and the "
+        "reasons of failures, which may quote them. By default, its class decides; Lorebind's own "
+        "extensions receive none.",
+    )
+
+    @property
+    def written_to(self) -> str | None:
+        """The name of an output that only one extension of its provider may have, or None."""
+        return None
+
+
+# Installed extensions receive no events until the project's author declares them here: an extension
+# sees the work of all tenants, and a package may have been installed as another one's dependency.
+ExtensionDeclaration: TypeAlias = Annotated[
+    ExtensionBase,
+    KindRegistry("extensions", ExtensionBase),
+]
+"""An extension, selected by `provider`: built in or from a plugin."""
 
 
 class _Wrapper(Declaration):
+    """The base of all wrappers."""
+
     label: ClassVar[str] = "wrapper"
     kind_key: ClassVar[str] = "type"
 

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
-from lorebind_config.declarations.resources import SECTIONS
+from lorebind_config.declarations.base import Declaration
+from lorebind_config.declarations.project import SECTIONS, ResourcesDeclaration
 from lorebind_config.declarations.workflows import WorkflowDeclaration
 from lorebind_config.editing.resources import read_resources
 from lorebind_config.editing.yaml_text import put_entries
 from lorebind_config.errors import ConfigurationError, UsageError
+from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.loading import load_project, project_file
 
 try:
     import fcntl
 except ImportError:  # Windows, where an open file cannot be replaced
     fcntl = None  # type: ignore[assignment]
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from lorebind_config.declarations.base import Declaration
-    from lorebind_config.declarations.resources import ResourcesDeclaration
-    from lorebind_config.reading.loaded import LoadedProject
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
-from lorebind_config.declarations.base import locate
-from lorebind_config.declarations.resources import RESOURCES, SECTIONS, ResourcesDeclaration
+from lorebind_config.declarations.base import Declaration, locate
+from lorebind_config.declarations.project import RESOURCES, SECTIONS, ResourcesDeclaration
 from lorebind_config.errors import ConfigurationError, did_you_mean
 from lorebind_config.namespace import PROJECT_SCOPE
+from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.problems import problems
 from lorebind_config.reading.yaml_source import YamlSource
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lorebind_config.declarations.base import Declaration
-    from lorebind_config.reading.loaded import LoadedProject
 
 _PRINTED = ("workflow", "knowledge_base", "with_defaults", "stats", "stats_error")
 """The keys in the output of `lorebind knowledge get`."""

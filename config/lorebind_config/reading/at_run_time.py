@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
 from lorebind_config.checks.named_code import code_problems
 from lorebind_config.checks.references import dangling, duplicates
-from lorebind_config.checks.template_checks import project_templates, unset_variables
+from lorebind_config.checks.template_checks import (
+    passage_templates,
+    project_templates,
+    unset_variables,
+)
 from lorebind_config.checks.vector_dbs import dimensions, existing
-from lorebind_config.declarations.base import Position, locate
+from lorebind_config.declarations.base import Path, Position, locate
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
-from lorebind_config.errors import ConfigurationError
-from lorebind_config.reading.passage_templates import passage_templates
+from lorebind_config.declarations.project import ProjectDeclaration
+from lorebind_config.errors import ConfigurationError, Problem
+from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.problems import findings, problems
 from lorebind_config.reading.yaml_source import YamlSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from lorebind_config.declarations.base import Path
-    from lorebind_config.declarations.project import ProjectDeclaration
-    from lorebind_config.errors import Problem
-    from lorebind_config.reading.loaded import LoadedProject
 
 
 def read_knowledge_base(

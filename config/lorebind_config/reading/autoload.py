@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind_config.checks.references import problem_at
-from lorebind_config.declarations.resources import RESOURCES
+from lorebind_config.declarations.project import RESOURCES, AutoloadDeclaration
 from lorebind_config.declarations.workflows import WorkflowDeclaration, WorkflowFile
-from lorebind_config.errors import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from lorebind_config.declarations.project import AutoloadDeclaration
-    from lorebind_config.errors import Problem
+from lorebind_config.errors import Problem, nearest
 
 
 def wrong_with(root: Path, name: str) -> str:

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from pathlib import Path
+from typing import Protocol, TypeVar
 
-from lorebind_config.declarations import defaults
+from lorebind_config.checks.template_checks import read_passage_template
+from lorebind_config.declarations.agents import AgentDeclaration
+from lorebind_config.declarations.embedders import EmbedderDeclaration
+from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
+from lorebind_config.declarations.models import ModelDeclaration
 from lorebind_config.declarations.objects import LiveObject
-from lorebind_config.declarations.retrieval import WeakLevels
-from lorebind_config.errors import NotFoundError, TenantRequiredError, did_you_mean
+from lorebind_config.declarations.project import ProjectDeclaration, default_of
+from lorebind_config.declarations.retrieval import RetrievalDeclaration, WeakLevels
+from lorebind_config.declarations.tasks import TaskBase
+from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
+from lorebind_config.declarations.workflows import CheckpointerDeclaration, WorkflowDeclaration
+from lorebind_config.errors import NotFoundError, Problem, TenantRequiredError, did_you_mean
 from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace, named_tenant
-from lorebind_config.reading.passage_templates import read_passage_template
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
-
-    from lorebind_config.declarations.agents import AgentDeclaration
-    from lorebind_config.declarations.checkpointers import CheckpointerDeclaration
-    from lorebind_config.declarations.embedders import EmbedderDeclaration
-    from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
-    from lorebind_config.declarations.models import ModelDeclaration
-    from lorebind_config.declarations.project import ProjectDeclaration
-    from lorebind_config.declarations.retrieval import RetrievalDeclaration
-    from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
-    from lorebind_config.declarations.workflows import TaskBase, WorkflowDeclaration
-    from lorebind_config.errors import Problem
-    from lorebind_config.templates.environment import Environment
+from lorebind_config.templates.environment import Environment
 
 
 class _Named(Protocol):
@@ -97,7 +91,7 @@ class LoadedProject:
 
     def model(self, model_id: str | None = None) -> ModelDeclaration:
         """Return a chat model; if none is declared, the default is the extractive `default`."""
-        return _pick(_by_id(defaults.models(self.project)), model_id, "model")
+        return _pick(_by_id(self.project.models_or_default), model_id, "model")
 
     def knowledge_base(
         self, kb_id: str, workflow: str | None = None
@@ -195,11 +189,11 @@ class LoadedProject:
 
     @cached_property
     def _embedders(self) -> Mapping[str, EmbedderDeclaration]:
-        return _by_id(defaults.embedders(self.project))
+        return _by_id(self.project.embedders_or_default)
 
     @cached_property
     def _vector_dbs(self) -> Mapping[str, VectorDBDeclaration]:
-        return _by_id(defaults.vector_dbs(self.project))
+        return _by_id(self.project.vector_dbs_or_default)
 
     @cached_property
     def _knowledge_bases(self) -> Mapping[str | None, Mapping[str, KnowledgeBaseDeclaration]]:
@@ -217,7 +211,7 @@ def _by_id(items: Iterable[T]) -> dict[str, T]:
 
 def _pick(by_id: Mapping[str, T], item_id: str | None, what: str) -> T:
     if item_id is None:
-        return defaults.first(list(by_id.values()))
+        return default_of(list(by_id.values()))
     if item_id not in by_id:
         raise NotFoundError(f"there is no {what} {item_id!r}; {did_you_mean(item_id, by_id)}")
     return by_id[item_id]

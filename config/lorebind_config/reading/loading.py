@@ -8,14 +8,13 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from lorebind_config.checks.agents import agents
-from lorebind_config.checks.composites import composites
-from lorebind_config.checks.flow import flows
+from lorebind_config.checks.flow import composites, flows
 from lorebind_config.checks.named_code import code_problems
 from lorebind_config.checks.references import dangling, duplicates
-from lorebind_config.checks.task_checks import task_problems
+from lorebind_config.checks.task_checks import agents, task_problems
 from lorebind_config.checks.template_checks import (
     injected_variables,
+    passage_templates,
     project_templates,
     unset_variables,
     workflow_templates,
@@ -23,8 +22,12 @@ from lorebind_config.checks.template_checks import (
 from lorebind_config.checks.vector_dbs import catalogs, dimensions, existing
 from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.base import Declaration, locate
-from lorebind_config.declarations.project import ProjectDeclaration
-from lorebind_config.declarations.resources import RESOURCES, SECTIONS, ResourcesDeclaration
+from lorebind_config.declarations.project import (
+    RESOURCES,
+    SECTIONS,
+    ProjectDeclaration,
+    ResourcesDeclaration,
+)
 from lorebind_config.declarations.workflows import WorkflowDeclaration
 from lorebind_config.errors import ConfigurationError, Problem, did_you_mean
 from lorebind_config.reading.autoload import (
@@ -36,7 +39,6 @@ from lorebind_config.reading.autoload import (
 )
 from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.partial import partial
-from lorebind_config.reading.passage_templates import passage_templates
 from lorebind_config.reading.problems import Finding, findings
 from lorebind_config.reading.yaml_source import YamlSource
 from lorebind_config.templates.environment import Environment

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind_config.checks.template_checks import refuse_unset
-from lorebind_config.declarations.places import PLACES, is_plugins
+from lorebind_config.declarations.base import Declaration
+from lorebind_config.declarations.kinds import REGISTRIES, is_plugins
 from lorebind_config.errors import LorebindError, PluginError
+from lorebind_config.plugins import Group
 from lorebind_config.redaction import redacted_message
 from lorebind_config.templates import language as templates
-from lorebind_config.templates import traced_text
 from lorebind_config.templates.environment import Environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
-    from lorebind_config.declarations.base import Declaration
-    from lorebind_config.plugins import Group
 
 
 class PartEnvironment(Environment):
@@ -36,14 +32,14 @@ class PartEnvironment(Environment):
         """
         super().__init__(environment.root)
         self._inner = environment
-        self._further = traced_text.plain(scopes or {})
-        self.told = traced_text.values_in(scopes or {})
+        self._further = templates.plain(scopes or {})
+        self.told = templates.values_in(scopes or {})
         """The values that the part was given, each mapped to its template."""
 
     def lookup(self, name: str) -> str | None:
         value = self._inner.lookup(name)
         if value:
-            self.told[value] = templates.shown(("env", name))
+            self.told[value] = templates.as_template(("env", name))
         return value
 
     def scopes(self) -> dict[str, Any]:
@@ -94,7 +90,7 @@ def make_part(
             without their variables.
     """
     word = getattr(declaration, declaration.kind_key)
-    kind = PLACES[group].kind(word)
+    kind = REGISTRIES[group].kind(word)
     if kind is None:
         raise PluginError(f"plugin {word!r} of lorebind.{group} is no longer installed")
     what = f"{declaration.label} {getattr(declaration, 'id', word)!r}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast, get_origin
+from collections.abc import Set
+from typing import Any, TypeVar, cast, get_origin
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from lorebind_config.declarations.base import Declaration, Origin, Path, written_names
+from lorebind_config.declarations.tasks import OneOrMore
 from lorebind_config.declarations.values import CodePath, class_path, factory_path
-from lorebind_config.declarations.workflows.base import OneOrMore
 from lorebind_config.errors import nearest
 from lorebind_config.reading.shapes import (
     annotation_of,
@@ -19,14 +21,8 @@ from lorebind_config.reading.shapes import (
     kind_meant,
     unwrapped,
 )
+from lorebind_config.reading.yaml_source import YamlSource
 from lorebind_config.templates.language import ANYTHING
-
-if TYPE_CHECKING:
-    from collections.abc import Set
-
-    from pydantic.fields import FieldInfo
-
-    from lorebind_config.reading.yaml_source import YamlSource
 
 D = TypeVar("D", bound=Declaration)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from lorebind_config.declarations.base import Declaration, Path, RefusedError, written_names
-from lorebind_config.declarations.places import Place
+from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.secrets import is_secret_path
-from lorebind_config.declarations.workflows.base import OneOrMore
+from lorebind_config.declarations.tasks import OneOrMore
 from lorebind_config.errors import Problem, did_you_mean, nearest
 from lorebind_config.reading.shapes import (
     annotation_of,
@@ -23,11 +25,6 @@ from lorebind_config.reading.shapes import (
     unwrapped,
 )
 from lorebind_config.reading.yaml_source import YamlSource, described_type, short
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pydantic_core import ErrorDetails
 
 _EXPECTED = {
     "string_type": "text",
@@ -292,7 +289,7 @@ def _may_be_one(metadata: tuple[Any, ...]) -> bool:
 
 
 def _tells_kinds(metadata: tuple[Any, ...]) -> bool:
-    return any(isinstance(one, Place) for one in metadata)
+    return any(isinstance(one, KindRegistry) for one in metadata)
 
 
 def _below(value: Any, step: str | int) -> Any:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from lorebind_config.declarations.base import Declaration, written_names
-from lorebind_config.declarations.places import Place, kind_words
+from lorebind_config.declarations.kinds import KindRegistry, kind_words
 from lorebind_config.errors import nearest
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
 
 
 def keys(declaration: type[Declaration] | None) -> list[str]:
@@ -76,7 +75,7 @@ def unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
         if get_origin(annotation) is Annotated:
             annotation, *more = get_args(annotation)
             metadata += tuple(more)
-            places = [one for one in more if isinstance(one, Place)]
+            places = [one for one in more if isinstance(one, KindRegistry)]
             annotation = places[0].union() if places else annotation
             continue
         if get_origin(annotation) in (Union, types.UnionType):

@@ -11,8 +11,7 @@ from typing import Any
 
 from lorebind_config.errors import ConfigurationError, Problem
 from lorebind_config.templates import language as templates
-from lorebind_config.templates.language import LazyScope, UnsetVariableError
-from lorebind_config.templates.traced_text import TracedText
+from lorebind_config.templates.language import LazyScope, TracedText, UnsetVariableError
 
 
 class Environment:
@@ -115,5 +114,5 @@ class _Confided(_Variables):
         self._scope = scope
 
     def __getitem__(self, name: str) -> str:
-        value, template = super().__getitem__(name), templates.shown((self._scope, name))
+        value, template = super().__getitem__(name), templates.as_template((self._scope, name))
         return TracedText(value, template, {value: template}) if value else value

@@ -5,12 +5,54 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from lorebind_config.errors import UsageError, did_you_mean
-from lorebind_config.templates import traced_text
-from lorebind_config.templates.traced_text import TracedText
+
+
+class TracedText(str):
+    """The value of an `env` or `secrets` template, or a string that such a value was put into."""
+
+    __slots__ = ("display", "values")
+
+    display: str
+    """The string for display: `https://{{ .env.HOST }}/a` for `https://h.example/a`."""
+    values: Mapping[str, str]
+    """The variables' values in the string, each mapped to its template."""
+
+    def __new__(cls, text: str, display: str, values: Mapping[str, str]) -> TracedText:
+        made = super().__new__(cls, text)
+        made.display, made.values = display, values
+        return made
+
+
+def plain(value: Any) -> Any:
+    """Return a value with `TracedText` as plain strings, at any depth of mappings and lists."""
+    return _each(value, str)
+
+
+def for_display(value: Any) -> Any:
+    """Return a value with templates in place of the values of variables, for display."""
+    return _each(value, lambda text: text.display)
+
+
+def values_in(value: Any) -> dict[str, str]:
+    """Return the variables' values that a value contains, each mapped to its template."""
+    found: dict[str, str] = {}
+    _each(value, lambda text: found.update(text.values))
+    return found
+
+
+def _each(value: Any, change: Callable[[TracedText], Any]) -> Any:
+    if isinstance(value, TracedText):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _each(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_each(item, change) for item in value]
+    return value
+
 
 Reference: TypeAlias = tuple[str, ...]
 """The names of a template: `{{ .env.HOME }}` is ("env", "HOME")."""
@@ -123,7 +165,8 @@ def look_up(reference: Reference, scopes: Mapping[str, Any]) -> Any:
         found, at = _step(found, reference, at)
     if isinstance(found, LazyScope):
         raise TemplateError(
-            f"{shown(reference)} does not name a variable", f"write {shown((*reference, 'NAME'))}"
+            f"{as_template(reference)} does not name a variable",
+            f"write {as_template((*reference, 'NAME'))}",
         )
     return found
 
@@ -155,7 +198,7 @@ def _undefined(found: Any, reference: Reference, at: int) -> TemplateError:
     else:
         kind = "empty" if found is None else f"of type {type(found).__name__}"
         holder, hint = f"{before} is {kind} and has no {name!r}", ""
-    return TemplateError(f"{shown(reference)} is not defined: {holder}", hint)
+    return TemplateError(f"{as_template(reference)} is not defined: {holder}", hint)
 
 
 def _resolve_text(text: str, scopes: Mapping[str, Any]) -> Any:
@@ -163,11 +206,11 @@ def _resolve_text(text: str, scopes: Mapping[str, Any]) -> Any:
     if len(pieces) == 1 and isinstance(pieces[0], tuple):
         return look_up(pieces[0], scopes)
     found = [piece if isinstance(piece, str) else look_up(piece, scopes) for piece in pieces]
-    filled = "".join(map(as_text, map(traced_text.plain, found)))
-    values = traced_text.values_in(found)
+    filled = "".join(map(as_text, map(plain, found)))
+    values = values_in(found)
     if not values:
         return filled
-    return TracedText(filled, "".join(map(as_text, map(traced_text.shown, found))), values)
+    return TracedText(filled, "".join(map(as_text, map(for_display, found))), values)
 
 
 def as_text(value: Any) -> str:
@@ -218,5 +261,5 @@ def injected_variable(inject_as: str) -> Reference:
     return (inject_as,) if names else ()
 
 
-def shown(reference: Reference) -> str:
+def as_template(reference: Reference) -> str:
     return "{{ ." + ".".join(reference) + " }}"

@@ -9,30 +9,24 @@ folder; their values are never shown.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path as FilePath
 
 from lorebind_config.checks.named_code import code_named
 from lorebind_config.checks.template_checks import texts
-from lorebind_config.data_folder import DATA_FOLDER
-from lorebind_config.declarations.base import OUTSIDE, Declaration, Position, within
-from lorebind_config.declarations.places import is_plugins
+from lorebind_config.declarations.base import OUTSIDE, Declaration, Path, Position, Wants, within
+from lorebind_config.declarations.kinds import is_plugins
 from lorebind_config.declarations.values import leaves_project
 from lorebind_config.errors import ConfigurationError
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 from lorebind_config.project_code import modules_of_project
+from lorebind_config.project_files import DATA_FOLDER, leads_to, written_to
+from lorebind_config.project_modules import Module
+from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.loading import load_project
-from lorebind_config.templates.language import TemplateError, mentions, shown
+from lorebind_config.templates.language import TemplateError, as_template, mentions
 from lorebind_config.trust.hosts import filled_in, hosts_of, with_names
-from lorebind_config.trust.outside import leads_to, written_to
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path as FilePath
-
-    from lorebind_config.declarations.base import Path, Wants
-    from lorebind_config.project_modules import Module
-    from lorebind_config.reading.loaded import LoadedProject
 
 _SEND_NOTHING = ("workflow", "task", "agent", "edge", "channel")
 """Labels of declarations whose settings are texts and values, without addresses of their own."""
@@ -209,7 +203,7 @@ class _Part:
                 if reference[0] in ("env", "secrets"):
                     yield path, True, f"the variable {'.'.join(reference[1:])}"
                 elif reference[:2] == _VARS and self._sends:
-                    yield path, False, shown(reference)
+                    yield path, False, as_template(reference)
 
     def _hosts(self, path: Path) -> list[str]:
         """Return the hosts that receive the variables of the settings at a path.

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
 from lorebind_config.checks.template_checks import texts
+from lorebind_config.declarations.base import Declaration, Path
 from lorebind_config.declarations.secrets import is_secret_name, snake_case
 from lorebind_config.templates import language as templates
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from lorebind_config.declarations.base import Declaration, Path
-    from lorebind_config.templates.environment import Environment
-    from lorebind_config.templates.language import Reference
+from lorebind_config.templates.environment import Environment
+from lorebind_config.templates.language import Reference
 
 _ADDRESS_NAME = re.compile(
     r"(^|_)(ur[il]s?|dsn|endpoints?|hosts?|hostname|hostaddr|nodes?|server|address|domain|proxy"
@@ -63,7 +59,7 @@ def filled_in(text: str, environment: Environment) -> tuple[str, list[Reference]
 def with_names(filled: str, unknown: list[Reference]) -> str:
     """Put the templates that `filled_in` did not fill in back into its text."""
     for number, reference in enumerate(unknown):
-        filled = filled.replace(chr(_UNKNOWN + number), templates.shown(reference))
+        filled = filled.replace(chr(_UNKNOWN + number), templates.as_template(reference))
     return filled
 
 
@@ -90,7 +86,7 @@ def _hosts(text: str, path: Path, environment: Environment) -> Iterator[str]:
 def _in_words(reference: Reference, environment: Environment) -> str:
     scope, *names = reference
     if scope not in ("env", "secrets"):
-        return f"the host in {templates.shown(reference)}"
+        return f"the host in {templates.as_template(reference)}"
     name = ".".join(names)
     if environment.is_of_process(name):
         return f"the host in the variable {name} of your environment"

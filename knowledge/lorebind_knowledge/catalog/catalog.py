@@ -6,8 +6,8 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from lorebind_config.data_folder import make_data_folder
 from lorebind_config.errors import IngestRunningError, StoreError
+from lorebind_config.project_files import make_data_folder
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.added import AddedDocuments
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache

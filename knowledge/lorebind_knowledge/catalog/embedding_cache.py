@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import EmbedderError
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 from lorebind_knowledge.catalog.eviction import LruEviction
 from lorebind_knowledge.embedders.base import embed_documents
 from lorebind_knowledge.plumbing.bridge import call, finish

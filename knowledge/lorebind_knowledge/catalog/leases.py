@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from lorebind_config.errors import LeaseLostError, StoreError
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

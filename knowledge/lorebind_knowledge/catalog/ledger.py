@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lorebind_config.identity import document_id
-from lorebind_config.namespace import IndexKey, Namespace
+from lorebind_config.namespace import IndexKey, Namespace, document_id
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.rows import (
     HERE,

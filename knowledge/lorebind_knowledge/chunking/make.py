@@ -13,7 +13,7 @@ from lorebind_knowledge.chunking.base import Chunker
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_config.declarations.chunking import ChunkerBase
+    from lorebind_config.declarations.knowledge_bases import ChunkerBase
     from lorebind_knowledge.chunking.base import Interval
     from lorebind_knowledge.chunking.changes import Embed
 

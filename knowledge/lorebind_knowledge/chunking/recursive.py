@@ -17,7 +17,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TypeAlias
 
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 from lorebind_knowledge.chunking.base import Chunker, Interval, strip
 from lorebind_knowledge.chunking.rulers import Ruler, Unit, make_ruler
 from lorebind_knowledge.chunking.windows import windows

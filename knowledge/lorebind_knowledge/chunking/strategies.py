@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_config.declarations.base import Fault, RefusedError, Settings
-from lorebind_config.declarations.chunking import ChunkerBase
+from lorebind_config.declarations.knowledge_bases import ChunkerBase
 from lorebind_knowledge.chunking.joining import JoiningChunker
 from lorebind_knowledge.chunking.recursive import JSON, PARAGRAPHS, RecursiveChunker, code_chunker
 from lorebind_knowledge.chunking.sections import HTML, MARKDOWN, SectionChunker

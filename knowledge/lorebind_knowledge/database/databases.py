@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
 from lorebind_config.errors import StoreError
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 from lorebind_knowledge.database.postgres_address import import_psycopg
 from lorebind_knowledge.database.postgres_connections import Connections
 from lorebind_knowledge.database.sql import Sql

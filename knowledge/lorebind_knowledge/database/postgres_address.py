@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import UsageError
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 from lorebind_config.redaction import HIDDEN
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lorebind_config.data_folder import ELSEWHERE, make_data_folder
 from lorebind_config.errors import StoreError
+from lorebind_config.project_files import ELSEWHERE, make_data_folder
 from lorebind_knowledge.database.sqlite_file import connect, file_identity, unchanged, write_lock
 from lorebind_knowledge.database.sqlite_pool import SqlitePool
 

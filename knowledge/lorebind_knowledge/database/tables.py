@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lorebind_config.data_folder import ELSEWHERE
 from lorebind_config.errors import StoreError
+from lorebind_config.project_files import ELSEWHERE
 from lorebind_knowledge.database.sqlite import MOVE_AWAY
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from lorebind_config.errors import NotFoundError, UsageError, did_you_mean, nearest
-from lorebind_config.identity import ADDED_SCHEME, document_id
+from lorebind_config.namespace import ADDED_SCHEME, document_id
 from lorebind_knowledge.catalog.rows import Page
 
 if TYPE_CHECKING:

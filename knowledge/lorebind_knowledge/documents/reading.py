@@ -7,7 +7,7 @@ from typing import Any
 
 from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_config.errors import UsageError, did_you_mean
-from lorebind_config.identity import ADDED_SCHEME, digest, free_name
+from lorebind_config.namespace import ADDED_SCHEME, digest, free_name
 from lorebind_knowledge.catalog.added import AddedDocument
 from lorebind_knowledge.sources.base import media_type_of_text, plain_metadata
 

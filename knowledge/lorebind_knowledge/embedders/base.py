@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from lorebind_config.errors import EmbedderError, LorebindError
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.lanes import lane
 from lorebind_knowledge.plumbing.tokenizing import EncodingName, encode

@@ -14,7 +14,7 @@ from lorebind_config.declarations.embedders import EmbedderBase, RetryConfig
 from lorebind_config.declarations.secrets import Secret
 from lorebind_config.declarations.values import WebAddress
 from lorebind_config.errors import EmbedderError
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 from lorebind_config.redaction import without
 from lorebind_knowledge.embedders.base import (
     OPENAI_ENCODING,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lorebind_config.declarations.extensions import ExtensionBase
+from lorebind_config.declarations.wrappers import ExtensionBase
 from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.extensions.standard_error import Format, Level, write_records
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from lorebind_config.checks.named_code import named_class
-from lorebind_config.declarations.extensions import ExtensionBase
 from lorebind_config.declarations.values import ClassPath, ConfigMap
+from lorebind_config.declarations.wrappers import ExtensionBase
 from lorebind_config.errors import UsageError
 from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_knowledge.events import Extension

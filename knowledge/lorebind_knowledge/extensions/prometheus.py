@@ -11,9 +11,9 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from lorebind_config.declarations.base import OUTSIDE
-from lorebind_config.declarations.extensions import ExtensionBase
+from lorebind_config.declarations.wrappers import ExtensionBase
 from lorebind_config.errors import UsageError
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 from lorebind_knowledge.events import Event, Extension
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from lorebind_config.errors import EmbedderError, RerankerError, did_you_mean
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.lanes import usable_processors
 
 if TYPE_CHECKING:

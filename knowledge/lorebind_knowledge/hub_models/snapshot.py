@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from lorebind_config.errors import LorebindError, did_you_mean
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.bridge import call_daemon
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import SourceError
-from lorebind_config.identity import ADDED_SCHEME
 from lorebind_config.languages import AUTO
+from lorebind_config.namespace import ADDED_SCHEME
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, Unlisted, skipped_summary
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.process.readers import Loading

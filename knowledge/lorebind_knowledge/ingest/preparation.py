@@ -14,8 +14,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
-from lorebind_config.identity import chunk_id, digest
 from lorebind_config.languages import AUTO
+from lorebind_config.namespace import chunk_id, digest
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
 from lorebind_knowledge.loaders.html.removal import without_html

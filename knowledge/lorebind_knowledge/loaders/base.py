@@ -12,7 +12,7 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from lorebind_config.errors import SourceError
-from lorebind_config.identity import ADDED_SCHEME
+from lorebind_config.namespace import ADDED_SCHEME
 from lorebind_knowledge.records import Span, joined_locator, numbered
 
 _LINE_END = re.compile("\n")

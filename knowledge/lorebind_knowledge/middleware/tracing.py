@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.stores.base import SearchHits

@@ -15,7 +15,7 @@ from lorebind_knowledge.records import QueryResult
 from lorebind_knowledge.retrieval.judging import check_stages, judge, stages_of
 
 if TYPE_CHECKING:
-    from lorebind_config.declarations import RetrievalDeclaration
+    from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
     from lorebind_knowledge.records import DocumentMatch
     from lorebind_knowledge.retrieval.judging import Judgement

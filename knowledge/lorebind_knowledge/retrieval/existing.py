@@ -9,8 +9,7 @@ from pydantic_core import to_jsonable_python
 
 from lorebind_config.errors import NotIngestedError, StoreError, UsageError
 from lorebind_config.filters import compile_filter
-from lorebind_config.identity import digest
-from lorebind_config.namespace import DEFAULT_TENANT
+from lorebind_config.namespace import DEFAULT_TENANT, digest
 from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.base import Search, run_search
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from langchain_core.documents import Document
 
-    from lorebind_config.declarations import RetrievalDeclaration
+    from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase
     from lorebind_knowledge.records import QueryResult
 

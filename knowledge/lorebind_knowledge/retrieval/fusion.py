@@ -19,7 +19,7 @@ from lorebind_knowledge.retrieval.query import weighed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from lorebind_config.declarations import FusionDeclaration
+    from lorebind_config.declarations.retrieval import FusionDeclaration
     from lorebind_knowledge.retrieval.query import Candidates
 
 _DECIMALS = 6

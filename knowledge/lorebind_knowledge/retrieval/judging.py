@@ -13,7 +13,7 @@ from lorebind_config.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lorebind_config.declarations import RetrievalDeclaration
+    from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_knowledge.records import Grade
 
 _Figure = TypeVar("_Figure")

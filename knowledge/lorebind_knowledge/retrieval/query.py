@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lorebind_config.declarations import RetrievalDeclaration
+    from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_knowledge.catalog.chunks import StoredChunk
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.records import Matrix, Vector

@@ -12,7 +12,7 @@ from lorebind_knowledge.retrieval.judging import relevance
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_config.declarations import RetrievalDeclaration
+    from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_knowledge.records import DocumentMatch
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.retrieval.base import Search

@@ -34,7 +34,7 @@ from lorebind_knowledge.retrieval.rerank import before_reranking, declared_reran
 from lorebind_knowledge.retrieval.strategies import hybrid, mmr
 
 if TYPE_CHECKING:
-    from lorebind_config.declarations import RetrievalDeclaration
+    from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.index.index import Index

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lorebind_config.declarations.secrets import is_secret_path
 from lorebind_config.errors import SourceError
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 from lorebind_config.redaction import HIDDEN
 
 if TYPE_CHECKING:

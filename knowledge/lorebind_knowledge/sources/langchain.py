@@ -16,7 +16,7 @@ from lorebind_config.declarations.objects import ClassOrObject
 from lorebind_config.declarations.sources import SourceBase
 from lorebind_config.declarations.values import ConfigMap
 from lorebind_config.errors import SourceError
-from lorebind_config.identity import free_name
+from lorebind_config.namespace import free_name
 from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.sources.base import (
     MARKDOWN,

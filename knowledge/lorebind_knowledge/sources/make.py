@@ -9,12 +9,11 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_config.checks.template_checks import refuse_unset
-from lorebind_config.declarations.places import is_plugins
+from lorebind_config.declarations.kinds import is_plugins
 from lorebind_config.errors import ConfigurationError, LorebindError, SourceError
 from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_config.redaction import without
 from lorebind_config.templates import language as templates
-from lorebind_config.templates import traced_text
 from lorebind_config.templates.language import TemplateError
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.base import key_of, too_large
@@ -52,7 +51,7 @@ class SourceEnvironment(PartEnvironment):
             TemplateError: the value is not defined.
         """
         value = templates.look_up(reference, self._confided)
-        self.told |= traced_text.values_in(value)
+        self.told |= templates.values_in(value)
         return value
 
     def filled(self, written: AnyDeclaration) -> tuple[AnyDeclaration, AnyDeclaration]:
@@ -62,9 +61,9 @@ class SourceEnvironment(PartEnvironment):
             SourceError: a template has no value, or a value of the wrong type.
         """
         fields = _filled(written, self._confided)
-        self.told |= traced_text.values_in(fields)
-        real = written.model_copy(update=traced_text.plain(fields))
-        return real, written.model_copy(update=traced_text.shown(fields))
+        self.told |= templates.values_in(fields)
+        real = written.model_copy(update=templates.plain(fields))
+        return real, written.model_copy(update=templates.for_display(fields))
 
 
 def _filled(written: Declaration, scopes: Mapping[str, Any]) -> dict[str, Any]:

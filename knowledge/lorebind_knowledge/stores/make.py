@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from lorebind_config.data_folder import DATA_FOLDER
 from lorebind_config.errors import StoreError, UsageError
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
+from lorebind_config.project_files import DATA_FOLDER
 from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.stores.wrapper import StoreWrapper

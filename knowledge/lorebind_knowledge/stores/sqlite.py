@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from lorebind_config.declarations.base import OUTSIDE, Settings
-from lorebind_config.declarations.catalogs import CatalogDeclaration
-from lorebind_config.declarations.vector_dbs import VectorDBBase
+from lorebind_config.declarations.vector_dbs import CatalogDeclaration, VectorDBBase
 from lorebind_config.errors import StoreError, UsageError
 from lorebind_knowledge.database.sqlite import SqliteDatabase
 from lorebind_knowledge.stores.base import VectorStore

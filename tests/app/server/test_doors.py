@@ -18,7 +18,7 @@ from lorebind.server.doors.door import MOST_BYTES, RequestGuard
 from lorebind.server.doors.hosts import Hosts
 from lorebind.server.state.tables import TABLES
 from lorebind.server.state.tokens import Tokens
-from lorebind_config.declarations.server import RateLimitDeclaration
+from lorebind_config.declarations.project import RateLimitDeclaration
 from lorebind_knowledge.database.databases import EmbeddedDatabase
 from lorebind_knowledge.plumbing.bridge import call
 

@@ -11,8 +11,8 @@ import pytest
 
 from lorebind.server.made_here import ALLOWED, REFUSED
 from lorebind_config.declarations.base import Declaration
+from lorebind_config.declarations.kinds import REGISTRIES
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
-from lorebind_config.declarations.places import PLACES
 
 from .conftest import PROJECT, problem, serving, write_project
 
@@ -169,7 +169,7 @@ def test_every_setting_is_allowed_or_refused_on_purpose() -> None:
 
     def walk(annotation: Any) -> None:
         if isinstance(annotation, type) and issubclass(annotation, Declaration):
-            for place in PLACES.values():
+            for place in REGISTRIES.values():
                 if place.base is annotation:
                     for word in place.built_in:
                         walk(place.kind(word).Declaration)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
     from lorebind.server.state.tokens import Rights, Token, Tokens
-    from lorebind_config.declarations.server import RateLimitDeclaration
+    from lorebind_config.declarations.project import RateLimitDeclaration
 
 _KNOWN_SECONDS = 0.5
 """Seconds until known tokens are read again, after which a revoked one is refused."""

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import Reader, TheServer
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 
 router = APIRouter(tags=["health"])
 

@@ -18,7 +18,7 @@ from lorebind.server.event_streams import MEDIA_TYPE, prefers_events
 from lorebind.server.patient_answers import PATIENT, deferred_answer
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import Admin, Reader, SeenProject, TheServer
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 
 router = APIRouter(tags=["project"])
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_config.checks.template_checks import refuse_unset
-from lorebind_config.data_folder import DATA_FOLDER
+from lorebind_config.project_files import DATA_FOLDER
 from lorebind_knowledge.database.databases import EmbeddedDatabase
 from lorebind_knowledge.database.tables import Tables
 
 if TYPE_CHECKING:
-    from lorebind_config.declarations.catalogs import CatalogDeclaration
+    from lorebind_config.declarations.vector_dbs import CatalogDeclaration
     from lorebind_config.templates.environment import Environment
     from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lorebind_bindings.workflow.running import Context, Frame, Run
-    from lorebind_config.declarations import TaskBase
+    from lorebind_config.declarations.tasks import TaskBase
 
 
 async def work(context: Context) -> Outcome:

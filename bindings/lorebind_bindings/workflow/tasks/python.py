@@ -13,7 +13,7 @@ from lorebind_bindings.workflow.json_values import checked, copied
 from lorebind_bindings.workflow.results import Outcome
 from lorebind_bindings.workflow.results import Update as ChannelUpdate
 from lorebind_config.errors import UsageError, did_you_mean
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 from lorebind_knowledge.plumbing.bridge import call_daemon, only_errors
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lorebind_config.data_folder import make_data_folder
 from lorebind_config.errors import StoreError
+from lorebind_config.project_files import make_data_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

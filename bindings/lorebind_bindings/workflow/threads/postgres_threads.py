@@ -19,7 +19,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from lorebind_bindings.workflow.threads.claims import PATIENCE_SECONDS
 from lorebind_bindings.workflow.threads.serializing import JsonSerializer, encoded
 from lorebind_config.errors import StoreError
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,8 +15,8 @@ from lorebind_bindings.workflow.threads.journal import Journal, Record, records_
 from lorebind_bindings.workflow.threads.serializing import CHANNEL
 from lorebind_config.checks.template_checks import refuse_unset
 from lorebind_config.errors import NotFoundError, Suggestion, ThreadRefusedError, UsageError
-from lorebind_config.extras import import_extra
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
+from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.lanes import Threads
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
 
-    from lorebind_config.declarations import CheckpointerDeclaration
+    from lorebind_config.declarations.workflows import CheckpointerDeclaration
     from lorebind_config.templates.environment import Environment
 
 _LONGEST_ID = 200

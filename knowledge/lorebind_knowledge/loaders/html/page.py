@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from lorebind_config.errors import SourceError
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, LoadedDocument, title_of
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html.content import content_of

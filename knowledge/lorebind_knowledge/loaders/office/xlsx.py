@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 from zipfile import ZipFile
 
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 from lorebind_knowledge.loaders.base import (
     Heading,
     LoadedDocument,

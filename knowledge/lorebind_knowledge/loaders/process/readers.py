@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from lorebind_config.declarations.sources import LoadingDeclaration, mebibytes
 from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 from lorebind_knowledge.loaders.base import MAX_CHARACTERS
 from lorebind_knowledge.loaders.process.worker import LENGTHS, READY, loader_of, unpacked
 from lorebind_knowledge.plumbing.lanes import usable_processors

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import SourceError
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.sources.base import Content, SourceItem, too_large
 

@@ -17,7 +17,7 @@ from lorebind_config.declarations.base import Fault, RefusedError
 from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES, SourceBase, one_of
 from lorebind_config.declarations.values import FilePattern
 from lorebind_config.errors import SourceError
-from lorebind_config.open_inside import OutsideError, open_inside
+from lorebind_config.project_files import OutsideError, open_inside
 from lorebind_knowledge.sources.base import Content, SourceItem, ending_of, too_large
 from lorebind_knowledge.sources.folder.gitignore import GITIGNORE
 from lorebind_knowledge.sources.folder.path_templates import TemplatedFiles

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from lorebind_config.declarations.values import leaves_project
 from lorebind_config.errors import SourceError
 from lorebind_config.templates import language as templates
-from lorebind_config.templates import traced_text
-from lorebind_config.templates.traced_text import TracedText
+from lorebind_config.templates.language import TracedText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -121,7 +120,7 @@ class _Filled:
         name = self._name(part)
         if self.is_plain:
             self.start += name
-            self.shown_start += traced_text.shown(name)
+            self.shown_start += templates.for_display(name)
         elif isinstance(name, TracedText):
             self._note_within(number, name)
         is_magic = glob.is_magic(name, flags=glob.GLOBSTAR | glob.BRACE)
@@ -136,14 +135,14 @@ class _Filled:
         left = _BESIDE_LEFT.search(before) if isinstance(before, str) else None
         right = _BESIDE_RIGHT.match(after) if isinstance(after, str) else None
         text = f"{left['text'] if left else ''}{name}{right['text'] if right else ''}"
-        shown = text.replace(str(name), name.shown)
+        shown = text.replace(str(name), name.display)
         starts = "(?<![^/])" if left and left["edge"] == "/" else ""
         ends = "(?![^/])" if right and right["edge"] == "/" else ""
         self.within.append((starts + re.escape(text) + ends, text, shown))
 
     def _name(self, reference: Reference) -> str:
         """Return the folder that a template resolves to."""
-        shown = templates.shown(reference)
+        shown = templates.as_template(reference)
         try:
             value = self._environment.value(reference)
         except templates.TemplateError as error:
@@ -162,8 +161,8 @@ class _Filled:
         name = normpath(text.replace("\\", "/"))  # in the form of the paths of the files below it
         if not isinstance(text, TracedText):
             return name
-        self._environment.told[name] = text.shown
-        return TracedText(name, text.shown, {name: text.shown})
+        self._environment.told[name] = text.display
+        return TracedText(name, text.display, {name: text.display})
 
 
 def _shown(uri: str, patterns: Sequence[_Filled]) -> str:

@@ -9,8 +9,8 @@ import stat
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from lorebind_config.data_folder import DATA_FOLDER
 from lorebind_config.errors import SourceError
+from lorebind_config.project_files import DATA_FOLDER
 from lorebind_knowledge.sources.folder.gitignore import GITIGNORE, rules_above
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 from lorebind_knowledge.resilience.failures import http_date
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import SourceError
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
 from lorebind_config.redaction import without
 from lorebind_knowledge.sources.base import Content, SourceItem
 

@@ -11,10 +11,14 @@ from pydantic import ConfigDict, Field, model_validator
 from lorebind_config.checks.named_code import named_class, named_factory, named_part
 from lorebind_config.checks.template_checks import refuse_unset
 from lorebind_config.declarations.base import Fault, RefusedError
-from lorebind_config.declarations.catalogs import CatalogDeclaration, refuse_catalog_in_memory
 from lorebind_config.declarations.objects import ClassOrObject, LiveObject, PartsMap, parts
 from lorebind_config.declarations.values import FactoryPath
-from lorebind_config.declarations.vector_dbs import CATALOG, VectorDBBase
+from lorebind_config.declarations.vector_dbs import (
+    CATALOG,
+    CatalogDeclaration,
+    VectorDBBase,
+    refuse_catalog_in_memory,
+)
 from lorebind_config.errors import StoreError
 from lorebind_config.project_code import derives
 from lorebind_knowledge.stores.langchain.recipe import EMBEDDING_PARAMETERS, Recipe

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from lorebind_config.declarations.catalogs import CatalogDeclaration
 from lorebind_config.declarations.secrets import Secret
-from lorebind_config.declarations.vector_dbs import VectorDBBase
+from lorebind_config.declarations.vector_dbs import CatalogDeclaration, VectorDBBase
 from lorebind_knowledge.stores.pgvector.settings import PgvectorSettings
 
 if TYPE_CHECKING:

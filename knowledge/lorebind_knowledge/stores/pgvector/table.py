@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lorebind_config.errors import StoreError
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 from lorebind_knowledge.database.postgres_rows import bigint
 from lorebind_knowledge.stores.matrix import check_dimension
 from lorebind_knowledge.stores.pgvector.filters import as_fields

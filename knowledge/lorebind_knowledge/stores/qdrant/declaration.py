@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
 from lorebind_config.declarations.base import OUTSIDE, Fault, Id, RefusedError, Settings
-from lorebind_config.declarations.catalogs import CatalogDeclaration, refuse_catalog_in_memory
 from lorebind_config.declarations.secrets import Secret
-from lorebind_config.declarations.vector_dbs import CATALOG, DIMENSION, Metric, VectorDBBase
+from lorebind_config.declarations.vector_dbs import (
+    CATALOG,
+    DIMENSION,
+    CatalogDeclaration,
+    Metric,
+    VectorDBBase,
+    refuse_catalog_in_memory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

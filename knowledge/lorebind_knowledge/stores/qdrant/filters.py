@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lorebind_config.filters import operators_of
-from lorebind_config.identity import digest
+from lorebind_config.namespace import digest
 from lorebind_knowledge.stores.qdrant.local_mode import qdrant
 
 FACTS = "facts"

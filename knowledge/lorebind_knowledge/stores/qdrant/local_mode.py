@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.data_folder import make_data_folder
 from lorebind_config.errors import StoreError
-from lorebind_config.extras import import_extra
+from lorebind_config.plugins import import_extra
+from lorebind_config.project_files import make_data_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,38 +1,34 @@
-"""Places in the YAML where a word selects a kind: built in or from a plugin."""
+"""Kinds of declarations, selected by a word in the YAML: built in or from a plugin."""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Union, get_args
 
-from pydantic import TypeAdapter
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticKnownError, core_schema
 
 from lorebind_config import plugins
 from lorebind_config.declarations.base import Declaration, Fault, RefusedError
 from lorebind_config.errors import PluginError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-    from pydantic.json_schema import JsonSchemaValue
-
 MEMBERS = ("Declaration", "make")
 """The members of every kind, built in or from a plugin.
 
-`Declaration` is a model derived from the base of its place, such as `EmbedderBase`. Its `provider`
-(or `type`, or `strategy`) is a Literal of the word that selects the kind; its other fields are the
-keys that the YAML accepts. `make(declaration, environment)` creates the declared object;
-`environment.fill` fills in templates, `environment.root` is the project folder.
+`Declaration` is a model derived from the base of its registry, such as `EmbedderBase`. Its
+`provider` (or `type`, or `strategy`) is a Literal of the word that selects the kind; its other
+fields are the keys that the YAML accepts. `make(declaration, environment)` creates the declared
+object; `environment.fill` fills in templates, `environment.root` is the project folder.
 """
 
-PLACES: dict[plugins.Group, Place] = {}
-"""All places, by the entry-point group of their plugins."""
+REGISTRIES: dict[plugins.Group, KindRegistry] = {}
+"""All registries, by the entry-point group of their plugins."""
 
 
-class Place:
-    """Used in `Annotated[base, Place(…)]`: a word in the YAML selects the declaration.
+class KindRegistry:
+    """Used in `Annotated[base, KindRegistry(…)]`: a word in the YAML selects the declaration.
 
     A kind's module is imported only when a file selects the kind, so that a project does not import
     kinds that it does not use. Only schemas and error messages import all of them.
@@ -48,7 +44,7 @@ class Place:
             default: the word to use if a declaration has none.
         """
         self.group, self.base, self.default = group, base, default
-        PLACES[group] = self
+        REGISTRIES[group] = self
 
     @property
     def built_in(self) -> Mapping[str, str]:
@@ -147,9 +143,9 @@ def _named(word: str, kind: type[Declaration]) -> TypeAdapter[Any]:
 def is_plugins(declaration: Declaration) -> bool:
     """Check whether a declaration is defined by a plugin."""
     return any(
-        isinstance(declaration, place.base)
-        and getattr(declaration, place.base.kind_key) not in place.built_in
-        for place in PLACES.values()
+        isinstance(declaration, registry.base)
+        and getattr(declaration, registry.base.kind_key) not in registry.built_in
+        for registry in REGISTRIES.values()
     )
 
 

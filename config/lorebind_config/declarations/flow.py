@@ -8,12 +8,10 @@ task.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from lorebind_config.declarations.workflows.base import TaskBase
+from lorebind_config.declarations.tasks import TaskBase
 
 
 class Edge(NamedTuple):

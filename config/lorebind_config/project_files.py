@@ -1,12 +1,42 @@
-"""Files below a folder, opened so that no link leads outside, not even a link created later."""
+"""Files of a project: its data folder, what leads out of it, and how no link can."""
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from lorebind_config.errors import StoreError
+
+DATA_FOLDER = ".lorebind"
+ELSEWHERE = "choose another location with the path of a vector database of type sqlite"
+
+
+def make_data_folder(file: Path, elsewhere: str = ELSEWHERE) -> None:
+    """Create the folder of a database file; exclude `.lorebind` from version control.
+
+    Args:
+        file: the database file.
+        elsewhere: how to choose another location, for the error message.
+
+    Raises:
+        StoreError: the folder cannot be created.
+    """
+    folder = file.parent
+    try:
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            if folder.name == DATA_FOLDER:
+                (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(
+            f"cannot create the folder {folder}: {error.strerror or error}; make {folder.parent} "
+            f"writable, or {elsewhere}"
+        ) from error
+
 
 _TO_PASS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
 """The flags for opening intermediate folders. On Linux, no permission to list them is needed."""
@@ -79,3 +109,37 @@ def _look_again(real: str, flags: int) -> int:
     except BaseException:
         os.close(opened)
         raise
+
+
+def leads_to(root: Path, path: str) -> str | None:
+    """Return the real location of a path relative to a folder, if it is outside of the folder."""
+    try:
+        real, folder = os.path.realpath(root / path), os.path.realpath(root)
+    except ValueError:  # not a possible path
+        return None
+    return None if real == folder or real.startswith(os.path.join(folder, "")) else real
+
+
+def written_to(root: Path, path: str) -> Iterator[str]:
+    """Yield every location outside of a folder that writing to a path in it would reach.
+
+    Writing to a folder can reach everything below it. A database also writes files whose names
+    begin with its own, such as `lorebind.db-wal`.
+    """
+    if outside := leads_to(root, path):
+        yield outside
+        return
+    own = os.path.join(root, path)
+    folder, name = os.path.split(own)
+    if os.path.isdir(own):
+        reached = [
+            os.path.join(inner, entry)
+            for inner, folders, files in os.walk(own)
+            for entry in [*folders, *files]
+        ]
+    else:
+        entries = os.listdir(folder) if os.path.isdir(folder) else []
+        reached = [os.path.join(folder, entry) for entry in entries if entry.startswith(name)]
+    for place in sorted(reached):
+        if os.path.islink(place) and (outside := leads_to(root, place)):
+            yield outside
