@@ -266,8 +266,7 @@ def _plugins() -> Iterator[Finding]:
     """Check the plugins of all installed distributions, whether the project uses them or not."""
     from lorebind_config import plugins
     from lorebind_config.declarations.kinds import REGISTRIES
-    from lorebind_knowledge.loaders.plugins import claims
-    from lorebind_knowledge.loaders.registry import BUILT_IN
+    from lorebind_knowledge.loaders.formats import problems_of_loaders
 
     for group, registry in REGISTRIES.items():
         for word, offered in plugins.offers(group).items():
@@ -289,7 +288,7 @@ def _plugins() -> Iterator[Finding]:
         else:
             yield Finding(part, "ok", offer.distribution)
     if loaders := plugins.offers("loaders"):
-        wrong = claims(BUILT_IN)
+        wrong = problems_of_loaders()
         part = f"plugins {', '.join(loaders)} of lorebind.loaders"
         yield Finding(part, "failed" if wrong else "ok", "; ".join(wrong) or "all are usable")
 

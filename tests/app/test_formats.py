@@ -12,7 +12,7 @@ import docx
 import pytest
 
 from lorebind import Project
-from lorebind_knowledge.loaders.registry import SUPPORTED_SUFFIXES
+from lorebind_knowledge.loaders.formats import SUPPORTED_SUFFIXES
 from lorebind_prompts import label
 from tests.bindings.helpers import write
 from tests.knowledge.documents import (

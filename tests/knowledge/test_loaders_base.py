@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from lorebind_knowledge.loaders.base import (
     MOST_HEADINGS,
+    Anchor,
     Cue,
     LoadedDocument,
-    Place,
     title_of,
     well_formed,
 )
@@ -75,8 +75,8 @@ def test_spans_agree_with_a_naive_count(text: str, data: st.DataObject) -> None:
 def test_pages(start: int, end: int, on: tuple[int, int | None]) -> None:
     """A passage has its first page, and its last one if it ends on another; white space at its
     end does not count."""
-    pages = (Place(0, "page", 1), Place(5, "page", 2), Place(6, "page", 3))
-    document = LoadedDocument("one\n\n\nthree", "x", places=pages)
+    pages = (Anchor(0, "page", 1), Anchor(5, "page", 2), Anchor(6, "page", 3))
+    document = LoadedDocument("one\n\n\nthree", "x", anchors=pages)
     span = document.span(start, end)
     assert (span.page, span.page_end) == on
 

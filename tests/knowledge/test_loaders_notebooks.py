@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.base import Place
+from lorebind_knowledge.loaders.base import Anchor
 from lorebind_knowledge.loaders.registry import load_document
 
 
@@ -53,7 +53,7 @@ def test_earlier_format() -> None:
     """Before version 4, cells were in a worksheet and code was called `input`."""
     data = {"worksheets": [{"cells": [{"cell_type": "code", "input": "x = 1"}]}]}
     document = load_document(json.dumps(data).encode(), "a", "application/x-ipynb+json")
-    assert (document.text, document.places) == ("x = 1", (Place(0, "cell", 1),))
+    assert (document.text, document.anchors) == ("x = 1", (Anchor(0, "cell", 1),))
 
 
 def test_rendered_by_others() -> None:

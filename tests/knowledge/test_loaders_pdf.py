@@ -26,7 +26,7 @@ def test_pages() -> None:
     """Blank lines separate pages, empty pages count, and spans have page numbers."""
     document = load_document(pdf_bytes(["First page\nsecond line", "", "Third page"]), "a/b.pdf")
     assert document.text == "First page\nsecond line\n\n\n\nThird page"
-    assert [place.start for place in document.places] == [0, 24, 26]
+    assert [anchor.start for anchor in document.anchors] == [0, 24, 26]
     assert document.textless_pages == 1
     assert document.title == "b"
     pages = {word: document.span(document.text.index(word), 26).page for word in ("First", "line")}
@@ -126,7 +126,7 @@ def test_threads() -> None:
 def test_real_documents(name: str, pages: int, title: str, said: str, on_page: int) -> None:
     """Documents of LaTeX, Google Docs and WeasyPrint are read, with hyphenated words joined."""
     document = load_document(sample(name), name)
-    assert (len(document.places), document.title) == (pages, title)
+    assert (len(document.anchors), document.title) == (pages, title)
     start = document.text.index(said)
     assert document.span(start, start + len(said)).page == on_page
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lorebind_config.errors import SourceError
+from lorebind_knowledge.loaders.formats import FORMATS
 from lorebind_knowledge.loaders.html.removal import without_html
-from lorebind_knowledge.loaders.registry import _MEDIA_TYPES, SUPPORTED_SUFFIXES, load_document
+from lorebind_knowledge.loaders.registry import load_document
 from tests.density import examples
 
 from .documents import epub_bytes, handbook, pdf_bytes, pptx_bytes, xlsx_bytes
@@ -105,8 +106,8 @@ DOCUMENTS = [
     rb"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Arial;}}\f0 One \'e9 \u8364?\par}",
     b"Subject: =?utf-8?q?One?=\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\ntwo\n--b--",
 ]
-KINDS = st.sampled_from([*((suffix, "") for suffix in SUPPORTED_SUFFIXES)]) | st.sampled_from(
-    [("", media_type) for media_type in [*_MEDIA_TYPES, "text/plain", "image/png"]]
+KINDS = st.sampled_from([(name, "") for name in FORMATS if name[0] == "."]) | st.sampled_from(
+    [("", media_type) for media_type in [*FORMATS, "text/plain", "image/png"]]
 )
 
 

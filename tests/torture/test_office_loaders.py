@@ -100,7 +100,7 @@ def test_spoiled_documents(trials: Trials, readers: Readers) -> None:
         length = len(document.text)
         starts = [heading.start for heading in document.headings]
         assert starts == sorted(starts)
-        starts += [place.start for place in document.places]
+        starts += [anchor.start for anchor in document.anchors]
         assert all(0 <= start <= length for start in starts)
         document.text.encode()
         document.title.encode()

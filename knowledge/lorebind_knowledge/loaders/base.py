@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from lorebind_config.errors import SourceError
@@ -35,8 +35,7 @@ _CITED_BY_HEADINGS = ("docx",)
 """Formats whose readers see no lines, and no pages that are the same for all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(NamedTuple):
     """A heading: its start, its level (1 is the top), and its title."""
 
     start: int
@@ -44,8 +43,7 @@ class Heading:
     title: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cue:
+class Cue(NamedTuple):
     """A part of a transcript's text, with the time when it is spoken, in seconds."""
 
     start: int
@@ -54,8 +52,7 @@ class Cue:
     time_end: float
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Anchor(NamedTuple):
     """The start of a part that citations name: `page 4`, `slide 4`, `sheet Prices, rows 2-40`."""
 
     start: int
@@ -88,7 +85,7 @@ class LoadedDocument:
     """The format it was read as: `markdown`, `html`, `pdf` and so on; see `registry`."""
     language: str = ""
     """For source code, a member of `langchain_text_splitters.Language`; it decides the splits."""
-    places: tuple[Place, ...] = ()
+    anchors: tuple[Anchor, ...] = ()
     """Ordered by start; empty if the format has no parts except lines."""
     cues: tuple[Cue, ...] = ()
     """Ordered by start; empty if the format has no times."""
@@ -96,18 +93,17 @@ class LoadedDocument:
     @property
     def textless_pages(self) -> int:
         """The number of pages without text, which are blank or only images."""
-        starts = [place.start for place in self.places if place.kind == "page"]
+        starts = [anchor.start for anchor in self.anchors if anchor.kind == "page"]
         return sum(not self.text[page].strip() for page in map(slice, starts, [*starts[1:], None]))
 
     @cached_property
     def _line_ends(self) -> list[int]:
-        return [found.start() for found in _LINE_END.finditer(self.text)]
+        return [end.start() for end in _LINE_END.finditer(self.text)]
 
     def span(self, start: int, end: int) -> Span:
-        """Return the span of `text[start:end]`: its lines, and its place and times if known."""
+        """Return the span of `text[start:end]`: its lines, and its parts and times if known."""
         first, last = self._line(start), self._line(max(start, end - 1))
-        known = {**self._place(start, end), **self._times(start, end)}
-        return Span(start, end, first, last, **known)
+        return Span(start, end, first, last, **self._parts(start, end), **self._times(start, end))
 
     def _line(self, offset: int) -> int:
         return bisect.bisect_left(self._line_ends, offset) + 1
@@ -115,28 +111,28 @@ class LoadedDocument:
     def parts(self) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each part of the body that is split into passages alone."""
         start = self.body_start
-        for place in self.places:
-            if place.stands_alone and place.start > start:
-                yield start, place.start
-                start = place.start
+        for anchor in self.anchors:
+            if anchor.stands_alone and anchor.start > start:
+                yield start, anchor.start
+                start = anchor.start
         yield start, len(self.text)
 
-    def _place(self, start: int, end: int) -> dict[str, Any]:
-        """Return the place of the passage, from its first to its last part."""
+    def _parts(self, start: int, end: int) -> dict[str, Any]:
+        """Return the parts that the passage is in, from the first to the last."""
         last = start + max(len(self.text[start:end].rstrip()) - 1, 0)
         if self.format in _CITED_BY_HEADINGS and self.headings:
             first_path = self._headings_at(self._below_headings(start, end))
             return {"locator": joined_locator(first_path, self._headings_at(last))}
-        first, final = self._place_at(start), self._place_at(last)
+        first, final = self._anchor_at(start), self._anchor_at(last)
         if first is None or final is None:
             return {}
         if first.kind == "page":
             return {"page": first.name} | ({} if first is final else {"page_end": final.name})
         return {"locator": joined_locator(self._locator(first, start), self._locator(final, last))}
 
-    def _place_at(self, offset: int) -> Place | None:
-        after = bisect.bisect_right(self.places, offset, key=lambda place: place.start)
-        return self.places[after - 1] if after else None
+    def _anchor_at(self, offset: int) -> Anchor | None:
+        after = bisect.bisect_right(self.anchors, offset, key=lambda anchor: anchor.start)
+        return self.anchors[after - 1] if after else None
 
     def _headings_at(self, offset: int) -> str:
         return " › ".join(self.heading_path(offset)) or "beginning"
@@ -151,12 +147,12 @@ class LoadedDocument:
             start = below + 2
         return start
 
-    def _locator(self, place: Place, offset: int) -> str:
+    def _locator(self, anchor: Anchor, offset: int) -> str:
         """Return the locator of a character, with its row for a sheet."""
-        locator = f"{place.kind} {place.name}"
-        if place.kind != "sheet":
+        locator = f"{anchor.kind} {anchor.name}"
+        if anchor.kind != "sheet":
             return locator
-        row = max(self._line(offset) - self._line(place.start), 1)
+        row = max(self._line(offset) - self._line(anchor.start), 1)
         return numbered(f"{locator}, row", row, row)
 
     def _times(self, start: int, end: int) -> dict[str, Any]:
@@ -165,12 +161,12 @@ class LoadedDocument:
             return {}
         first = bisect.bisect_right(self.cues, start, key=lambda cue: cue.end)
         after = bisect.bisect_left(self.cues, max(end, start + 1), key=lambda cue: cue.start)
-        said = self.cues[first:after]
-        if not said:
+        cues = self.cues[first:after]
+        if not cues:
             return {}
         return {
-            "time_start": min(cue.time_start for cue in said),
-            "time_end": max(cue.time_end for cue in said),
+            "time_start": min(cue.time_start for cue in cues),
+            "time_end": max(cue.time_end for cue in cues),
         }
 
     def heading_path(self, offset: int) -> list[str]:
@@ -250,19 +246,44 @@ def joined(lines: Iterable[str], uri: str, *, separator: str = "\n") -> str:
     Raises:
         SourceError: the text would be longer than `MAX_CHARACTERS`.
     """
-    blocks: list[
-        str
-    ] = []  # each joins many lines, which takes less memory than a list of the lines
-    kept: list[str] = []
+    blocks: list[str] = []  # each joins many lines, which takes less memory than all lines
+    waiting: list[str] = []
     length = joined_length = 0
     for line in lines:
         length += len(line) + len(separator)
         check_length(length, uri)
-        kept.append(line)
+        waiting.append(line)
         if length - joined_length > _BLOCK:
-            blocks.append(separator.join(kept))
-            kept.clear()
+            blocks.append(separator.join(waiting))
+            waiting.clear()
             joined_length = length
-    if kept:
-        blocks.append(separator.join(kept))
+    if waiting:
+        blocks.append(separator.join(waiting))
     return separator.join(blocks)
+
+
+class DocumentBuilder:
+    """Collects blocks of text, separated by blank lines, and what starts with them."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._blocks: list[str] = []
+        self.headings: list[Heading] = []
+        self.anchors: list[Anchor] = []
+        self.at = 0
+        """Start of the next block."""
+
+    def add(self, block: str) -> None:
+        self._blocks.append(block)
+        self.at += len(block) + 2
+
+    def document(self, form: str, title: str = "") -> LoadedDocument:
+        """Return the document; without a title, the first heading or the file name is the title.
+
+        Raises:
+            SourceError: the text would be longer than `MAX_CHARACTERS`.
+        """
+        text = joined(self._blocks, self._uri, separator="\n\n")
+        title = title or (self.headings[0].title if self.headings else title_of(self._uri))
+        headings, anchors = tuple(self.headings), tuple(self.anchors)
+        return LoadedDocument(text, title, headings, format=form, anchors=anchors)

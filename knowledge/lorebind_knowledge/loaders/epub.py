@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from urllib.parse import unquote
 from xml.etree import ElementTree
 from zipfile import ZipFile
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
+    Anchor,
+    DocumentBuilder,
     Heading,
     LoadedDocument,
-    Place,
     as_title,
-    joined,
     title_of,
-    words,
 )
 from lorebind_knowledge.loaders.decoding import decode
-from lorebind_knowledge.loaders.html.page import load_html, meta_charset
+from lorebind_knowledge.loaders.html.page import load_html, meta_charset, xml_as_html
 from lorebind_knowledge.loaders.office.packages import reading_package
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _PAGES = ("application/xhtml+xml", "text/html")
-_ENDS_ITSELF = re.compile(r"<([A-Za-z][\w-]*+)([^<>]*)/>")
-"""An empty element in XML, such as `<title/>`, which would be an unclosed start tag in HTML."""
-_EMPTY = words("area base br col embed hr img input link meta param source track wbr")
-"""The elements that are empty in HTML too."""
-_BETWEEN_CHAPTERS = "\n\n"
 
 
 def load_epub(data: bytes, uri: str) -> LoadedDocument:
@@ -41,43 +34,36 @@ def load_epub(data: bytes, uri: str) -> LoadedDocument:
     Raises:
         SourceError: it is broken, encrypted, or too large when unpacked.
     """
-    texts: list[str] = []
-    headings: list[Heading] = []
-    places: list[Place] = []
-    start = 0
+    builder = DocumentBuilder(uri)
+    headings, anchors = builder.headings, builder.anchors
     with reading_package(data, uri, "EPUB") as archive:
         title, parts = _spine(archive, uri)
+        title = title or title_of(uri)
         for number, part in enumerate(parts, 1):
             page = load_html(_page(archive, part, uri), "")
             if not page.text:
                 continue
             top = min((heading.level for heading in page.headings), default=0)
             if not page.headings or page.headings[0].start > 0:
-                known = {title, *(heading.title for heading in page.headings)}
-                name = "" if page.title in known else page.title
-                places.append(_chapter(start, name) if name else Place(start, "chapter", number))
+                repeated = {title, *(heading.title for heading in page.headings)}
+                name = "" if page.title in repeated else page.title
+                chapter = _chapter(builder.at, name)
+                anchors.append(chapter if name else chapter._replace(name=number))
                 if name or headings:  # so that it does not belong to the previous chapter
-                    headings.append(Heading(start, 1, name or title or title_of(uri)))
+                    headings.append(Heading(builder.at, 1, name or title))
             for heading in page.headings:
-                at, level = start + heading.start, min(heading.level + 1, 9)
+                at, level = builder.at + heading.start, min(heading.level + 1, 9)
                 if heading.level == top or heading.start == 0:
                     level = 1
-                    places.append(_chapter(at, heading.title))
+                    anchors.append(_chapter(at, heading.title))
                 headings.append(Heading(at, level, heading.title))
-            texts.append(page.text)
-            start += len(page.text) + len(_BETWEEN_CHAPTERS)
-    return LoadedDocument(
-        joined(texts, uri, separator=_BETWEEN_CHAPTERS),
-        title or title_of(uri),
-        tuple(headings),
-        format="epub",
-        places=tuple(places),
-    )
+            builder.add(page.text)
+    return builder.document("epub", title)
 
 
-def _chapter(start: int, title: str) -> Place:
+def _chapter(start: int, title: str) -> Anchor:
     quoted = title.replace('"', "'")
-    return Place(start, "chapter", f'"{quoted}"')
+    return Anchor(start, "chapter", f'"{quoted}"')
 
 
 def _spine(archive: ZipFile, uri: str) -> tuple[str, list[str]]:
@@ -97,8 +83,8 @@ def _spine(archive: ZipFile, uri: str) -> tuple[str, list[str]]:
         if item.get("idref") in pages
     ]
     if _ENCRYPTION in archive.NameToInfo:  # if only fonts are encrypted, the text can be read
-        hidden = _xml(archive, _ENCRYPTION).iterfind(".//{*}CipherReference")
-        if not {unquote(one.get("URI", "")) for one in hidden}.isdisjoint(parts):
+        references = _xml(archive, _ENCRYPTION).iterfind(".//{*}CipherReference")
+        if not {unquote(reference.get("URI", "")) for reference in references}.isdisjoint(parts):
             raise SourceError(f"{uri}: is encrypted; only its seller's programs can read it")
     return as_title(book.findtext(".//{*}metadata/{*}title") or ""), parts
 
@@ -110,6 +96,4 @@ def _xml(archive: ZipFile, name: str) -> ElementTree.Element:
 def _page(archive: ZipFile, name: str, uri: str) -> str:
     data = archive.read(name)
     text, _ = decode(data, f"{uri}: {name}", meta_charset(data))
-    return _ENDS_ITSELF.sub(
-        lambda tag: tag[0] if tag[1].lower() in _EMPTY else f"<{tag[1]}{tag[2]}></{tag[1]}>", text
-    )
+    return xml_as_html(text)

@@ -9,18 +9,15 @@ from typing import Any
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
     MOST_HEADINGS,
-    Heading,
+    Anchor,
+    DocumentBuilder,
     LoadedDocument,
-    Place,
-    joined,
-    title_of,
     well_formed,
 )
 from lorebind_knowledge.loaders.front_matter import read_front_matter
 from lorebind_knowledge.loaders.json_values import parsed_json
 from lorebind_knowledge.loaders.markdown import headings_of
 
-_BETWEEN_CELLS = "\n\n"
 _LONGEST_OUTPUT = 500
 """In characters. Longer outputs are tables or logs, which are less useful than the code."""
 
@@ -33,30 +30,19 @@ def load_notebook(text: str, uri: str) -> LoadedDocument:
     Raises:
         SourceError: it is not JSON, or has no cells.
     """
-    texts: list[str] = []
-    headings: list[Heading] = []
-    places: list[Place] = []
-    start = 0
+    builder = DocumentBuilder(uri)
+    headings = builder.headings
     for number, cell in enumerate(_cells(parsed_json(text, uri), uri), 1):
-        is_prose = cell.get("cell_type") in ("markdown", "heading")
         content = well_formed(_text(cell.get("source", cell.get("input"))).strip())
-        if is_prose:
+        if cell.get("cell_type") in ("markdown", "heading"):
             _, body = read_front_matter(content)
             headings += (
-                Heading(start + one.start, one.level, one.title)
-                for one in islice(headings_of(content, body), MOST_HEADINGS - len(headings))
+                heading._replace(start=builder.at + heading.start)
+                for heading in islice(headings_of(content, body), MOST_HEADINGS - len(headings))
             )
-        content = "\n".join([content, *_outputs(cell)]).strip("\n")
-        places.append(Place(start, "cell", number))
-        texts.append(content)
-        start += len(content) + len(_BETWEEN_CELLS)
-    return LoadedDocument(
-        joined(texts, uri, separator=_BETWEEN_CELLS),
-        headings[0].title if headings else title_of(uri),
-        tuple(headings),
-        format="notebook",
-        places=tuple(places),
-    )
+        builder.anchors.append(Anchor(builder.at, "cell", number))
+        builder.add("\n".join([content, *_outputs(cell)]).strip("\n"))
+    return builder.document("notebook")
 
 
 def _cells(notebook: Any, uri: str) -> list[dict[str, Any]]:
@@ -77,8 +63,8 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
     for output in outputs if isinstance(outputs, list) else ():
         if isinstance(output, dict):
             data = output.get("data")
-            shown = data.get("text/plain") if isinstance(data, dict) else output.get("text")
-            text = well_formed(_text(shown).strip())
+            value = data.get("text/plain") if isinstance(data, dict) else output.get("text")
+            text = well_formed(_text(value).strip())
             if 0 < len(text) <= _LONGEST_OUTPUT:
                 yield text
 

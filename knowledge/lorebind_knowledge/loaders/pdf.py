@@ -6,14 +6,15 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import accumulate
 from typing import Any
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
     MAX_CHARACTERS,
+    Anchor,
     Heading,
     LoadedDocument,
-    Place,
     title_of,
     well_formed,
 )
@@ -66,10 +67,11 @@ def load_pdf(data: bytes, uri: str) -> LoadedDocument:
             "recognize the text (OCR) and save it with a text layer"
         )
     text = _BETWEEN_PAGES.join(pages)
-    starts = _starts(pages)
+    lengths = (len(page) + len(_BETWEEN_PAGES) for page in pages[:-1])
+    starts = tuple(accumulate(lengths, initial=0))
     headings = tuple(_headings(text, starts, bookmarks))
-    places = tuple(Place(start, "page", number) for number, start in enumerate(starts, 1))
-    return LoadedDocument(text, title, headings, format="pdf", places=places)
+    anchors = tuple(Anchor(start, "page", number) for number, start in enumerate(starts, 1))
+    return LoadedDocument(text, title, headings, format="pdf", anchors=anchors)
 
 
 def _pages(pdf: Any, uri: str) -> list[str]:
@@ -94,14 +96,6 @@ def _page_text(pdf: Any, number: int) -> str:
     return well_formed(_BROKEN_WORD.sub("", text).replace("\r\n", "\n").replace("\r", "\n")).strip()
 
 
-def _starts(pages: list[str]) -> tuple[int, ...]:
-    starts, start = [], 0
-    for page in pages:
-        starts.append(start)
-        start += len(page) + len(_BETWEEN_PAGES)
-    return tuple(starts)
-
-
 def _title(written: str) -> str:
     """Return the title from the document's metadata; empty if it is a program's default."""
     title = well_formed(" ".join(_APPLICATION.sub("", written.strip()).split()))
@@ -124,7 +118,7 @@ def _headings(
     text: str, starts: tuple[int, ...], bookmarks: list[tuple[int, str, int]]
 ) -> list[Heading]:
     """Return headings at the lines with their titles, or else at the start of their pages."""
-    found: list[Heading] = []
+    headings: list[Heading] = []
     last = (-1, 0)  # page of the previous bookmark, and end of its heading
     for page, title, level in bookmarks:
         if page >= len(starts):
@@ -133,7 +127,7 @@ def _headings(
         words = r"\s+".join(map(re.escape, title.split()))
         line = re.compile(rf"^[ \t]*(?:[\w.]+[ \t]+)?{words}[ \t]*$", re.MULTILINE)
         end = starts[page + 1] if page + 1 < len(starts) else len(text)
-        place = line.search(text, start, min(end, start + _LONGEST_SEARCH))
-        last = (page, place.end() if place else start)
-        found.append(Heading(place.start() if place else start, level, title))
-    return sorted(found, key=lambda heading: heading.start)
+        match = line.search(text, start, min(end, start + _LONGEST_SEARCH))
+        last = (page, match.end() if match else start)
+        headings.append(Heading(match.start() if match else start, level, title))
+    return sorted(headings, key=lambda heading: heading.start)

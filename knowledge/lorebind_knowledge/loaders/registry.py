@@ -19,11 +19,16 @@ from lorebind_knowledge.loaders import (
     text,
     transcripts,
 )
-from lorebind_knowledge.loaders import text as code
 from lorebind_knowledge.loaders.base import name_of
 from lorebind_knowledge.loaders.decoding import decode, known_charset
+from lorebind_knowledge.loaders.formats import (
+    FORMATS,
+    SUPPORTED_SUFFIXES,
+    broken_loaders,
+    load_plugged,
+    plugged_suffixes,
+)
 from lorebind_knowledge.loaders.office import packages
-from lorebind_knowledge.loaders.plugins import broken_loaders, load_plugged, plugged_suffixes
 from lorebind_knowledge.loaders.process import worker
 
 if TYPE_CHECKING:
@@ -45,7 +50,7 @@ _TEXT: dict[str, Callable[[str, str], LoadedDocument]] = {
     "rst": markup.load_rst,
     "asciidoc": markup.load_asciidoc,
     "latex": markup.load_tex,
-    "code": code.load_code,
+    "code": text.load_code,
     "notebook": notebooks.load_notebook,
     "csv": tables.load_table,
     "json": json_values.load_json,
@@ -53,68 +58,7 @@ _TEXT: dict[str, Callable[[str, str], LoadedDocument]] = {
     "vtt": transcripts.load_vtt,
     "srt": transcripts.load_srt,
 }
-_SUFFIXES = {
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".mdx": "mdx",
-    **dict.fromkeys((".txt", ".text", ".log", ".xml", ".yaml", ".yml", ".toml"), "text"),
-    **dict.fromkeys((".cfg", ".conf", ".ini", ".properties"), "text"),
-    ".rst": "rst",
-    ".adoc": "asciidoc",
-    ".asciidoc": "asciidoc",
-    ".tex": "latex",
-    **dict.fromkeys(code.LANGUAGES, "code"),
-    ".ipynb": "notebook",
-    ".html": "html",
-    ".htm": "html",
-    ".xhtml": "html",
-    ".pdf": "pdf",
-    ".docx": "docx",
-    ".pptx": "pptx",
-    ".xlsx": "xlsx",
-    ".epub": "epub",
-    ".rtf": "rtf",
-    ".eml": "eml",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".json": "json",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".vtt": "vtt",
-    ".srt": "srt",
-}
-_MEDIA_TYPES = {
-    "text/markdown": "markdown",
-    "text/x-markdown": "markdown",
-    "text/html": "html",
-    "application/xhtml+xml": "html",
-    "application/pdf": "pdf",
-    "application/x-pdf": "pdf",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
-    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "pptx",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
-    "application/epub+zip": "epub",
-    "application/rtf": "rtf",
-    "text/rtf": "rtf",
-    "message/rfc822": "eml",
-    "application/x-ipynb+json": "notebook",
-    "text/csv": "csv",
-    "application/csv": "csv",
-    "text/tab-separated-values": "csv",
-    "application/json": "json",
-    "application/ld+json": "json",
-    "application/jsonl": "jsonl",
-    "application/x-ndjson": "jsonl",
-    "application/x-jsonlines": "jsonl",
-    "text/vtt": "vtt",
-    "application/x-subrip": "srt",
-}
-"""Media types that identify a format. `text/plain` is also used for Markdown, CSV and others."""
-
 _OLDER = (".doc", ".ppt", ".xls")
-SUPPORTED_SUFFIXES = tuple(sorted(_SUFFIXES))
-BUILT_IN = frozenset(_SUFFIXES) | frozenset(_MEDIA_TYPES) | {"text/plain"}
-"""The extensions and media types that no plugin may claim."""
 
 _LONGEST_PROLOGUE = 1024
 """Number of bytes in which to look for the first tag after an XML declaration."""
@@ -147,7 +91,7 @@ def can_load(uri: str, peek: Callable[[int | None], bytes]) -> bool:
             name does not decide.
     """
     suffix = name_of(uri).suffix.lower()
-    if suffix in _SUFFIXES or suffix in plugged_suffixes():
+    if suffix in FORMATS or suffix in plugged_suffixes():
         return True
     head = peek(_LONGEST_PROLOGUE)
     if packages.is_archive(head):  # an archive's directory is at its end
@@ -168,21 +112,19 @@ def begin_load(
         data, uri, media_type, extractor: see `load_document`, which also lists the exceptions.
         begin: called with the format, the data and the uri; its result is returned.
     """
-    said, parameters, suffix = _names(uri, media_type)
-    known = _by_content(data)
-    if not known:
-        plugged = load_plugged(data, uri, (said, suffix), BUILT_IN)
+    media_type, parameters, suffix = _names(uri, media_type)
+    detected = _by_content(data)
+    if not detected:
+        plugged = load_plugged(data, uri, (media_type, suffix))
         if plugged is not None:
             return plugged
         if why := packages.why_unreadable(data):
             raise SourceError("; ".join([f"{uri}: {why}", *broken_loaders()]))
-    form = (
-        known
-        or _MEDIA_TYPES.get(said)
-        or _SUFFIXES.get(suffix)
-        or ("text" if said == "text/plain" else _unknown(uri, said))
-    )
-    if said.startswith("text/") and not known and _is_rendered(form, data):
+    form = detected or FORMATS.get(media_type) or FORMATS.get(suffix)
+    if not form and media_type != "text/plain":
+        raise _unknown(suffix, uri, media_type)
+    form = form or "text"
+    if media_type.startswith("text/") and not detected and _is_rendered(form, data):
         form = "text"  # the source has already extracted the text
     charset = _charset(parameters)
     if form == "html":
@@ -228,14 +170,14 @@ def trafilatura_version() -> str:
 
 def is_html(data: bytes, uri: str, media_type: str) -> bool:
     """Return whether a document is read as HTML, unless a plugin reads it."""
-    said, _, suffix = _names(uri, media_type)
-    return (_by_content(data) or _MEDIA_TYPES.get(said) or _SUFFIXES.get(suffix)) == "html"
+    media_type, _, suffix = _names(uri, media_type)
+    return (_by_content(data) or FORMATS.get(media_type) or FORMATS.get(suffix)) == "html"
 
 
 def _names(uri: str, media_type: str) -> tuple[str, str, str]:
     """Return a document's media type, the parameters of the media type, and its extension."""
-    said, _, parameters = media_type.partition(";")
-    return said.strip().lower(), parameters, name_of(uri).suffix.lower()
+    media_type, _, parameters = media_type.partition(";")
+    return media_type.strip().lower(), parameters, name_of(uri).suffix.lower()
 
 
 def _by_content(data: bytes) -> str:
@@ -274,12 +216,11 @@ def _charset(parameters: str) -> str:
     return ""
 
 
-def _unknown(uri: str, media_type: str) -> str:
-    suffix = name_of(uri).suffix.lower()
+def _unknown(suffix: str, uri: str, media_type: str) -> SourceError:
     kind = suffix or "a file without extension"
     if media_type:
         kind += f" of type {media_type}"
-    raise SourceError(f"{uri}: no loader for {kind}; {conversion_of(suffix) or _known()}")
+    return SourceError(f"{uri}: no loader for {kind}; {conversion_of(suffix) or _supported()}")
 
 
 def conversion_of(suffix: str) -> str:
@@ -291,7 +232,7 @@ def conversion_of(suffix: str) -> str:
     return f"convert {suffix} files to {newer}, for example with LibreOffice: {how}"
 
 
-def _known() -> str:
-    documents = [suffix for suffix in SUPPORTED_SUFFIXES if suffix not in code.LANGUAGES]
+def _supported() -> str:
+    documents = [suffix for suffix in SUPPORTED_SUFFIXES if suffix not in text.LANGUAGES]
     suffixes = sorted([*documents, *plugged_suffixes()])
     return "; ".join([f"known: {', '.join(suffixes)} and source code", *broken_loaders()])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import groupby
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import Cue, LoadedDocument, title_of
@@ -64,7 +65,7 @@ def _without_repeats(
         if repeated and cues:
             last = cues[-1]
             cues[-1] = Cue(last.start, last.end, last.time_start, max(last.time_end, time_end))
-        new = list(_collapsed(lines[repeated:]))
+        new = [line for line, _ in groupby(lines[repeated:])]
         if not new:
             continue
         end = length + len("\n".join(new))
@@ -78,14 +79,6 @@ def _overlap(before: list[str], lines: list[str]) -> int:
     """Return how many of the first lines equal the last lines of the previous caption."""
     most = min(len(before), len(lines), 4)  # captions show at most four lines at a time
     return next((n for n in range(most, 0, -1) if before[-n:] == lines[:n]), 0)
-
-
-def _collapsed(lines: Iterable[str]) -> Iterator[str]:
-    last = ""
-    for line in lines:
-        if line != last:
-            yield line
-        last = line
 
 
 def _seconds(timestamp: str) -> float:

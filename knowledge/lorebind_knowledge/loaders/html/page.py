@@ -7,23 +7,36 @@ from dataclasses import replace
 
 from lorebind_config.errors import SourceError
 from lorebind_config.plugins import import_extra
-from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, LoadedDocument, title_of
+from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, LoadedDocument, title_of, words
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html.content import content_of
 from lorebind_knowledge.loaders.html.text import TextWriter
 from lorebind_knowledge.loaders.html.tree import read_tree
 
 _META_CHARSET = re.compile(rb"<meta[^>]+?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_ENDS_ITSELF = re.compile(r"<([A-Za-z][\w-]*+)([^<>]*)/>")
+"""An empty element in XML, such as `<title/>`, which would be an unclosed start tag in HTML."""
+_EMPTY = words("area base br col embed hr img input link meta param source track wbr")
+"""The elements that are empty in HTML too."""
+_INLINE_CODE = re.compile(r"<pre>((?:(?!</?pre>)[^\n])*)</pre>")
+"""Code within a sentence; trafilatura writes `pre` for all code."""
 _SNIFFED_BYTES = 1024
 """Number of bytes in which the standard expects the charset."""
 
 
 def meta_charset(data: bytes) -> str:
     """Return the charset that the page declares; empty if there is none."""
-    found = _META_CHARSET.search(data[:_SNIFFED_BYTES])
-    name = found[1].decode("ascii", "replace") if found else ""
+    meta = _META_CHARSET.search(data[:_SNIFFED_BYTES])
+    name = meta[1].decode("ascii", "replace") if meta else ""
     # A page whose declaration is readable byte by byte is not in UTF-16 (HTML 13.2.3.2).
     return "utf-8" if name.lower().startswith("utf-16") else name
+
+
+def xml_as_html(markup: str) -> str:
+    """Return markup whose empty elements are closed as in HTML."""
+    return _ENDS_ITSELF.sub(
+        lambda tag: tag[0] if tag[1].lower() in _EMPTY else f"<{tag[1]}{tag[2]}></{tag[1]}>", markup
+    )
 
 
 def load_page(data: bytes, uri: str) -> LoadedDocument:
@@ -73,18 +86,10 @@ def load_html(text: str, uri: str) -> LoadedDocument:
 def _title(written: str, headings: tuple[Heading, ...], uri: str) -> str:
     if len(written) > LONGEST_TITLE:
         written = ""
-    tops = [heading.title for heading in headings if heading.level == 1] or [
-        heading.title for heading in headings
-    ]
-    if tops and (not written or tops[0].lower() in written.lower()):
-        return tops[0]
+    heading = next((top for top in headings if top.level == 1), headings[0] if headings else None)
+    if heading and (not written or heading.title.lower() in written.lower()):
+        return heading.title
     return written or title_of(uri)
-
-
-_EMPTY = re.compile(r"<(?!br/)(\w+)/>")
-"""An empty element in XML; in HTML it would be only a start tag."""
-_INLINE_CODE = re.compile(r"<pre>((?:(?!</?pre>)[^\n])*)</pre>")
-"""Code within a sentence; the library writes `pre` for all code."""
 
 
 def load_with_trafilatura(data: bytes, uri: str) -> LoadedDocument:
@@ -118,11 +123,11 @@ def _article(page: str, uri: str) -> str:
     """
     trafilatura = import_extra("trafilatura", extra="html", purpose="the extractor 'trafilatura'")
     try:
-        found = trafilatura.extract(page, output_format="html", include_comments=False)
+        article = trafilatura.extract(page, output_format="html", include_comments=False)
     except MemoryError:
         raise
     except Exception as error:  # a page can make a parser raise anything
         raise SourceError(
             f"{uri}: trafilatura cannot read it: {type(error).__name__}: {error}"
         ) from error
-    return _INLINE_CODE.sub(r"<code>\1</code>", _EMPTY.sub(r"<\1></\1>", found or ""))
+    return _INLINE_CODE.sub(r"<code>\1</code>", xml_as_html(article or ""))

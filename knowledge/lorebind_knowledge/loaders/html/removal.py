@@ -74,7 +74,7 @@ def without_html(document: LoadedDocument) -> LoadedDocument:
 
 def _moved(heading: Heading, shift: int) -> Heading:
     title = " ".join(html.unescape(heading.title).split())
-    return dataclasses.replace(heading, start=heading.start + shift, title=title)
+    return heading._replace(start=heading.start + shift, title=title)
 
 
 def _edits(text: str, start: int) -> Iterator[tuple[int, int, str]]:
@@ -88,9 +88,7 @@ def _edits_between(
     text: str, position: int, end: int, closed: set[str]
 ) -> Iterator[tuple[int, int, str]]:
     code = InlineCode(text, position, end)
-    missing: set[str] = (
-        set()
-    )  # marks that do not occur up to the end, so they are searched for only once
+    missing: set[str] = set()  # marks that do not occur up to the end: each is searched for once
     while mark := _MARK.search(text, position, end):
         position = mark.end()
         if mark[0][0] == "`":
@@ -132,8 +130,8 @@ def _find(mark: str, text: str, start: int, end: int, missing: set[str]) -> int:
     """Return the end of the mark, in any case, or -1; a missing mark is searched for only once."""
     if mark in missing:
         return -1
-    found = re.compile(re.escape(mark), re.IGNORECASE).search(text, start, end)
-    if found is None:
+    match = re.compile(re.escape(mark), re.IGNORECASE).search(text, start, end)
+    if match is None:
         missing.add(mark)
         return -1
-    return found.end()
+    return match.end()

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from lorebind_knowledge.loaders.base import (
+    DocumentBuilder,
     Heading,
     LoadedDocument,
-    joined,
-    title_of,
     well_formed,
 )
 from lorebind_knowledge.loaders.office.packages import reading_package
@@ -49,26 +48,15 @@ def load_docx(data: bytes, uri: str) -> LoadedDocument:
     """
     import docx
 
+    builder = DocumentBuilder(uri)
     with reading_package(data, uri, "Word document"):
         document = docx.Document(io.BytesIO(data))
-        blocks = list(_blocks(document))
-        written_title = str(document.core_properties.title or "").strip()
-    return _assembled(blocks, written_title, uri)
-
-
-def _assembled(blocks: list[tuple[str, int]], written_title: str, uri: str) -> LoadedDocument:
-    headings: list[Heading] = []
-    start = 0
-    for text, level in blocks:
-        if level:
-            headings.append(Heading(start, level, " ".join(text.split())))
-        start += len(text) + 2
-    if written_title in ("", _DEFAULT_TITLE):
-        written_title = headings[0].title if headings else title_of(uri)
-    text = joined((text for text, _ in blocks), uri, separator="\n\n")
-    return LoadedDocument(
-        text, well_formed(" ".join(written_title.split())), tuple(headings), format="docx"
-    )
+        for text, level in _blocks(document):
+            if level:
+                builder.headings.append(Heading(builder.at, level, " ".join(text.split())))
+            builder.add(text)
+        title = well_formed(" ".join(str(document.core_properties.title or "").split()))
+    return builder.document("docx", "" if title == _DEFAULT_TITLE else title)
 
 
 def _blocks(document: Any) -> Iterator[tuple[str, int]]:
@@ -138,8 +126,9 @@ def _style_level(style: Any, styles: dict[str, Any]) -> int:
         name = _value(style, "name")
         if _TITLE_NAME.fullmatch(name):
             return 1
-        if found := _HEADING_NAME.fullmatch(name):
-            return int(found[1]) if found[1] else "abcdefgh".index(found[2].lower()) + 2
+        if heading := _HEADING_NAME.fullmatch(name):
+            number, letter = heading.groups()
+            return int(number) if number else "abcdefgh".index(letter.lower()) + 2
         if level := _outline_level(style.find(f"{_W}pPr")):
             return level
         style = styles.get(_value(style, "basedOn"))

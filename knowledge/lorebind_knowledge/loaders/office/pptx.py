@@ -8,18 +8,17 @@ from typing import Any
 
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.loaders.base import (
+    Anchor,
+    DocumentBuilder,
     Heading,
     LoadedDocument,
-    Place,
     as_title,
-    joined,
-    title_of,
     well_formed,
 )
 from lorebind_knowledge.loaders.office.packages import reading_package
 
-_DEFAULT_TITLES = ("", "PowerPoint Presentation")
-"""Titles that PowerPoint and python-pptx write into presentations without a title."""
+_DEFAULT_TITLE = "PowerPoint Presentation"
+"""The title that PowerPoint and python-pptx write into presentations without a title."""
 
 
 def load_pptx(data: bytes, uri: str) -> LoadedDocument:
@@ -33,30 +32,20 @@ def load_pptx(data: bytes, uri: str) -> LoadedDocument:
         MissingDependencyError: the extra is not installed.
     """
     pptx = import_extra("pptx", extra="office", purpose="reading .pptx files")
+    builder = DocumentBuilder(uri)
     with reading_package(data, uri, "PowerPoint presentation"):
         presentation = pptx.Presentation(io.BytesIO(data))
-        slides = [_slide(slide) for slide in presentation.slides]
+        for number, slide in enumerate(presentation.slides, 1):
+            heading, texts = _slide(slide)
+            blocks = [text for text in (heading, *texts) if text]
+            if heading:
+                builder.headings.append(Heading(builder.at, 1, heading))
+            if blocks:
+                builder.anchors.append(Anchor(builder.at, "slide", number))
+            for block in blocks:
+                builder.add(block)
         title = as_title(str(presentation.core_properties.title or ""))
-    headings: list[Heading] = []
-    places: list[Place] = []
-    blocks: list[str] = []
-    start = 0
-    for number, (slide_title, texts) in enumerate(slides, 1):
-        if slide_title:
-            headings.append(Heading(start, 1, slide_title))
-        if said := [text for text in (slide_title, *texts) if text]:
-            places.append(Place(start, "slide", number))
-            blocks += said
-            start += sum(len(text) + 2 for text in said)
-    if title in _DEFAULT_TITLES:
-        title = headings[0].title if headings else title_of(uri)
-    return LoadedDocument(
-        joined(blocks, uri, separator="\n\n"),
-        title,
-        tuple(headings),
-        format="pptx",
-        places=tuple(places),
-    )
+    return builder.document("pptx", "" if title == _DEFAULT_TITLE else title)
 
 
 def _slide(slide: Any) -> tuple[str, list[str]]:

@@ -12,9 +12,10 @@ from zipfile import ZipFile
 
 from lorebind_config.plugins import import_extra
 from lorebind_knowledge.loaders.base import (
+    Anchor,
+    DocumentBuilder,
     Heading,
     LoadedDocument,
-    Place,
     as_title,
     joined,
     title_of,
@@ -23,7 +24,6 @@ from lorebind_knowledge.loaders.base import (
 from lorebind_knowledge.loaders.office.packages import reading_package
 from lorebind_knowledge.loaders.tables import records
 
-_BETWEEN_SHEETS = "\n\n"
 _NOT_CALCULATED = re.compile(
     rb"</?(?:\w+:)?f\b[^<>]*+>\s*+(?:<(?:\w+:)?v\s*+(?:/>|></(?:\w+:)?v>)\s*+)?</(?:\w+:)?c>"
 )
@@ -43,10 +43,7 @@ def load_xlsx(data: bytes, uri: str) -> LoadedDocument:
         MissingDependencyError: the extra is not installed.
     """
     openpyxl = import_extra("openpyxl", extra="office", purpose="reading .xlsx files")
-    headings: list[Heading] = []
-    places: list[Place] = []
-    texts: list[str] = []
-    start = 0
+    builder = DocumentBuilder(uri)
     with reading_package(data, uri, "Excel workbook") as archive:
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         sheets = map(_values, book.worksheets)
@@ -54,23 +51,16 @@ def load_xlsx(data: bytes, uri: str) -> LoadedDocument:
             formulas = openpyxl.load_workbook(io.BytesIO(data), read_only=True)
             sheets = map(_values_or_formulas, book.worksheets, formulas.worksheets)
         for sheet, values in zip(book.worksheets, sheets, strict=True):
-            rows = _records(([_shown(value) for value in row] for row in values), uri)
+            rows = _records(([_as_text(value) for value in row] for row in values), uri)
             text = well_formed(joined(_without_last_blanks(rows), uri))
             if not text:
                 continue
             name = well_formed(" ".join(str(sheet.title).split()))
-            headings.append(Heading(start, 1, name))
-            places.append(Place(start, "sheet", name))
-            texts.append(f"{name}\n{text}")
-            start += len(texts[-1]) + len(_BETWEEN_SHEETS)
+            builder.headings.append(Heading(builder.at, 1, name))
+            builder.anchors.append(Anchor(builder.at, "sheet", name))
+            builder.add(f"{name}\n{text}")
         title = as_title(str(book.properties.title or ""))
-    return LoadedDocument(
-        joined(texts, uri, separator=_BETWEEN_SHEETS),
-        title or title_of(uri),
-        tuple(headings),
-        format="xlsx",
-        places=tuple(places),
-    )
+    return builder.document("xlsx", title or title_of(uri))
 
 
 def _values(sheet: Any) -> Iterator[Iterable[Any]]:
@@ -123,7 +113,7 @@ def _without_last_blanks(lines: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     """Return a value roughly as Excel shows it; dates in ISO 8601."""
     if value is None:
         return ""

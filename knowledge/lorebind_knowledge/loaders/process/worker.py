@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from lorebind_config.errors import MissingDependencyError, SourceError
-from lorebind_knowledge.loaders.base import Cue, Heading, LoadedDocument, Place
+from lorebind_knowledge.loaders.base import Anchor, Cue, Heading, LoadedDocument
 
 LENGTHS = struct.Struct(">QQ")
 """Lengths of a result's two parts, in bytes."""
@@ -76,9 +76,8 @@ def main(max_memory: int) -> None:
         with _limited_time(job["seconds"]):
             about, text = _answer(job["form"], data, job["uri"], max_memory)
         del data
-        about["last"] = (
-            _peak() * 2 > max_memory
-        )  # memory it keeps would be missing for the next job
+        # Memory that the process keeps would be missing for the next job.
+        about["last"] = _peak() * 2 > max_memory
         head = json.dumps(about).encode()
         _send(answers, LENGTHS.pack(len(head), len(text)), head, text)
         if about["last"]:
@@ -94,7 +93,7 @@ def unpacked(about: dict[str, Any], text: bytes) -> LoadedDocument:
         about["body_start"],
         about["metadata"],
         about["format"],
-        places=tuple(Place(*place) for place in about["places"]),
+        anchors=tuple(Anchor(*anchor) for anchor in about["anchors"]),
         cues=tuple(Cue(*cue) for cue in about["cues"]),
     )
 
@@ -104,8 +103,6 @@ def _answer(form: str, data: bytes, uri: str, max_memory: int) -> tuple[dict[str
     try:
         document = loader_of(form)(data, uri)
         about = {name: getattr(document, name) for name in _BESIDE_THE_TEXT}
-        for name in ("headings", "places", "cues"):
-            about[name] = [[getattr(one, key) for key in one.__slots__] for one in about[name]]
         return about, document.text.encode()
     except MissingDependencyError as error:
         return {"failure": "missing", "message": str(error)}, b""
@@ -114,20 +111,13 @@ def _answer(form: str, data: bytes, uri: str, max_memory: int) -> tuple[dict[str
     except Exception as error:  # loaders can raise more than SourceError
         # Some libraries report a lack of memory as a broken document.
         failure = "memory" if _peak() * 4 > max_memory * 3 else "source"
-        known = isinstance(error, SourceError)
-        message = str(error) if known else f"{uri}: cannot be read: {type(error).__name__}: {error}"
+        message = str(error)
+        if not isinstance(error, SourceError):
+            message = f"{uri}: cannot be read: {type(error).__name__}: {error}"
         return {"failure": failure, "message": message}, b""
 
 
-_BESIDE_THE_TEXT = (
-    "title",
-    "headings",
-    "body_start",
-    "metadata",
-    "format",
-    "places",
-    "cues",
-)
+_BESIDE_THE_TEXT = ("title", "headings", "body_start", "metadata", "format", "anchors", "cues")
 
 
 def _own_streams() -> tuple[IO[bytes], IO[bytes]]:

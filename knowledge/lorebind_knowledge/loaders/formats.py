@@ -1,4 +1,4 @@
-"""Loaders of plugins, chosen like built-in ones: by media type and file extension.
+"""The formats that can be read: by Lorebind itself, and by loaders of plugins.
 
 A plugin of the group `lorebind.loaders` has `suffixes` (such as `.odt`), `media_types` and
 `load(data, uri)`, which returns a `LoadedDocument`. Projects do not need to name it: it reads
@@ -8,13 +8,43 @@ formats that could not be read otherwise, and may not claim one that another loa
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from lorebind_config import plugins
 from lorebind_config.errors import LorebindError, PluginError, SourceError
 from lorebind_knowledge.loaders.base import MAX_CHARACTERS, LoadedDocument
+from lorebind_knowledge.loaders.text import LANGUAGES
+
+_NAMES = {
+    "markdown": ".md .markdown text/markdown text/x-markdown",
+    "mdx": ".mdx",
+    "text": ".txt .text .log .xml .yaml .yml .toml .cfg .conf .ini .properties",
+    "rst": ".rst",
+    "asciidoc": ".adoc .asciidoc",
+    "latex": ".tex",
+    "code": " ".join(LANGUAGES),
+    "notebook": ".ipynb application/x-ipynb+json",
+    "html": ".html .htm .xhtml text/html application/xhtml+xml",
+    "pdf": ".pdf application/pdf application/x-pdf",
+    "docx": ".docx application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "pptx": ".pptx application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    "xlsx": ".xlsx application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "epub": ".epub application/epub+zip",
+    "rtf": ".rtf application/rtf text/rtf",
+    "eml": ".eml message/rfc822",
+    "csv": ".csv .tsv text/csv application/csv text/tab-separated-values",
+    "json": ".json application/json application/ld+json",
+    "jsonl": ".jsonl .ndjson application/jsonl application/x-ndjson application/x-jsonlines",
+    "vtt": ".vtt text/vtt",
+    "srt": ".srt application/x-subrip",
+}
+FORMATS = {name: form for form, names in _NAMES.items() for name in names.split()}
+"""The format for each file extension, and for each media type that identifies one.
+
+`text/plain` is not among them: it is also used for Markdown, CSV and others.
+"""
+SUPPORTED_SUFFIXES = tuple(sorted(name for name in FORMATS if name.startswith(".")))
 
 _MEMBERS = ("suffixes", "media_types", "load")
 
@@ -43,22 +73,17 @@ def _claimed(offers: tuple[plugins.PluginOffer, ...]) -> _Table:
 
 
 def _installed() -> _Table:
-    found = plugins.offers("loaders").values()
-    every = (offer for offers in found for offer in offers)
+    every = (offer for offers in plugins.offers("loaders").values() for offer in offers)
     return _claimed(tuple(sorted(every, key=str)))
 
 
-def claims(built_in: Collection[str]) -> list[str]:
-    """Return the problems of the installed loaders, for `doctor`; empty if all can be used.
-
-    Args:
-        built_in: the media types and extensions that Lorebind reads itself.
-    """
+def problems_of_loaders() -> list[str]:
+    """Return the problems of the installed loaders, for `doctor`; empty if all can be used."""
     table = _installed()
     collisions = []
     for word in table.claims:
         try:
-            _claim(word, built_in)
+            _claim(word)
         except PluginError as error:
             collisions.append(str(error))
     return [*table.broken, *collisions]
@@ -74,16 +99,13 @@ def broken_loaders() -> list[str]:
     return _installed().broken
 
 
-def load_plugged(
-    data: bytes, uri: str, words: tuple[str, ...], built_in: Collection[str]
-) -> LoadedDocument | None:
+def load_plugged(data: bytes, uri: str, words: tuple[str, ...]) -> LoadedDocument | None:
     """Load a document with a plugin; return None if no plugin reads its format.
 
     Args:
         data: the whole document.
         uri: its path or URL.
         words: its media type and extension; the first that has a loader decides.
-        built_in: the media types and extensions that Lorebind reads itself.
 
     Raises:
         SourceError: two plugins claim the format, or the plugin cannot read the document.
@@ -91,12 +113,15 @@ def load_plugged(
     if not plugins.offers("loaders"):
         return None
     try:
-        found = next((_claim(word, built_in) for word in words if _is_known(word, built_in)), None)
+        claim = next(
+            (_claim(word) for word in words if _is_built_in(word) or word in _installed().claims),
+            None,
+        )
     except PluginError as error:
         raise SourceError(f"{uri}: {error}") from error
-    if found is None:
+    if claim is None:
         return None
-    offer, plugin = found
+    offer, plugin = claim
     try:
         document = plugin.load(data, uri)
     except LorebindError:
@@ -112,16 +137,16 @@ def load_plugged(
     return document
 
 
-def _is_known(word: str, built_in: Collection[str]) -> bool:
-    return word in built_in or word in _installed().claims
+def _is_built_in(word: str) -> bool:
+    return word in FORMATS or word == "text/plain"
 
 
-def _claim(word: str, built_in: Collection[str]) -> tuple[plugins.PluginOffer, Any] | None:
+def _claim(word: str) -> tuple[plugins.PluginOffer, Any] | None:
     """Return the plugin that claims a format; None if Lorebind reads it itself."""
-    found = _installed().claims.get(word, [])
-    if len(found) + (word in built_in) > 1:
-        owners = ["Lorebind itself"] * (word in built_in) + [str(offer) for offer, _ in found]
+    claims = _installed().claims.get(word, [])
+    if len(claims) + _is_built_in(word) > 1:
+        owners = ["Lorebind itself"] * _is_built_in(word) + [str(offer) for offer, _ in claims]
         raise PluginError(
             f"{word!r} is claimed by the loaders {' and '.join(owners)}; uninstall all but one"
         )
-    return found[0] if found else None
+    return claims[0] if claims else None
