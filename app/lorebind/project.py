@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lorebind.doctor import Finding
     from lorebind_bindings import Answer, AskedInRuns, RetrievalSettings
     from lorebind_config.reading.loaded import LoadedProject
-    from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
+    from lorebind_knowledge.collection import LorebindVectorStore
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.index.purging import OrphanedIndex
     from lorebind_knowledge.records import QueryResult

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.declarations.retrieval import AnyReranker, RetrievalDeclaration
     from lorebind_config.reading.loaded import LoadedProject
-    from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
+    from lorebind_knowledge.collection import LorebindVectorStore
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.index.purging import Made, OrphanedIndex
@@ -136,7 +136,7 @@ class KnowledgeService:
         Raises:
             NotFoundError: there is no such embedder or vector database.
         """
-        from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
+        from lorebind_knowledge.collection import LorebindVectorStore
 
         def owner() -> Namespace:
             return self._loaded.namespace(COLLECTION_SCOPE, name)

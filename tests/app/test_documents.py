@@ -23,7 +23,6 @@ from lorebind import (
     tenant,
 )
 from lorebind_knowledge.documents.changing import keep_documents
-from lorebind_knowledge.index.hold_lease import hold_lease
 from tests.bindings.helpers import write
 from tests.knowledge.bench import counts
 
@@ -222,7 +221,7 @@ async def test_added_again_while_its_deletion_waits(project: Project) -> None:
     """A deletion that waits for an ingest does not delete what was added in the meantime."""
     await project.aadd_documents("docs", [LUNCH])
     kb = project.knowledge.open("docs").kb
-    async with hold_lease(kb.catalog, kb.namespace, wait=False):
+    async with kb.catalog.hold_lease(kb.namespace, wait=False):
         deleting = asyncio.create_task(project.adelete_document("docs", "added:lunch.md"))
         while kb.catalog.added.uris(kb.namespace):
             await asyncio.wait([deleting], timeout=0.01)

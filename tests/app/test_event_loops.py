@@ -22,7 +22,7 @@ from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from openai import OpenAI
 
 from lorebind import Project
-from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
+from lorebind_knowledge.collection import LorebindVectorStore
 from tests.bindings.helpers import write
 from tests.knowledge.embedding_server import KEY, EmbeddingServer, Reply, serving
 

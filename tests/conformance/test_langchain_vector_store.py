@@ -16,7 +16,7 @@ from langchain_tests.integration_tests import VectorStoreIntegrationTests
 from lorebind_config.errors import StoreError, UsageError
 from lorebind_config.namespace import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
+from lorebind_knowledge.collection import LorebindVectorStore
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
 from lorebind_knowledge.index.index import Index

@@ -46,7 +46,7 @@ def read_everything(catalog: Catalog) -> None:
     ledger = catalog.ledger
     assert ledger.index(HERE, "active") is None
     assert ledger.documents(IndexKey(HERE)) == {}
-    assert ledger.last_runs(HERE, 5) == []
+    assert catalog.runs.list(HERE, 5) == []
     assert ledger.retired_indexes(HERE) == []
     assert len(catalog.embeddings.missing(CountingEmbedder(), ["a", "b", "a"])) == 2
 
@@ -136,7 +136,7 @@ def test_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     holder = sqlite3.connect(path, isolation_level=None)
     with contextlib.closing(holder), contextlib.closing(Catalog(path)) as catalog:
         holder.execute("begin immediate")
-        assert catalog.ledger.last_runs(HERE, 1)
+        assert catalog.runs.list(HERE, 1)
         with pytest.raises(StoreError, match="locked; another process has locked it"):
             start_run(catalog)
         holder.execute("rollback")
@@ -256,8 +256,8 @@ def test_namespaces_do_not_touch(catalog: Catalog, field: str) -> None:
             ledger.drop_index(sql, there)
         ledger.start_run(theirs, "upsert")
     assert set(ledger.documents(here)) == {"a.md"}
-    runs = ledger.last_runs(HERE, 9)
-    assert [(run["run_id"], run["status"]) for run in runs] == [(run, "running")]
+    runs = catalog.runs.list(HERE, 9)
+    assert [(run.run_id, run.status) for run in runs] == [(run, "running")]
 
 
 def test_runs(catalog: Catalog) -> None:
@@ -267,12 +267,12 @@ def test_runs(catalog: Catalog) -> None:
     with catalog.lease(HERE) as lease:
         second = ledger.start_run(lease, "replace")
         ledger.finish_run(lease, second, "completed", {"some": "report"})
-    runs = ledger.last_runs(HERE, 9)
-    assert [(run["run_id"], run["strategy"], run["status"]) for run in runs] == [
+    runs = catalog.runs.list(HERE, 9)
+    assert [(run.run_id, run.strategy, run.status) for run in runs] == [
         (second, "replace", "completed"),
         (first, "upsert", "failed"),
     ]
-    assert [run["run_id"] for run in ledger.last_runs(HERE, 1)] == [second]
+    assert [run.run_id for run in catalog.runs.list(HERE, 1)] == [second]
 
 
 # The embedding cache.

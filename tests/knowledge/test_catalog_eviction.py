@@ -22,7 +22,6 @@ from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
-from lorebind_knowledge.catalog.eviction import LruEviction
 from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.databases import Database, EmbeddedDatabase, PostgresDatabase
 from lorebind_knowledge.database.postgres_address import PostgresAddress
@@ -252,10 +251,14 @@ def test_one_evicts_at_a_time(dsn: str) -> None:
     """In PostgreSQL, a second eviction waits, so that two never deadlock on rows."""
     first = PostgresDatabase(PostgresAddress(dsn), CATALOG)
     impatient = PostgresDatabase(PostgresAddress(f"{dsn}%20-clock_timeout%3D50"), CATALOG)
-    turn = LruEviction(first)._alone
-    with turn(), pytest.raises(StoreError, match="lock timeout"), LruEviction(impatient)._alone():
+    turn = EmbeddingCache(first)._alone
+    with (
+        turn(),
+        pytest.raises(StoreError, match="lock timeout"),
+        EmbeddingCache(impatient)._alone(),
+    ):
         pass
-    with LruEviction(impatient)._alone():
+    with EmbeddingCache(impatient)._alone():
         pass
     for database in (first, impatient):
         database.close()

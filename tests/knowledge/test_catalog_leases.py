@@ -85,7 +85,7 @@ def test_only_runs_without_a_lease_have_failed(catalog: Catalog) -> None:
     ledger = catalog.ledger
 
     def statuses(namespace: Namespace = HERE) -> list[object]:
-        return [run["status"] for run in ledger.last_runs(namespace, 9)]
+        return [run.status for run in catalog.runs.list(namespace, 9)]
 
     with catalog.lease(ELSEWHERE) as other, stopped(catalog) as old:
         ledger.start_run(other, "upsert")

@@ -77,7 +77,7 @@ def test_many_make_the_tables_at_once(dsn: str, make_catalog: Callable[..., Cata
 
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(write, catalogs, "abcdef"))
-    assert all(len(catalogs[0].ledger.last_runs(replace(HERE, kb=kb), 9)) == 1 for kb in "abcdef")
+    assert all(len(catalogs[0].runs.list(replace(HERE, kb=kb), 9)) == 1 for kb in "abcdef")
 
 
 def test_without_leave_to_make_tables(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
@@ -89,7 +89,7 @@ def test_without_leave_to_make_tables(dsn: str, make_catalog: Callable[..., Cata
     with psycopg.connect(dsn) as db:
         db.execute(str(caught.value).partition(":\n")[2])
     start_run(catalog)
-    assert len(catalog.ledger.last_runs(HERE, 9)) == 1
+    assert len(catalog.runs.list(HERE, 9)) == 1
 
 
 def test_a_newer_schema_is_refused(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
@@ -138,7 +138,7 @@ def test_a_server_that_stops_and_comes_back(
     start_run(catalog)
     own_postgres.stop()
     for call in (
-        lambda: catalog.ledger.last_runs(HERE, 1),
+        lambda: catalog.runs.list(HERE, 1),
         lambda: catalog.ledger.start_run(Lease(HERE, 1), "upsert"),
         lambda: catalog.lease(HERE).__enter__(),
     ):
@@ -146,7 +146,7 @@ def test_a_server_that_stops_and_comes_back(
             call()
         assert PASSWORD not in str(caught.value)
     own_postgres.start()
-    assert len(catalog.ledger.last_runs(HERE, 9)) == 1
+    assert len(catalog.runs.list(HERE, 9)) == 1
     with catalog.lease(HERE):
         pass
 
@@ -224,7 +224,7 @@ for _ in range(3):
     start_run(parent)
     assert os.waitpid(process, 0)[1] == 0
     start_run(parent)
-print(*(len(catalog.ledger.last_runs(namespace, 99)) for namespace in (parent, child)))
+print(*(len(catalog.runs.list(namespace, 99)) for namespace in (parent, child)))
 catalog.close()
 """
     command = [sys.executable, "-W", "error", "-c", script, dsn]

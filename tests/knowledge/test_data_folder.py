@@ -24,7 +24,7 @@ def start_run(file: Path) -> None:
     with closing(Catalog(file)) as catalog:
         with catalog.lease(HERE) as lease:
             catalog.ledger.start_run(lease, "upsert")
-        assert len(catalog.ledger.last_runs(HERE, 9)) == 1
+        assert len(catalog.runs.list(HERE, 9)) == 1
     (lock,) = file.parent.glob("*.lock")
     lock.unlink()
     assert names(file.parent) == [file.name]
@@ -67,7 +67,7 @@ def write(file: Path) -> None:
 def test_the_folder_stays_as_it_is(not_writable_here: Path) -> None:
     """Reading makes no log and no lock next to the file; an ingest is refused with its reason."""
     with closing(Catalog(not_writable_here)) as catalog:
-        assert len(catalog.ledger.last_runs(HERE, 9)) == 1
+        assert len(catalog.runs.list(HERE, 9)) == 1
         assert names(not_writable_here.parent) == ["x.db"]
         with pytest.raises(ReadOnlyError, match=r"x\.db: cannot be written here"):
             catalog.lease(HERE).__enter__()
@@ -78,9 +78,9 @@ def test_the_folder_stays_as_it_is(not_writable_here: Path) -> None:
 def test_another_process_writes_between(not_writable_here: Path) -> None:
     """The next read finds what another process wrote in the meantime."""
     with closing(Catalog(not_writable_here)) as catalog:
-        assert len(catalog.ledger.last_runs(HERE, 9)) == 1
+        assert len(catalog.runs.list(HERE, 9)) == 1
         write(not_writable_here)
-        assert len(catalog.ledger.last_runs(HERE, 9)) == 2
+        assert len(catalog.runs.list(HERE, 9)) == 2
 
 
 def test_another_process_writes_meanwhile(not_writable_here: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_log_is_read(not_writable_here: Path) -> None:
         other.execute("delete from catalog_runs")
         other.commit()
         with closing(Catalog(not_writable_here)) as catalog:
-            assert not catalog.ledger.last_runs(HERE, 9)
+            assert not catalog.runs.list(HERE, 9)
 
 
 def test_a_file_that_is_written_keeps_its_identity(file: Path) -> None:

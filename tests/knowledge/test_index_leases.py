@@ -65,7 +65,7 @@ def everything(to: Driver) -> Any:
     indexes = [ledger.index(HERE, name) for name in ("active", "building")]
     documents = ledger.documents(to.entry().key)
     kept = to.store_count(to.entry())
-    return answers(to, HERE), state, indexes, documents, kept, ledger.last_runs(HERE, 9)
+    return answers(to, HERE), state, indexes, documents, kept, to.catalog.runs.list(HERE, 9)
 
 
 def stop_renewing(patch: pytest.MonkeyPatch) -> None:
@@ -235,6 +235,6 @@ def test_a_stopped_writer_is_followed_when_its_lease_has_expired(tmp_path: Path)
         holder.send_signal(signal.SIGCONT)
         said, _ = holder.communicate("\n", timeout=30)
         assert "another process took over" in said
-        assert to.catalog.ledger.last_runs(HERE, 1) == []
+        assert to.catalog.runs.list(HERE, 1) == []
         edit(to, 2, HERE)
         to.agree()

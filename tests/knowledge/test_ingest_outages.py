@@ -37,8 +37,8 @@ async def test_embedder_fails_in_the_middle(bench: Bench) -> None:
     bench.embedder.before_batch = fail
     with pytest.raises(EmbedderError, match="quota"):
         await bench.ingest()
-    (run,) = bench.catalog.ledger.last_runs(bench.kb.namespace, 1)
-    assert run["status"] == "failed"
+    (run,) = bench.catalog.runs.list(bench.kb.namespace, 1)
+    assert run.status == "failed"
     assert bench.diary.names()[-1] == "ingest_failed"
     assert "quota" in bench.diary.data("ingest_failed")[0]["reason"]
     uris = Counter(match.metadata["uri"] for match in await bench.visible())
@@ -71,8 +71,8 @@ async def test_a_failure_is_recorded_beside_the_loop(
     bench.embedder.before_batch = fail
     with pytest.raises(EmbedderError, match="quota"):
         await bench.ingest()
-    (run,) = ledger.last_runs(bench.kb.namespace, 1)
-    assert run["status"] == "failed"
+    (run,) = bench.catalog.runs.list(bench.kb.namespace, 1)
+    assert run.status == "failed"
 
 
 class FailingStore(MemoryStore):
@@ -216,8 +216,8 @@ async def test_cancelled_in_the_middle(
     cancelled.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    (run,) = bench.catalog.ledger.last_runs(bench.kb.namespace, 1)
-    assert run["status"] == "cancelled"
+    (run,) = bench.catalog.runs.list(bench.kb.namespace, 1)
+    assert run.status == "cancelled"
     assert bench.diary.names()[-1] == "ingest_failed"
     spent = len(bench.embedder.texts)
     bench.embedder.before_batch = lambda number: None

@@ -34,8 +34,8 @@ async def test_the_shape_of_a_report(bench: Bench) -> None:
     assert set(data["chunks"]) == {"added", "removed", "unchanged", "total"}
     assert set(data["failures"][0]) == {"uri", "reason", "attempts"}
     assert data["seconds"] > 0
-    (run,) = bench.catalog.ledger.last_runs(bench.kb.namespace, 1)
-    assert (run["run_id"], run["status"]) == (report.run_id, report.status)
+    (run,) = bench.catalog.runs.list(bench.kb.namespace, 1)
+    assert (run.run_id, run.status) == (report.run_id, report.status)
 
 
 async def test_events(bench: Bench) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from lorebind_config.errors import StoreError
 from lorebind_config.namespace import COLLECTION_SCOPE
-from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
+from lorebind_knowledge.collection import LorebindVectorStore
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.index.view import View
 from lorebind_knowledge.records import Partition

@@ -89,7 +89,7 @@ async def everything(bench: Bench) -> object:
     indexes = [ledger.index(here, state) for state in states]
     documents = [ledger.documents(index.key) for index in indexes if index]
     kept = [bench.index.store.count(index.space) for index in indexes if index]
-    return await bench.visible(), indexes, documents, kept, ledger.last_runs(here, 9)
+    return await bench.visible(), indexes, documents, kept, bench.catalog.runs.list(here, 9)
 
 
 async def lost(ingest: Awaitable[object]) -> str:
@@ -135,8 +135,8 @@ async def test_at_any_step(
         failed += bool(said)
         assert not said or "'docs': another process took over" in said
         if said and at > 1:  # at the first step there was no run yet
-            runs = bench.catalog.ledger.last_runs(bench.kb.namespace, 2)
-            assert [run["status"] for run in runs] == ["completed", "failed"]
+            runs = bench.catalog.runs.list(bench.kb.namespace, 2)
+            assert [run.status for run in runs] == ["completed", "failed"]
             assert bench.diary.names()[-1] == "ingest_failed"
     assert failed > 20
 

@@ -211,7 +211,7 @@ def test_ledgers_of_one_catalog(kind: str, examples: int, new_dsn: Callable[[], 
                     entries[owner] = entry
                     runs[owner] = ledger.start_run(lease, "upsert")
             assert ledger.index(first, "active") is None
-            assert list(ledger.last_runs(first, 9)) == []
+            assert list(catalog.runs.list(first, 9)) == []
             assert ledger.retired_indexes(first) == []
             with catalog.lease(first) as lease:
                 mine = ledger.create_index(lease, Manifest("mine", "key", 3, "chunker"))
@@ -229,7 +229,7 @@ def test_ledgers_of_one_catalog(kind: str, examples: int, new_dsn: Callable[[], 
                         entries[owner].key,
                         entries[owner].manifest,
                     )
-                    (one,) = ledger.last_runs(owner, 9)
-                    assert (one["run_id"], one["status"]) == (runs[owner], "running")
+                    (one,) = catalog.runs.list(owner, 9)
+                    assert (one.run_id, one.status) == (runs[owner], "running")
 
     check()

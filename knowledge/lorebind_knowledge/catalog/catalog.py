@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import IngestRunningError, StoreError
+from lorebind_config.namespace import tenant
 from lorebind_config.project_files import make_data_folder
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.added import AddedDocuments
@@ -16,9 +19,10 @@ from lorebind_knowledge.catalog.runs import Runs
 from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.databases import EmbeddedDatabase
 from lorebind_knowledge.database.sqlite_file import refuse_frozen
+from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -26,6 +30,10 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.database.databases import Database, PostgresDatabase
     from lorebind_knowledge.database.sql import Sql
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.2
+"""Seconds between two attempts to take a lease that another writer holds."""
+_PAUSE_GROWTH = 1.5
 
 
 class Catalog:
@@ -116,6 +124,39 @@ class Catalog:
                 )
             with leases.kept(self._database, lease):
                 yield lease
+
+    @asynccontextmanager
+    async def hold_lease(self, namespace: Namespace, *, wait: bool) -> AsyncIterator[Lease]:
+        """Hold the lease to write a knowledge base or a collection; see `lease`.
+
+        Calls in the block run in the lane of ingests, and as the namespace's tenant.
+
+        Args:
+            namespace: the knowledge base or collection.
+            wait: whether to wait for another writer instead of raising.
+
+        Raises:
+            IngestRunningError: another writer holds the lease.
+            ReadOnlyError, StoreError: see `lease`.
+        """
+        stack = ExitStack()
+        with self.threads.lane("ingest"), tenant(namespace.tenant):
+            try:
+                yield await self._enter_lease(stack, namespace, wait=wait)
+            finally:
+                await call(stack.close)
+
+    async def _enter_lease(self, stack: ExitStack, namespace: Namespace, *, wait: bool) -> Lease:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await call(stack.enter_context, self.lease(namespace))
+            except IngestRunningError:
+                if not wait:
+                    raise
+            # Polling, because a thread that waits for a lock cannot be cancelled.
+            await asyncio.sleep(random.uniform(0, pause))
+            pause = min(_PAUSE_GROWTH * pause, _LONGEST_PAUSE)
 
     @contextmanager
     def _process_lock(self, namespace: Namespace) -> Iterator[bool]:

@@ -1,4 +1,9 @@
-"""The embedding cache: a text is embedded once, even if several knowledge bases contain it."""
+"""The embedding cache: a text is embedded once, even if several knowledge bases contain it.
+
+The least recently used vectors are evicted. Only the day of the last use is stored, so most reads
+write nothing. The first use of a day is noted in memory and written together with many others. A
+crash loses such notes, but no vectors.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +11,20 @@ import asyncio
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import EmbedderError
 from lorebind_config.namespace import digest
-from lorebind_knowledge.catalog.eviction import LruEviction
 from lorebind_knowledge.embedders.base import embed_documents
 from lorebind_knowledge.plumbing.bridge import call, finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.database.databases import Database
+    from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.records import Matrix, Vector
 
@@ -27,6 +33,12 @@ _PUT_AGAIN = (
     "on conflict (key) do update set vector = excluded.vector,"
     " created_at = excluded.created_at, used_on = excluded.used_on, size = excluded.size"
 )
+
+_SECONDS_PER_DAY = 86_400
+_NOTED_AT_ONCE = 2_000
+_GOING_AT_ONCE = 500
+"""Rows per transaction, so that a large eviction does not block other writers for long."""
+_OLDEST = "select key, size from catalog_embeddings order by used_on, created_at limit :limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +62,14 @@ class EmbeddingCache:
         """
         Args:
             database: the catalog's.
-            max_bytes: maximum size of all vectors after `trim`; None means no limit.
+            max_bytes: maximum size of all vectors after `trim`, without the data stored next to
+                them; None means no limit.
             clock: returns the time in seconds since 1970.
         """
-        self._database = database
-        self._clock = clock
-        self._recency = LruEviction(database, max_bytes, clock)
+        self._database, self._max_bytes, self._clock = database, max_bytes, clock
         self._lock = threading.Lock()
+        self._noted: set[str] = set()
+        """The keys of vectors that were used today, which is not stored yet."""
         self._coming: dict[str, Future[None]] = {}
         self._written = 0
 
@@ -146,7 +159,8 @@ class EmbeddingCache:
         """Evict the least recently used vectors until the cache is within its size limit.
 
         Call it when there is time, for example at the end of an ingest. Vectors that were already
-        returned stay valid. A call that is reading an evicted vector embeds its text again.
+        returned stay valid. A call that is reading an evicted vector embeds its text again. It may
+        be cancelled or killed at any point, and several processes may call it at the same time.
 
         Returns:
             the number of evicted vectors.
@@ -154,15 +168,23 @@ class EmbeddingCache:
         Raises:
             StoreError: the catalog cannot be written.
         """
-        return await self._recency.trim()
+        evicted = 0
+        while count := await call(self._trim_some):
+            evicted += count
+        return evicted
+
+    @property
+    def _today(self) -> int:
+        """The current day, in days since 1970."""
+        return int(self._clock() // _SECONDS_PER_DAY)
 
     def _read(self, keys: Iterable[str]) -> dict[str, Vector]:
         import numpy as np
 
         # A damaged vector counts as missing: its text is embedded again and the row replaced.
         rows = [row for row in self._rows("key, vector, used_on, size", keys) if _is_sound(*row)]
-        today = self._recency.today
-        self._recency.note(key for key, _, used_on, _ in rows if used_on < today)
+        today = self._today
+        self._note(key for key, _, used_on, _ in rows if used_on < today)
         return {key: np.frombuffer(vector, dtype="<f4") for key, vector, *_ in rows}
 
     def _rows(self, columns: str, keys: Iterable[str]) -> list[Any]:
@@ -171,7 +193,7 @@ class EmbeddingCache:
             return sql.run(query, keys=list(keys))
 
     def _write(self, vectors: Mapping[str, Vector]) -> None:
-        shared = {"created_at": self._clock(), "used_on": self._recency.today}
+        shared = {"created_at": self._clock(), "used_on": self._today}
         rows = [
             {"key": key, "vector": blob, "size": len(blob), **shared}
             # Sorted, because two processes that store the same texts could deadlock otherwise.
@@ -179,6 +201,59 @@ class EmbeddingCache:
         ]
         with self._database.writing() as sql:
             sql.insert("catalog_embeddings", rows, _PUT_AGAIN)
+
+    def _note(self, keys: Iterable[str]) -> None:
+        """Note that these were used today. Many notes are written together, the rest by `trim`."""
+        with self._lock:
+            self._noted.update(keys)
+            if len(self._noted) < _NOTED_AT_ONCE:
+                return
+        self._save()
+
+    def _save(self) -> None:
+        with self._lock:
+            noted, self._noted = sorted(self._noted), set()
+        if noted:
+            with self._alone() as sql:
+                sql.run(
+                    "update catalog_embeddings set used_on = :today where key in (:*keys)",
+                    today=self._today,
+                    keys=noted,
+                )
+
+    def _trim_some(self) -> int:
+        self._save()
+        if self._max_bytes is None:
+            return 0
+        with self._database.reading() as sql:
+            if _bytes_of_all(sql) <= self._max_bytes:
+                return 0
+        with self._alone() as sql:
+            # Read again: another process may have evicted vectors in the meantime.
+            excess = _bytes_of_all(sql) - self._max_bytes
+            going: list[str] = []
+            for key, size in sql.run(_OLDEST, limit=_GOING_AT_ONCE):
+                if excess <= 0:
+                    break
+                going.append(key)
+                excess -= size if type(size) is int else 0  # a damaged row is evicted too
+            sql.run("delete from catalog_embeddings where key in (:*going)", going=going)
+        return len(going)
+
+    @contextmanager
+    def _alone(self) -> Iterator[Sql]:
+        """Open a transaction during which no other process writes days or evicts.
+
+        SQLite allows only one writer anyway. In PostgreSQL, two writers that lock the same rows in
+        different orders would deadlock.
+        """
+        with self._database.writing() as sql:
+            if sql.is_postgres:
+                sql.run(
+                    "select pg_advisory_xact_lock(hashtextextended('lorebind embedding cache',"
+                    " hashtextextended(current_schema(), 0)))"
+                )
+            yield sql
 
 
 def _is_sound(_: Any, vector: Any, used_on: Any, size: Any) -> bool:
@@ -202,3 +277,7 @@ def _keys(embedder: Embedder, texts: Iterable[str]) -> list[str]:
     # covers one index only.
     owner = [made_by.key, made_by.address] if made_by.address else [made_by.key]
     return [digest(*owner, text) for text in texts]
+
+
+def _bytes_of_all(sql: Sql) -> int:
+    return int(sql.run("select coalesce(sum(size), 0) from catalog_embeddings")[0][0])

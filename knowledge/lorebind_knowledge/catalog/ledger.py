@@ -294,18 +294,6 @@ class Ledger:
                 report=json.dumps(report),
             )
 
-    def last_runs(self, namespace: Namespace, limit: int) -> Sequence[Mapping[str, Any]]:
-        columns = ("run_id", "strategy", "status", "started_at")
-        query = (
-            f"select {', '.join(columns)} from catalog_runs where {OURS}"
-            " order by started_at desc limit :limit"
-        )
-        with decoding(self._database, self._database.reading(), "runs") as sql:
-            rows = sql.run(query, **owner(namespace), limit=limit)
-            for row in rows:
-                check_types(row, (str, str, str, float))
-        return [dict(zip(columns, row, strict=True)) for row in rows]
-
     def forget_runs(self, lease: Lease) -> None:
         with self._writing(lease) as sql:
             sql.run(f"delete from catalog_runs where {OURS}", **owner(lease.namespace))

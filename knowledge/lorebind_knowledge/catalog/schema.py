@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.catalog import earlier_words, postgres_words, schema
+from lorebind_knowledge.catalog import earlier_words, postgres_words
 from lorebind_knowledge.catalog.rows import OWNER
 from lorebind_knowledge.database.tables import Tables
 
@@ -144,9 +144,9 @@ class _CatalogTables(Tables):
 
 CATALOG = _CatalogTables(
     "catalog",
-    schema.SCHEMA_VERSION,
-    schema.STATEMENTS,
+    SCHEMA_VERSION,
+    STATEMENTS,
     postgres_words.SQL,
-    migrations=schema.MIGRATIONS,
+    migrations=MIGRATIONS,
     move_away="move it away, then ingest again; documents that were added are lost",
 )

@@ -8,7 +8,6 @@ from lorebind_config.errors import UsageError
 from lorebind_knowledge.documents.listing import find_document
 from lorebind_knowledge.documents.reading import read_documents
 from lorebind_knowledge.index import purging
-from lorebind_knowledge.index.hold_lease import hold_lease
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.plumbing.bridge import call
 
@@ -87,7 +86,7 @@ async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
         if found.origin != "added":
             raise UsageError(of_source(found.uri, kb.id))
         await call(kb.catalog.added.remove, kb.namespace, found.uri)
-    async with hold_lease(kb.catalog, kb.namespace, wait=True) as lease:
+    async with kb.catalog.hold_lease(kb.namespace, wait=True) as lease:
         if await call(kb.catalog.added.get, kb.namespace, found.uri):
             return found  # it was added again in the meantime
         for state in ("active", "building"):
@@ -116,7 +115,7 @@ async def delete_all(kb: KnowledgeBase) -> None:
     Raises:
         IngestRunningError: an ingest of the knowledge base is running.
     """
-    async with hold_lease(kb.catalog, kb.namespace, wait=False) as lease:
+    async with kb.catalog.hold_lease(kb.namespace, wait=False) as lease:
         index = await call(kb.catalog.ledger.index, kb.namespace, "active")
         if index is not None:  # from now on no search uses it
             await call(kb.catalog.ledger.retire_index, lease, index.key)

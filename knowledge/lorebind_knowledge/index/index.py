@@ -28,7 +28,7 @@ from lorebind_knowledge.catalog.ledger import put_documents, remove_documents
 from lorebind_knowledge.index.memory import Memory
 from lorebind_knowledge.plumbing.bridge import finish
 from lorebind_knowledge.records import SPANS
-from lorebind_knowledge.stores.base import ApproximateStore, LostVectorsError, StoredVector
+from lorebind_knowledge.stores.base import ApproximateStore, LostVectorsError, StoredVector, batches
 
 if TYPE_CHECKING:
     from lorebind_config.namespace import Namespace
@@ -367,18 +367,17 @@ class Index:
             raise
 
     def _delete(self, space: Partition, numbers: Sequence[int]) -> None:
-        for start in range(0, len(numbers), _DELETED_AT_ONCE):
-            finish(self.store.delete(space, numbers[start : start + _DELETED_AT_ONCE]))
+        for batch in batches(numbers, _DELETED_AT_ONCE):
+            finish(self.store.delete(space, batch))
 
     def _missing(self, space: Partition, numbers: Sequence[int]) -> list[int]:
         missing = []
-        for start in range(0, len(numbers), _COMPARED_AT_ONCE):
-            some = numbers[start : start + _COMPARED_AT_ONCE]
+        for batch in batches(numbers, _COMPARED_AT_ONCE):
             try:
-                there = finish(self.store.get(space, some))
+                there = finish(self.store.get(space, batch))
             except NotImplementedError:  # the database cannot look up vectors
                 return []
-            missing += [number for number in some if number not in there]
+            missing += [number for number in batch if number not in there]
         return missing
 
     def _sweep_sometimes(self, lease: Lease, index: IndexEntry) -> None:

@@ -24,7 +24,6 @@ from lorebind_config.errors import (
 )
 from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.events import kind_of
-from lorebind_knowledge.index.hold_lease import hold_lease
 from lorebind_knowledge.ingest.corpus import enumerate_corpus
 from lorebind_knowledge.ingest.indexes import (
     at_address,
@@ -111,7 +110,7 @@ async def ingest(
     planned = plan.read if plan else None
     if planned and planned.namespace != corpus.kb.namespace:
         raise UsageError(f"the plan belongs to another knowledge base than {corpus.kb.id!r}")
-    async with hold_lease(corpus.kb.catalog, corpus.kb.namespace, wait=wait) as lease:
+    async with corpus.kb.catalog.hold_lease(corpus.kb.namespace, wait=wait) as lease:
         run = _Run(corpus, lease, strategy, only_failed=only_failed, added=added, planned=planned)
         return await run.execute(allow_mass_delete, run_id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from lorebind_config.errors import UsageError
-from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
+from lorebind_knowledge.collection import LorebindVectorStore
 from lorebind_knowledge.retrieval.search import check_embedder, not_ingested
 
 if TYPE_CHECKING:

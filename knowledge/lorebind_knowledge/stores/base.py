@@ -7,14 +7,16 @@ A store knows nothing of documents, versions, words or texts. Those are in the c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from lorebind_config.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.records import Matrix, Partition, Vector
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,3 +129,8 @@ class ApproximateStore(Protocol):
     def finish_load(self, space: Partition) -> Awaitable[None] | None:
         """Bring the approximate index up to date; called at the end of every ingest."""
         ...
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield the items in order, at most `size` at a time."""
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -58,9 +58,9 @@ class StoreWrapper(VectorStore):
         """Run around each call; `await ask()` makes the call, any number of times."""
         return await ask()
 
-    async def _passed(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        asked = StoreCall(method.__name__, arguments)
-        return await self.around(asked, lambda: call(method, *arguments))
+    async def _passed(self, method: Callable[..., R | Awaitable[R]], *arguments: Any) -> R:
+        request = StoreCall(method.__name__, arguments)
+        return await self.around(request, lambda: call(method, *arguments))
 
     async def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         await self._passed(self.inner.add, space, vectors)
@@ -73,21 +73,16 @@ class StoreWrapper(VectorStore):
         where: Mapping[str, Any],
         allowed_ids: Collection[int] | None,
     ) -> SearchHits:
-        found: SearchHits = await self._passed(
-            self.inner.nearest, space, vector, k, where, allowed_ids
-        )
-        return found
+        return await self._passed(self.inner.nearest, space, vector, k, where, allowed_ids)
 
     async def get(self, space: Partition, numbers: Collection[int]) -> Mapping[int, Vector | None]:
-        found: Mapping[int, Vector | None] = await self._passed(self.inner.get, space, numbers)
-        return found
+        return await self._passed(self.inner.get, space, numbers)
 
     async def delete(self, space: Partition, numbers: Collection[int]) -> None:
         await self._passed(self.inner.delete, space, numbers)
 
     async def count(self, space: Partition) -> int | None:
-        counted: int | None = await self._passed(self.inner.count, space)
-        return counted
+        return await self._passed(self.inner.count, space)
 
     async def drop(self, space: Partition) -> None:
         await self._passed(self.inner.drop, space)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import threading
 import uuid
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from langchain_core.documents import Document
 
 from lorebind_config.errors import StoreError
-from lorebind_knowledge.stores.base import SearchHits, VectorStore
+from lorebind_knowledge.stores.base import SearchHits, VectorStore, batches
 from lorebind_knowledge.stores.langchain.adapter import SPACE, Adapter
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import Partition, Vector
     from lorebind_knowledge.stores.base import StoredVector
     from lorebind_knowledge.stores.langchain.recipe import Recipe
-
-T = TypeVar("T")
 
 _NUMBER, _ZERO = "lorebind_number", "lorebind_zero"
 _AT_ONCE = 500
@@ -62,7 +60,7 @@ class LangChainStore(VectorStore):
 
     def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         with self._using(space) as wrapped:
-            for some in _portions(vectors):
+            for some in batches(vectors, _AT_ONCE):
                 wrapped.add([(_document(space, one), _handed(one.vector)) for one in some])
 
     def nearest(
@@ -93,14 +91,14 @@ class LangChainStore(VectorStore):
     def get(self, space: Partition, numbers: Collection[int]) -> dict[int, Vector | None]:
         with self._using(space) as wrapped:
             there: dict[int, Vector | None] = {}
-            for ids in _portions([document_id(space, number) for number in numbers]):
+            for ids in _ids(space, numbers):
                 near, zeros = _numbers(space, wrapped.get(ids))
                 there |= dict.fromkeys([*near, *zeros])
             return there
 
     def delete(self, space: Partition, numbers: Collection[int]) -> None:
         with self._using(space) as wrapped:
-            for ids in _portions([document_id(space, number) for number in numbers]):
+            for ids in _ids(space, numbers):
                 wrapped.delete(ids)
 
     def count(self, space: Partition) -> None:
@@ -153,8 +151,8 @@ def document_id(space: Partition, number: int) -> str:
     return str(uuid.UUID(int=high << 80 | 0x8 << 76 | middle << 64 | 0b10 << 62 | low))
 
 
-def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
+def _ids(space: Partition, numbers: Collection[int]) -> Iterator[Sequence[str]]:
+    return batches([document_id(space, number) for number in numbers], _AT_ONCE)
 
 
 def _document(space: Partition, one: StoredVector) -> Document:

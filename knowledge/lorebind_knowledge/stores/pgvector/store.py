@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import IndexMismatchError, StoreError
 from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.database.postgres_connections import Connections
 from lorebind_knowledge.database.postgres_rows import insert_rows
-from lorebind_knowledge.stores.base import SearchHits, VectorStore
+from lorebind_knowledge.stores.base import SearchHits, VectorStore, batches
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
 from lorebind_knowledge.stores.pgvector.filters import sql_filter
 from lorebind_knowledge.stores.pgvector.settings import PgvectorSettings
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.records import Partition, Vector
     from lorebind_knowledge.stores.base import StoredVector
-
-_Item = TypeVar("_Item")
 
 log = logging.getLogger("lorebind.stores")
 
@@ -94,7 +92,7 @@ class PgvectorStore(VectorStore):
         # Sorted, because writers that add the same numbers in different orders could deadlock.
         ordered = sorted(vectors, key=lambda one: one.number)
         with self._using(self._db.writing()) as db:
-            for block in _blocks(ordered):
+            for block in batches(ordered, _BLOCK):
                 insert_rows(db, target, rows_of(space, block), "on conflict do nothing")
 
     def nearest(
@@ -133,7 +131,7 @@ class PgvectorStore(VectorStore):
         found: dict[int, Vector] = {}
         if self._is_there():
             with self._using(self._db.reading()) as db:
-                for block in _blocks(list(numbers)):
+                for block in batches(list(numbers), _BLOCK):
                     statement = self._among("select number, embedding", space)
                     rows = db.cursor(binary=True).execute(statement, [block]).fetchall()
                     vectors = vectors_of([data for _, data in rows], space.dimension)
@@ -143,7 +141,7 @@ class PgvectorStore(VectorStore):
     def delete(self, space: Partition, numbers: Collection[int]) -> None:
         if self._is_there():
             with self._using(self._db.writing()) as db:
-                for block in _blocks(list(numbers)):
+                for block in batches(list(numbers), _BLOCK):
                     db.execute(self._among("delete", space), [block])
 
     def count(self, space: Partition) -> int:
@@ -261,7 +259,3 @@ class PgvectorStore(VectorStore):
         except Exception as error:
             # Searches stay exact, and are only slower.
             log.warning("%s", error)
-
-
-def _blocks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    return (items[start : start + _BLOCK] for start in range(0, len(items), _BLOCK))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from lorebind_config.errors import StoreError
-from lorebind_knowledge.stores.base import SearchHits, VectorStore
+from lorebind_knowledge.stores.base import SearchHits, VectorStore, batches
 from lorebind_knowledge.stores.qdrant.connection import QdrantConnection, collection_is_missing
 from lorebind_knowledge.stores.qdrant.filters import FACTS, facts, has_fact, narrow
 from lorebind_knowledge.stores.qdrant.local_mode import qdrant
@@ -173,7 +173,7 @@ class QdrantStore(VectorStore):
             nothing=[],
         )
 
-    def _retrieve(self, space: Partition, some: list[str]) -> list[Any]:
+    def _retrieve(self, space: Partition, some: Sequence[str]) -> list[Any]:
         return self._ask(
             space,
             lambda client, name: client.retrieve(
@@ -256,11 +256,9 @@ def _vectors_of(space: Partition, points: list[Any]) -> Matrix:
     return vectors.reshape(len(points), space.dimension)
 
 
-def _ids(space: Partition, numbers: Collection[int], size: int) -> Iterator[list[str]]:
-    """Yield the ids of points, in parts of this size."""
-    every = [_id(space, number) for number in numbers]
-    for start in range(0, len(every), size):
-        yield every[start : start + size]
+def _ids(space: Partition, numbers: Collection[int], size: int) -> Iterator[Sequence[str]]:
+    """Return the ids of points, in parts of this size."""
+    return batches([_id(space, number) for number in numbers], size)
 
 
 def requests(points: Iterable[Any]) -> Iterator[list[Any]]:

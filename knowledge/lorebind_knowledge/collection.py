@@ -1,8 +1,12 @@
-"""An index of Lorebind as LangChain's `VectorStore`; `stores/langchain` does the reverse."""
+"""A collection: documents that are added by hand, as LangChain's `VectorStore`.
+
+`stores/langchain` does the reverse. Ingests do not touch a collection.
+"""
 
 from __future__ import annotations
 
 import uuid
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -10,32 +14,36 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore as LangChainVectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
-from lorebind_config.errors import UsageError, did_you_mean
+from lorebind_config.errors import IndexMismatchError, UsageError, did_you_mean
 from lorebind_config.namespace import PROJECT_SCOPE, Namespace, current_tenant, tenant
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.collection.writing import check_embedder, collection_turn
+from lorebind_knowledge.catalog.ledger import Manifest
 from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
 from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
 from lorebind_knowledge.index.index import Index, NoIndexError
-from lorebind_knowledge.plumbing.bridge import call, run
+from lorebind_knowledge.plumbing.bridge import call, sync
 from lorebind_knowledge.records import Record
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.text.languages import detect_language
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from langchain_core.embeddings import Embeddings
 
     from lorebind_knowledge.catalog.chunks import StoredChunk
+    from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.records import Vector
 
 T = TypeVar("T")
+
+_sync: Callable[..., Any] = sync
+"""Without its types, which mypy would infer from the methods of LangChain's class."""
 
 
 class LorebindVectorStore(LangChainVectorStore):
@@ -141,7 +149,7 @@ class LorebindVectorStore(LangChainVectorStore):
             return names
         with tenant(self._namespace.tenant):  # for an embedder of the project's code
             vectors = await self.embeddings.aembed_documents(written)
-        async with collection_turn(self._index, self._embedder, self._namespace) as (lease, entry):
+        async with _turn(self._index, self._embedder, self._namespace) as (lease, entry):
             generations = await call(self._index.next_generations, entry, names)
             records = [
                 Record(
@@ -165,7 +173,7 @@ class LorebindVectorStore(LangChainVectorStore):
         """Delete documents by their ids; unknown ids are ignored, and None deletes all."""
         _refuse(kwargs, known=("ids",))
         self._check_writable()
-        async with collection_turn(self._index, self._embedder, self._namespace) as (lease, entry):
+        async with _turn(self._index, self._embedder, self._namespace) as (lease, entry):
             uris = await call(self._index.uris, entry) if ids is None else list(dict.fromkeys(ids))
             await call(self._index.remove, lease, entry, uris)
             await call(self._index.sweep, lease, entry, abandon=True)
@@ -243,50 +251,14 @@ class LorebindVectorStore(LangChainVectorStore):
             vector, k, fetch_k, lambda_mult, **kwargs
         )
 
-    def add_texts(
-        self,
-        texts: Iterable[str],
-        metadatas: list[dict[str, Any]] | None = None,
-        *,
-        ids: Sequence[str | None] | None = None,
-        **kwargs: Any,
-    ) -> list[str]:
-        return run(self.aadd_texts(texts, metadatas, ids=ids, **kwargs))
-
-    def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        return run(self.adelete(ids, **kwargs))
-
-    def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        return run(self.aget_by_ids(ids))
-
-    def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        return run(self.asimilarity_search(query, k, **kwargs))
-
-    def similarity_search_with_score(
-        self, query: str, k: int = 4, **kwargs: Any
-    ) -> list[tuple[Document, float]]:
-        return run(self.asimilarity_search_with_score(query, k, **kwargs))
-
-    def similarity_search_by_vector(
-        self, embedding: list[float], k: int = 4, **kwargs: Any
-    ) -> list[Document]:
-        return run(self.asimilarity_search_by_vector(embedding, k, **kwargs))
-
-    def max_marginal_relevance_search(
-        self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
-    ) -> list[Document]:
-        return run(self.amax_marginal_relevance_search(query, k, fetch_k, lambda_mult, **kwargs))
-
-    def max_marginal_relevance_search_by_vector(
-        self,
-        embedding: list[float],
-        k: int = 4,
-        fetch_k: int = 20,
-        lambda_mult: float = 0.5,
-        **kwargs: Any,
-    ) -> list[Document]:
-        found = self.amax_marginal_relevance_search_by_vector
-        return run(found(embedding, k, fetch_k, lambda_mult, **kwargs))
+    add_texts = _sync(aadd_texts)
+    delete = _sync(adelete)
+    get_by_ids = _sync(aget_by_ids)
+    similarity_search = _sync(asimilarity_search)
+    similarity_search_with_score = _sync(asimilarity_search_with_score)
+    similarity_search_by_vector = _sync(asimilarity_search_by_vector)
+    max_marginal_relevance_search = _sync(amax_marginal_relevance_search)
+    max_marginal_relevance_search_by_vector = _sync(amax_marginal_relevance_search_by_vector)
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         return float  # our scores are what LangChain calls relevance scores
@@ -328,10 +300,50 @@ class LorebindVectorStore(LangChainVectorStore):
         return nothing
 
     def _check(self, entry: IndexEntry) -> None:
-        check_embedder(entry, self._embedder)
+        _check_embedder(entry, self._embedder)
 
     def _check_writable(self) -> None:
         """Raise if documents cannot be added or deleted."""
+
+
+@asynccontextmanager
+async def _turn(
+    index: Index, embedder: Embedder, namespace: Namespace
+) -> AsyncIterator[tuple[Lease, IndexEntry]]:
+    """Hold the lease to write a collection; create its index if there is none.
+
+    Raises:
+        IndexMismatchError: the collection was created with another embedder.
+        EmbedderError, StoreError: an outage.
+    """
+    async with index.catalog.hold_lease(namespace, wait=True) as lease:
+        entry = await call(index.catalog.ledger.index, namespace, "active")
+        if entry is None:
+            manifest = await _manifest(embedder)
+            entry = await call(index.catalog.ledger.create_index, lease, manifest)
+            await call(index.catalog.ledger.activate_index, lease, entry.key)
+        _check_embedder(entry, embedder)
+        yield lease, entry
+
+
+def _check_embedder(entry: IndexEntry, embedder: Embedder) -> None:
+    """Check that a collection is used with the embedder that it was created with.
+
+    Raises:
+        IndexMismatchError: the embedder is another one.
+    """
+    if embedder.fingerprint.key != entry.manifest.embedder_key:
+        raise IndexMismatchError(
+            f"collection {entry.key.namespace.kb!r} was created with the embedder "
+            f"{entry.manifest.embedder}, but it is used with {embedder.fingerprint}; use the first "
+            "one, or another collection"
+        )
+
+
+async def _manifest(embedder: Embedder) -> Manifest:
+    fingerprint = embedder.fingerprint
+    dimension = fingerprint.dimension or len(await embed_query(embedder, "dimension"))
+    return Manifest(str(fingerprint), fingerprint.key, dimension, "")
 
 
 def _document(chunk: StoredChunk) -> Document:

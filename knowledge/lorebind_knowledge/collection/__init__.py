@@ -1,1 +1,0 @@
-"""Collections: documents of a LangChain `VectorStore`, which ingests do not touch."""
