@@ -36,7 +36,7 @@ import numpy as np
 from ingest import corpus, project
 from nearest import DIMENSION, LANGCHAIN, NUMPY, TOP_K, bare, installed, vectors_of
 
-from lorebind_knowledge.catalog import chunks
+from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.plumbing.bridge import call, finish
 
 if TYPE_CHECKING:
@@ -172,8 +172,8 @@ def searching(declared: Project) -> Callable[[Vector], list[str]]:
     index = kb.catalog.ledger.index(kb.namespace, "active")
     assert index is not None
     with kb.catalog.reading() as sql:
-        numbers = chunks.live_numbers(sql, index.index_uid)
-        texts = {n: one.text for n, one in chunks.chunks_of(sql, index.index_uid, numbers).items()}
+        chunks = Chunks(sql, index.index_uid)
+        texts = {n: chunk.text for n, chunk in chunks.chunks(chunks.live_numbers()).items()}
 
     def search(vector: Vector) -> list[str]:
         found = finish(kb.index.store.nearest(index.space, vector, TOP_K, {}, None))

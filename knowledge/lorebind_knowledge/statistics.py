@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.catalog.chunks import languages_of, state_of
+from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.documents.listing import count_documents
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
     if index is None:
         return stats
     with catalog.reading() as sql:
-        state = state_of(sql, index.index_uid)
+        state = Chunks(sql, index.index_uid).current_state()
     return replace(
         stats,
         chunks=state.live if state else 0,
@@ -60,6 +60,6 @@ def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
 def count_languages(catalog: Catalog, index: IndexEntry) -> dict[str, int]:
     """Return the number of documents by language, highest first, omitting those without text."""
     with catalog.reading() as sql:
-        found = languages_of(sql, index.index_uid)
+        found = Chunks(sql, index.index_uid).languages()
     found.pop("", None)
     return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))

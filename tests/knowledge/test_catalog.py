@@ -15,8 +15,8 @@ import pytest
 
 from lorebind_config.errors import EmbedderError, StoreError
 from lorebind_config.namespace import IndexKey, Namespace
-from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Manifest, remove_documents
 from lorebind_knowledge.database import sqlite as database
@@ -380,11 +380,12 @@ class TestMetadataKeys(OnEveryCatalog):
                 index.stage(lease, entry, records)
                 index.publish(lease, entry, {"0.md": 1, "1.md": 1})
             with index.catalog.reading() as sql:
-                found = chunks.metadata_keys(sql, entry.index_uid)
+                chunks, others = (Chunks(sql, entry.index_uid + more) for more in (0, 1))
+                found = chunks.metadata_keys()
                 assert found == ["a\"b'.c", "größe", "team"]
-                assert chunks.metadata_keys(sql, entry.index_uid + 1) == []
+                assert others.metadata_keys() == []
                 for key in found:
-                    assert chunks.has_metadata_key(sql, entry.index_uid, key)
-                    assert not chunks.has_metadata_key(sql, entry.index_uid + 1, key)
+                    assert chunks.has_metadata_key(key)
+                    assert not others.has_metadata_key(key)
                 for key in ("staged", "deep", "Team", "", "%"):
-                    assert not chunks.has_metadata_key(sql, entry.index_uid, key)
+                    assert not chunks.has_metadata_key(key)

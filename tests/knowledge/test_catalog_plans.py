@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from lorebind_config.namespace import Namespace
-from lorebind_knowledge.catalog import chunks, postgres_words
+from lorebind_knowledge.catalog import postgres_words
+from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.ledger import Manifest
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.index.index import Index
@@ -72,8 +73,9 @@ def test_chunks_are_looked_up_by_their_numbers(index: Index) -> None:
     assert entry is not None
     with index.catalog.reading() as sql:
         explained = Explained(sql.driver)
-        for look_up in (chunks.members_of, chunks.chunks_of):
-            look_up(explained, entry.index_uid, list(range(100, 400)))
+        chunks = Chunks(explained, entry.index_uid)
+        for look_up in (chunks.members, chunks.chunks):
+            look_up(range(100, 400))
             (loops,) = re.findall(r"on catalog_chunks c .* loops=(\d+)", explained.plan)
             assert loops == "1", explained.plan
 

@@ -22,7 +22,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_config.errors import LeaseLostError, StoreError
-from lorebind_knowledge.catalog import chunks, versions
+from lorebind_knowledge.catalog import versions
+from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.entries import entries_of, unit_vector
 from lorebind_knowledge.catalog.ledger import put_documents, remove_documents
 from lorebind_knowledge.index.memory import Memory
@@ -131,7 +132,7 @@ class Index:
             except LostVectorsError as error:
                 lost = error
             sql.renew()
-            swept = any(_was_swept(sql, view) for view in views.values())
+            swept = any(_was_swept(view) for view in views.values())
         # Vectors that a sweep deleted in the meantime look like lost ones, so this comes first.
         if swept:
             raise SweptError
@@ -142,7 +143,7 @@ class Index:
         """Return a value that changes with every change to results; None without an index."""
         with self.catalog.reading() as sql:
             index = self.catalog.ledger.index_within(sql, namespace, "active")
-            state = None if index is None else chunks.state_of(sql, index.index_uid)
+            state = None if index is None else Chunks(sql, index.index_uid).current_state()
         if index is None or state is None:
             return None
         about = index.manifest
@@ -154,7 +155,7 @@ class Index:
         views = {}
         for namespace in namespaces:
             index = self.catalog.ledger.index_within(sql, namespace, "active")
-            state = None if index is None else chunks.state_of(sql, index.index_uid)
+            state = None if index is None else Chunks(sql, index.index_uid).current_state()
             if index is not None and state is not None:
                 views[namespace] = View(index, state, sql, self.store, self._memory)
         return views
@@ -180,7 +181,7 @@ class Index:
             new = versions.stage(sql, space.index_uid, entries, self._told)
             if not self.store.returns_vectors:
                 copies = {number: entry.vector for number, entry in new.items()}
-                chunks.keep_vectors(sql, space.index_uid, copies)
+                Chunks(sql, space.index_uid).keep_vectors(copies)
         vectors = [
             StoredVector(number, entry.vector, entry.text, self._told(entry.metadata))
             for number, entry in new.items()
@@ -269,7 +270,7 @@ class Index:
     def chunk_ids(self, index: IndexEntry, uri: str) -> list[str]:
         """Return the ids of a document's live chunks, in order."""
         with self.catalog.reading() as sql:
-            return chunks.ids_of_document(sql, index.index_uid, uri)
+            return Chunks(sql, index.index_uid).ids_of_document(uri)
 
     def finish_load(self, index: IndexEntry) -> None:
         """Let the databases optimize searches of newly written data.
@@ -277,7 +278,7 @@ class Index:
         Call it at the end of an ingest. Some databases do nothing.
         """
         with self.catalog.reading() as sql:
-            state = chunks.state_of(sql, index.index_uid)
+            state = Chunks(sql, index.index_uid).current_state()
         if state is not None and self._changed.pop(index.index_uid, 0) > _MUCH * state.live:
             self.catalog.finish_load()
         if isinstance(self.store, ApproximateStore):
@@ -293,30 +294,31 @@ class Index:
         vector.
         """
         with self.catalog.reading() as sql:
-            state = chunks.state_of(sql, index.index_uid)
+            chunks = Chunks(sql, index.index_uid)
+            state = chunks.current_state()
             if state is None:
                 return Agreement(0, [])
-            newest = chunks.newest_numbers(sql, index.index_uid, _SAMPLE)
+            newest = chunks.newest_numbers(_SAMPLE)
         counted = finish(self.store.count(index.space))
         # An equal number may be other vectors, for example after a backup was restored.
         if not deep and counted in (None, state.entered) and not self._missing(index.space, newest):
             return Agreement(state.live, [])
         with self.catalog.reading() as sql:
-            numbers = chunks.live_numbers(sql, index.index_uid)
+            numbers = Chunks(sql, index.index_uid).live_numbers()
         has_strays = counted is not None and counted > state.entered
         return Agreement(state.live, self._missing(index.space, numbers), has_strays)
 
     def lost_texts(self, index: IndexEntry, numbers: Collection[int]) -> dict[int, str]:
         """Return the embedder's input for chunks whose vectors were lost, by number."""
         with self.catalog.reading() as sql:
-            return chunks.embedded_texts(sql, index.index_uid, numbers)
+            return Chunks(sql, index.index_uid).embedded_texts(numbers)
 
     def sample(self, index: IndexEntry, count: int) -> list[tuple[str, Vector | None]]:
         """Return the embedder's input for a few live chunks, with their vectors if available."""
         with self.catalog.reading() as sql:
-            numbers = chunks.newest_numbers(sql, index.index_uid, count)
-            texts = chunks.embedded_texts(sql, index.index_uid, numbers)
-            stored = chunks.kept_vectors(sql, index.index_uid, numbers)
+            chunks = Chunks(sql, index.index_uid)
+            numbers = chunks.newest_numbers(count)
+            texts, stored = chunks.embedded_texts(numbers), chunks.kept_vectors(numbers)
         vectors: Mapping[int, Vector | None] = stored
         if self.store.returns_vectors:
             vectors = finish(self.store.get(index.space, numbers))
@@ -325,7 +327,7 @@ class Index:
     def restore(self, lease: Lease, index: IndexEntry, vectors: Mapping[int, Vector]) -> None:
         """Add vectors that were lost, under their old numbers."""
         with self.catalog.writing(lease) as sql:
-            whole = chunks.chunks_of(sql, index.index_uid, vectors.keys())
+            whole = Chunks(sql, index.index_uid).chunks(vectors.keys())
         added = [
             StoredVector(
                 n, unit_vector(vectors[n]), chunk.text, self._told(json.dumps(chunk.metadata))
@@ -340,7 +342,7 @@ class Index:
         No search finds them, but they make a count of vectors miss lost ones.
         """
         with self.catalog.writing(lease) as sql:
-            numbers = chunks.forgotten_numbers(sql, index.index_uid)
+            numbers = Chunks(sql, index.index_uid).forgotten_numbers()
         self._delete(index.space, numbers)
 
     def close(self) -> None:
@@ -361,7 +363,7 @@ class Index:
         except LeaseLostError:
             numbers = [vector.number for vector in vectors]
             with self.catalog.reading() as sql:
-                live = chunks.members_of(sql, index.index_uid, numbers)
+                live = Chunks(sql, index.index_uid).members(numbers)
             # A number that is not live now is dead or was never live: it is not needed again.
             finish(self.store.delete(index.space, [n for n in numbers if n not in live]))
             raise
@@ -394,9 +396,9 @@ class Index:
         return {key: value for key, value in json.loads(metadata).items() if key not in SPANS}
 
 
-def _was_swept(sql: Sql, view: View) -> bool:
+def _was_swept(view: View) -> bool:
     """Return whether the store may have deleted vectors that the view could see."""
-    swept = chunks.swept(sql, view.index.index_uid)
+    swept = view.swept()
     return swept is None or swept > view.state.version
 
 
@@ -433,5 +435,5 @@ def read_indexes(
 
 
 def _check_there(sql: Sql, index: IndexEntry) -> None:
-    if chunks.state_of(sql, index.index_uid) is None:
+    if Chunks(sql, index.index_uid).current_state() is None:
         raise StoreError(f"{index.space} was dropped; run the ingest again")

@@ -14,14 +14,14 @@ import numpy as np
 from lorebind_config.errors import StoreError, UsageError
 from lorebind_config.filters import compile_filter, without_fields
 from lorebind_config.namespace import COLLECTION_SCOPE
-from lorebind_knowledge.catalog import chunks
+from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.cosines import MARGIN, best_first, cosines, direction_of, scores_of
 from lorebind_knowledge.plumbing.bridge import finish
 from lorebind_knowledge.records import SPANS
 from lorebind_knowledge.stores.base import LostVectorsError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -73,7 +73,7 @@ class _Filter(NamedTuple):
     """Number of chunks that pass, if known."""
 
 
-class View:
+class View(Chunks):
     """A view of one index within one read transaction of the catalog. For one thread only."""
 
     def __init__(
@@ -84,30 +84,31 @@ class View:
         store: VectorStore,
         memory: Memory,
     ) -> None:
+        super().__init__(sql, index.index_uid)
         self.index, self.state = index, state
-        self._sql, self._store, self._memory = sql, store, memory
+        self._store, self._memory = store, memory
         self._space = index.space
         self._members = memory.members(index.index_uid, state.version)
         self._query_terms: tuple[str, QueryTerms] | None = None
         self._vectors: dict[int, Any] = {}
         """The vectors that the store has given so far, by number."""
 
-    def has_metadata_key(self, name: str) -> bool:
+    def has_metadata_key(self, key: str) -> bool:
         """Return whether the metadata of any chunk has a key."""
         keys = self._memory.keys(self.index.index_uid, self.state.version)
         if keys.every is not None:
-            return name in keys.every
-        if name not in keys.there:
-            if not chunks.has_metadata_key(self._sql, self.index.index_uid, name):
+            return key in keys.every
+        if key not in keys.there:
+            if not super().has_metadata_key(key):
                 return False
-            keys.there.add(name)
+            keys.there.add(key)
         return True
 
     def metadata_keys(self) -> list[str]:
         """Return all metadata keys of chunks, sorted. The first call reads every chunk."""
         keys = self._memory.keys(self.index.index_uid, self.state.version)
         if keys.every is None:
-            keys.every = chunks.metadata_keys(self._sql, self.index.index_uid)
+            keys.every = super().metadata_keys()
         return keys.every
 
     def nearest(self, vector: Vector, k: int, where: Mapping[str, Any] | None = None) -> Found:
@@ -209,29 +210,6 @@ class View:
         live = self._live(numbers)
         return [live[number].version for number in numbers]
 
-    def chunks(self, numbers: Collection[int]) -> dict[int, StoredChunk]:
-        """Return whole chunks, by number."""
-        return chunks.chunks_of(self._sql, self._space.index_uid, numbers)
-
-    def named(self, ids: Collection[str]) -> dict[str, StoredChunk]:
-        """Return whole chunks, by id; missing ones are omitted."""
-        return chunks.chunks_named(self._sql, self._space.index_uid, ids)
-
-    def document(self, uri: str, limit: int | None = None, after: int = 0) -> list[StoredChunk]:
-        """Return at most `limit` chunks of a document, in order, without the first `after`."""
-        return chunks.chunks_of_document(self._sql, self._space.index_uid, uri, limit, after)
-
-    def around(self, name: str, reach: int) -> list[StoredChunk]:
-        """Return a chunk, by id, with `reach` chunks before and after it; empty if missing."""
-        return chunks.chunks_around(self._sql, self._space.index_uid, name, reach)
-
-    def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the rows of all chunks in the catalog, and the numbers of their vectors."""
-        return chunks.live_rows(self._sql, self._space.index_uid)
-
-    def _metadata(self, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
-        return chunks.metadata_of(self._sql, list(rows))
-
     def _filter(self, k: int, where: Mapping[str, Any] | None) -> _Filter:
         """Check `k` and the filter, and prepare the filter for the store.
 
@@ -246,7 +224,7 @@ class View:
             return _Filter(where, {}, None, self.state.live)
         if self._store.filters:
             return _Filter(where, without_fields(where, SPANS), None, None)
-        allowed_ids = self._masks().allowed(where, self._metadata)
+        allowed_ids = self._masks().allowed(where, self.metadata_of)
         return _Filter(where, where, allowed_ids, len(allowed_ids))
 
     def _are_all(self, candidates: SearchHits) -> bool:
@@ -292,7 +270,7 @@ class View:
             if self._store.returns_vectors:
                 self._vectors.update(finish(self._store.get(self._space, new)))
             else:
-                self._vectors.update(chunks.kept_vectors(self._sql, self._space.index_uid, new))
+                self._vectors.update(self.kept_vectors(new))
         return self._vectors
 
     def _passing(self, numbers: Sequence[int], only: _Filter) -> Mapping[int, Member | StoredChunk]:
@@ -307,7 +285,7 @@ class View:
         """Return the chunks that searches find, by number. Each is looked up only once."""
         members = self._members
         if new := set(numbers).difference(members):
-            live = chunks.members_of(self._sql, self._space.index_uid, new)
+            live = self.members(new)
             # In one step, because other threads use the same dictionary.
             members.update({number: live.get(number) for number in new})
         return {number: member for number in numbers if (member := members[number]) is not None}
@@ -316,7 +294,7 @@ class View:
         """Return the best `k` if all others have the score 0: those tie, and are sorted by id."""
         related = hits.at(np.flatnonzero(scores_of(hits.scores) > 0).tolist())
         related_numbers = set(related.numbers.tolist())
-        first = chunks.first_by_id(self._sql, self._space.index_uid, k)
+        first = self.first_by_id(k)
         names = {number: name for number, name in first if number not in related_numbers}
         others = np.array(list(names), np.int64)
         return Found(
@@ -377,7 +355,7 @@ class View:
 
     def _lacks_some(self) -> bool:
         """Return whether one of a few vectors is missing, for when a count does not tell."""
-        some = chunks.first_by_id(self._sql, self._space.index_uid, _SAMPLE)
+        some = self.first_by_id(_SAMPLE)
         try:
             there = finish(self._store.get(self._space, [number for number, _ in some]))
         except NotImplementedError:  # the store cannot look up vectors either

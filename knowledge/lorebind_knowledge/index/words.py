@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lorebind_knowledge.bm25 import idf, tf_saturation
-from lorebind_knowledge.catalog import chunks
+from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.rows import damaged
 from lorebind_knowledge.catalog.versions import words_in
 from lorebind_knowledge.text.languages import DEFAULT
@@ -151,7 +151,7 @@ class Words:
         """Return the documents of passages, as numbers from 0."""
 
         def read(missing: list[int]) -> dict[int, int]:
-            owners = chunks.owners_of(sql, self.index_uid, missing)
+            owners = Chunks(sql, self.index_uid).owners(missing)
             with self._lock:
                 cached = self._documents
                 return {number: cached.setdefault(uri, len(cached)) for number, uri in owners}
@@ -164,7 +164,7 @@ class Words:
             cached = {version: self._lengths_of_versions.get(version) for version in versions}
         missing = [version for version, length in cached.items() if length is None]
         counted = dict.fromkeys(missing, 0)
-        if rows := chunks.numbers_of(sql, missing) if missing else []:
+        if rows := Chunks(sql, self.index_uid).numbers_of(missing) if missing else []:
             lengths = self.lengths(sql, np.array([number for _, number in rows], np.int64))
             for (version, _), length in zip(rows, np.maximum(lengths, 0).tolist(), strict=True):
                 counted[version] += length
@@ -184,7 +184,7 @@ class Words:
 
     def _count(self, sql: Sql) -> Totals:
         passages, words = words_in(sql).totals(sql.driver, self.index_uid)
-        languages = chunks.languages_of(sql, self.index_uid)
+        languages = Chunks(sql, self.index_uid).languages()
         written = languages.keys() - {""}  # documents without text have no language
         return Totals(passages, words, sum(languages.values()), frozenset(written))
 
