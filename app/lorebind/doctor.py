@@ -17,7 +17,7 @@ from lorebind_config.declarations.models import EXTRACTIVE
 from lorebind_config.declarations.project import selected
 from lorebind_config.errors import LorebindError, ModelError
 from lorebind_config.namespace import PROJECT_SCOPE, IndexKey, Namespace
-from lorebind_knowledge.documents.listing import list_documents
+from lorebind_knowledge.documents.listing import count_languages, list_documents
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
 from lorebind_knowledge.plumbing.bridge import call, call_client
@@ -25,7 +25,6 @@ from lorebind_knowledge.records import Partition
 from lorebind_knowledge.rerankers.base import rerank_texts
 from lorebind_knowledge.resilience.failures import is_lost_connection
 from lorebind_knowledge.retrieval.search import declared_embedder
-from lorebind_knowledge.statistics import count_languages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence

@@ -16,6 +16,7 @@ from lorebind_knowledge.documents.listing import (
     count_documents,
     find_document,
     find_run,
+    knowledge_stats,
     list_chunks,
     list_documents,
     list_runs,
@@ -24,7 +25,6 @@ from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.plumbing.bridge import sync
-from lorebind_knowledge.statistics import knowledge_stats
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
@@ -32,14 +32,13 @@ if TYPE_CHECKING:
     from lorebind_bindings import AskedInRuns, ModelPool, ResolvedBinding, RetrievalSettings
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.catalog.runs import RunInfo
-    from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
+    from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo, KnowledgeStats
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
     from lorebind_knowledge.evaluation.tuning import Tuning
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
     from lorebind_knowledge.service import KnowledgeService
-    from lorebind_knowledge.statistics import KnowledgeStats
 
 
 _COMPARED = ("hybrid", "similarity", "lexical", "mmr")

@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     )
     from lorebind_bindings.settings import PromptSettings, ToolSettings
     from lorebind_config.reading.loaded import LoadedProject
-    from lorebind_knowledge.documents.listing import DocumentInfo
+    from lorebind_knowledge.documents.listing import DocumentInfo, KnowledgeStats
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.service import KnowledgeService
-    from lorebind_knowledge.statistics import KnowledgeStats
 
 
 class ShortForms:

@@ -8,6 +8,7 @@ from lorebind_config.plugins import lazy_door, register_built_in
 
 if TYPE_CHECKING:
     from lorebind_knowledge.chunking.base import Chunker
+    from lorebind_knowledge.documents.listing import KnowledgeStats
     from lorebind_knowledge.embedders.base import Embedder, Fingerprint
     from lorebind_knowledge.events import Event, Events, Extension
     from lorebind_knowledge.handle import KnowledgeHandle
@@ -15,16 +16,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
     from lorebind_knowledge.knowledge_base import KnowledgeBase
-    from lorebind_knowledge.records import (
-        DocumentMatch,
-        Partition,
-        QueryResult,
-        Record,
-        Span,
-    )
+    from lorebind_knowledge.records import DocumentMatch, Partition, QueryResult, Record, Span
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_knowledge.sources.base import Source, SourceItem
-    from lorebind_knowledge.statistics import KnowledgeStats
     from lorebind_knowledge.stores.base import VectorStore
 
 __all__ = [
@@ -56,22 +50,16 @@ __all__ = [
 
 _MODULES = {
     "chunking.base": ("Chunker",),
+    "documents.listing": ("KnowledgeStats",),
     "embedders.base": ("Embedder", "Fingerprint"),
     "events": ("Event", "Events", "Extension"),
     "ingest.corpus": ("Corpus",),
     "ingest.report": ("Failure", "IngestPlan", "IngestReport", "SourceReport"),
     "handle": ("KnowledgeHandle",),
     "knowledge_base": ("KnowledgeBase",),
-    "records": (
-        "DocumentMatch",
-        "QueryResult",
-        "Record",
-        "Partition",
-        "Span",
-    ),
+    "records": ("DocumentMatch", "Partition", "QueryResult", "Record", "Span"),
     "service": ("KnowledgeService",),
     "sources.base": ("Source", "SourceItem"),
-    "statistics": ("KnowledgeStats",),
     "index.index": ("Index",),
     "stores.base": ("VectorStore",),
 }

@@ -44,11 +44,10 @@ class Parts:
         self._environment = loaded.environment
         self.middleware = Middleware(loaded.project.wrappers, loaded.environment)
         self.loading = Loading(loaded.project.loading)
-        self._making = threading.Lock()
-        self._embedders: _Made[Embedder] = _Made()
-        self._indexes: _Made[Index] = _Made()
-        self._existing: _Made[ExistingStore] = _Made()
-        self._rerankers: _Made[Reranker] = _Made()
+        self._embedders: _Shared[Embedder] = _Shared()
+        self._indexes: _Shared[Index] = _Shared()
+        self._existing: _Shared[ExistingStore] = _Shared()
+        self._rerankers: _Shared[Reranker] = _Shared()
         self.started = Once()
         """The knowledge bases that were ingested because of `ingest: on_start`."""
 
@@ -62,8 +61,7 @@ class Parts:
         def make() -> Embedder:
             return self.middleware.embedder(make_embedder(declaration, self._environment))
 
-        with self._making:
-            return self._embedders.get(declaration, make)
+        return self._embedders.get(declaration, make)
 
     def index(self, declaration: VectorDBDeclaration) -> Index:
         """Return a vector database with its catalog.
@@ -82,8 +80,7 @@ class Parts:
             store, catalog = make_store(declaration, self._environment)
             return Index(self.middleware.store(store), catalog)
 
-        with self._making:
-            return self._indexes.get(declaration, make)
+        return self._indexes.get(declaration, make)
 
     def existing(
         self, declaration: VectorDBDeclaration, embedder: EmbedderDeclaration
@@ -94,6 +91,7 @@ class Parts:
             UsageError, StoreError: the declared class cannot be imported, or is not a
                 `VectorStore`.
         """
+        # Both import LangChain, which takes half a second.
         from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
         from lorebind_knowledge.stores.langchain.declaration import make_existing
 
@@ -104,8 +102,7 @@ class Parts:
                 declared, environment, lambda: LorebindEmbeddings(self.embedder(embedder))
             )
 
-        with self._making:
-            return self._existing.get((declaration, embedder), make)
+        return self._existing.get((declaration, embedder), make)
 
     def reranker(self, declaration: AnyReranker) -> Reranker:
         """Return the reranker of a declaration.
@@ -113,34 +110,38 @@ class Parts:
         Raises:
             RerankerError: it cannot be created.
         """
-        with self._making:
-            return self._rerankers.get(
-                declaration, lambda: make_reranker(declaration, self._environment)
-            )
+        return self._rerankers.get(
+            declaration, lambda: make_reranker(declaration, self._environment)
+        )
 
     async def close(self) -> None:
         """Close all open stores and catalogs; a later use opens them again."""
-        with self._making:
-            opened: list[Index | ExistingStore] = [*self._indexes.all(), *self._existing.all()]
-            self._embedders, self._indexes, self._existing = _Made(), _Made(), _Made()
-            self.started = Once()  # databases in memory are lost
-        for one in opened:
-            await call(one.close)
+        opened: list[Index | ExistingStore] = [*self._indexes.clear(), *self._existing.clear()]
+        self._embedders.clear()
+        self.started = Once()  # databases in memory are lost
+        for database in opened:
+            await call(database.close)
 
 
-class _Made(Generic[T]):
+class _Shared(Generic[T]):
     """Created objects with their declarations. A list, because settings may be unhashable."""
 
     def __init__(self) -> None:
-        self._made: list[tuple[object, T]] = []
+        self._parts: list[tuple[object, T]] = []
+        # Held while an object is created: two threads must not open the same database twice.
+        self._lock = threading.Lock()
 
     def get(self, declared: object, make: Callable[[], T]) -> T:
-        for other, made in self._made:
-            if other is declared or other == declared:
-                return made
-        made = make()
-        self._made.append((declared, made))
-        return made
+        with self._lock:
+            for other, part in self._parts:
+                if other is declared or other == declared:
+                    return part
+            part = make()
+            self._parts.append((declared, part))
+            return part
 
-    def all(self) -> list[T]:
-        return [made for _, made in self._made]
+    def clear(self) -> list[T]:
+        """Forget all objects, and return them."""
+        with self._lock:
+            parts, self._parts = self._parts, []
+        return [part for _, part in parts]

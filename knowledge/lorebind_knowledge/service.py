@@ -116,7 +116,7 @@ class KnowledgeService:
         kbs = tuple(handle.searchable for handle in handles)
         if not kbs:
             raise UsageError("there is no knowledge base to search")
-        request = Retrieval(kbs, question, settings, together=True)
+        request = Retrieval(kbs, question, settings)
         return await self._parts.middleware.retrieve(request)
 
     def collection(

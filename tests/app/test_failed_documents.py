@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind import Project
-from lorebind_knowledge.documents.reading import read_documents
+from lorebind_knowledge.documents.changing import read_documents
 from tests.bindings.helpers import write
 from tests.knowledge.bench import counts
 

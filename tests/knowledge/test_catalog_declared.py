@@ -16,9 +16,9 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.databases import PostgresDatabase
 from lorebind_knowledge.database.postgres_address import PostgresAddress
+from lorebind_knowledge.documents.listing import knowledge_stats
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.service import KnowledgeService
-from lorebind_knowledge.statistics import knowledge_stats
 
 from .test_catalog import ELSEWHERE, HERE, create_index, read_everything
 

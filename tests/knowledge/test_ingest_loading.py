@@ -107,7 +107,7 @@ async def test_a_plan_reads_for_the_ingest_after_it(bench: Bench) -> None:
     bench.write_bytes("b.pdf", pdf_bytes(["Changed before the ingest."]))
     plan = await bench.plan()
     assert plan.read
-    kept = plan.read._cut
+    kept = plan.read._documents
     assert len(kept) == 2
     for key, document in kept.items():
         chunk = document.chunks[0]
@@ -127,9 +127,9 @@ async def test_a_plan_for_a_reindex(bench: Bench) -> None:
     await bench.ingest()
     plan = await bench.plan(strategy="replace")
     assert plan.read
-    assert len(plan.read._cut) == 1
+    assert len(plan.read._documents) == 1
     assert (await bench.reindex(plan)).documents == counts(added=1)
-    assert not plan.read._cut
+    assert not plan.read._documents
     plan.read.namespace = replace(plan.read.namespace, kb="another")
     with pytest.raises(UsageError, match="the plan belongs to another knowledge base than 'docs'"):
         await bench.ingest(plan=plan)
@@ -155,7 +155,7 @@ async def test_a_plan_that_estimates(bench: Bench) -> None:
     bench.change(chunker=Halves(100, estimates=True))
     plan = await bench.plan()
     assert plan.read
-    kept = plan.read._loaded
+    kept = plan.read._documents
     assert len(kept) == 1
     for key, document in kept.items():
         kept[key] = replace(document, text=document.text.replace("Read", "Kept"))
@@ -173,7 +173,7 @@ async def test_a_plan_keeps_what_there_is_room_for(
         bench.write(name, f"# {name}\n\nTwenty-four letters here.")
     plan = await bench.plan()
     assert plan.read
-    assert len(plan.read._cut) == 1
+    assert len(plan.read._documents) == 1
     assert (await bench.ingest(plan=plan)).documents == counts(added=3)
 
 

@@ -20,13 +20,12 @@ from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.documents.changing import add_documents, delete_document
-from lorebind_knowledge.documents.listing import list_documents
+from lorebind_knowledge.documents.listing import knowledge_stats, list_documents
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.plumbing import bridge, lanes
 from lorebind_knowledge.plumbing.bridge import call, finish
 from lorebind_knowledge.plumbing.lanes import SIZES, Lane, Threads, lane, submit, threads_of
-from lorebind_knowledge.statistics import knowledge_stats
 
 from .bench import CountingEmbedder, ingest, paragraph, plan
 

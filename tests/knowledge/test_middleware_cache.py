@@ -68,7 +68,7 @@ def _kb(
 
 def _asked(*owners: Namespace, question: str = "q", **more: Any) -> Retrieval:
     kbs = tuple(_kb(owner, **more) for owner in owners)
-    return Retrieval(kbs, question, RetrievalDeclaration(), together=len(kbs) > 1)
+    return Retrieval(kbs, question, RetrievalDeclaration())
 
 
 class Searches:
@@ -88,42 +88,39 @@ class Searches:
 
 OWNER = Namespace("t", "p", "project", "docs")
 
-Question: TypeAlias = tuple[list[Namespace], str, RetrievalDeclaration, bool]
+Question: TypeAlias = tuple[list[Namespace], str, RetrievalDeclaration]
 
 one_question = st.tuples(
     st.lists(namespaces, min_size=1, max_size=2, unique=True),
     st.sampled_from(["q", "Q", "q ", ""]),
     retrievals,
-    st.booleans(),
 )
 
 
 @st.composite
 def near(draw: st.DrawFn) -> tuple[Question, Question]:
     """Draw two questions that differ in at most one property."""
-    owners, question, chosen, together = one = draw(one_question)
-    change = draw(st.sampled_from(["tenant", "project", "scope", "kb", "question", "how", "all"]))
+    owners, question, chosen = one = draw(one_question)
+    change = draw(st.sampled_from(["tenant", "project", "scope", "kb", "question", "how"]))
     if change in Namespace.__slots__:
         owners = [replace(owners[0], **{change: draw(names)}), *owners[1:]]
     elif change == "question":
         question = draw(st.sampled_from(["q", "Q"]))
-    elif change == "how":
-        chosen = draw(retrievals)
     else:
-        together = not together
-    return one, (owners, question, chosen, together)
+        chosen = draw(retrievals)
+    return one, (owners, question, chosen)
 
 
 def _retrieval(asked: Question) -> Retrieval:
-    owners, question, chosen, together = asked
-    return Retrieval(tuple(map(_kb, owners)), question, chosen, together)
+    owners, question, chosen = asked
+    return Retrieval(tuple(map(_kb, owners)), question, chosen)
 
 
 def _decides(asked: Retrieval) -> str:
     """Return everything that a result depends on, computed without the cache."""
     owners = [(kb.namespace, kb.namespace.tenant) for kb in asked.kbs]
     settings = sorted(asked.settings.model_dump().items())
-    return repr((owners, asked.question, settings, asked.together))
+    return repr((owners, asked.question, settings))
 
 
 @given(st.lists(near(), min_size=1, max_size=4))
@@ -159,7 +156,7 @@ def test_the_level_of_a_reranker_decides_too() -> None:
     for level in ({}, {"weak_below": None}, {"weak_below": 0.2}):
         rerank = {"class": "rerankers:Mine", **level}
         settings = RetrievalDeclaration.model_validate({"strategy": "rerank", "rerank": rerank})
-        keys.append(key_of(Retrieval((kb,), "q", settings, together=False)))
+        keys.append(key_of(Retrieval((kb,), "q", settings)))
     assert len(set(keys)) == 3
 
 

@@ -15,11 +15,10 @@ from lorebind_config.errors import NotFoundError, NotIngestedError
 from lorebind_config.namespace import tenant
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
-from lorebind_knowledge.documents.listing import list_chunks
+from lorebind_knowledge.documents.listing import knowledge_stats, list_chunks
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.ingest.reindexing import reindex
-from lorebind_knowledge.statistics import knowledge_stats
 
 from .bench import Diary, counts, ingest, paragraph, plan
 

@@ -22,10 +22,10 @@ from lorebind_config.errors import NotIngestedError
 from lorebind_config.namespace import tenant
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.documents.listing import knowledge_stats
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
-from lorebind_knowledge.statistics import knowledge_stats
 
 if TYPE_CHECKING:
     from .trials import Trials

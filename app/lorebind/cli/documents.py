@@ -76,7 +76,7 @@ def add(
     """
     from lorebind.cli.given import given_project
     from lorebind.cli.printing import print_data, print_report
-    from lorebind_knowledge.documents.reading import read_document
+    from lorebind_knowledge.documents.changing import read_document
 
     given = []
     for file in files:

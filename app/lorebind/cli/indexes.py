@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lorebind.cli.any_project import AnyProject
     from lorebind.declaration_methods import KnowledgeBaseInfo
     from lorebind.project import Project
-    from lorebind_knowledge.statistics import KnowledgeStats
+    from lorebind_knowledge.documents.listing import KnowledgeStats
 
 
 def project_to_read(path: str) -> Project:

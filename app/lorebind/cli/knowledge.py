@@ -23,8 +23,8 @@ from lorebind.cli.watch import watch
 from lorebind_config.errors import LorebindError, UsageError
 
 if TYPE_CHECKING:
+    from lorebind_knowledge.documents.listing import KnowledgeStats
     from lorebind_knowledge.ingest.report import IngestReport
-    from lorebind_knowledge.statistics import KnowledgeStats
 
 app = typer.Typer(help="List, exchange, ingest and query knowledge bases.", no_args_is_help=True)
 for command in (

@@ -13,18 +13,18 @@ from lorebind.remote.connection import Connection, read, segment
 from lorebind.remote.errors import ServerError
 from lorebind_config.errors import IngestRunningError, NotFoundError, Suggestion, UsageError
 from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace, document_id
+from lorebind_knowledge.documents.changing import read_documents
 from lorebind_knowledge.documents.listing import (
     HINTS,
     ChunkInfo,
     DocumentInfo,
+    KnowledgeStats,
     check_state,
     no_document,
 )
-from lorebind_knowledge.documents.reading import read_documents
 from lorebind_knowledge.events import Event, Events, Extension
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 from lorebind_knowledge.records import QueryResult
-from lorebind_knowledge.statistics import KnowledgeStats
 
 if TYPE_CHECKING:
     from lorebind_bindings import ResolvedBinding

@@ -15,7 +15,7 @@ from lorebind.server.json_limits import MOST_VALUES, has_too_many_values
 from lorebind.server.problems import ProblemError, problem_of
 from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_config.errors import UsageError
-from lorebind_knowledge.documents.reading import LONGEST_ID, read_document
+from lorebind_knowledge.documents.changing import LONGEST_ID, read_document
 
 if TYPE_CHECKING:
     from starlette.datastructures import FormData

@@ -1,16 +1,13 @@
-"""List the documents and chunks of a knowledge base.
-
-While an index is in use, its successor may be unfinished, because a `replace` was interrupted or
-would have lost documents. Documents that failed in the successor are listed as failed, with the
-chunks that searches find."""
+"""List and count the documents and chunks of a knowledge base."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from lorebind_config.errors import NotFoundError, UsageError, did_you_mean, nearest
 from lorebind_config.namespace import ADDED_SCHEME, document_id
+from lorebind_knowledge.catalog.chunks import languages_of, state_of
 from lorebind_knowledge.catalog.rows import Page
 
 if TYPE_CHECKING:
@@ -18,7 +15,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.namespace import IndexKey, Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
-    from lorebind_knowledge.catalog.ledger import DocumentEntry, Ledger
+    from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Ledger
     from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.index.index import Index
@@ -266,3 +263,51 @@ def find_run(namespace: Namespace, catalog: Catalog, run_id: str) -> RunInfo:
     if found is None:
         raise NotFoundError(f"knowledge base {namespace.kb!r} has no run {run_id!r}")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeStats:
+    """Counts of documents and chunks, and how the index was made."""
+
+    kb_id: str
+    documents: dict[str, int] = field(default_factory=dict)
+    """The number of documents by state: `ready`, `pending`, `failed`; see `count_documents`."""
+    chunks: int = 0
+    """The number of chunks that searches find."""
+    languages: dict[str, int] = field(default_factory=dict)
+    """The number of documents by language, as ISO 639-1 codes."""
+    embedder: str = ""
+    """The embedder that the index was built with; empty if there is no index."""
+    dimension: int = 0
+    """The dimension of its vectors; 0 if there is no index."""
+    last_run: dict[str, Any] | None = None
+    """`run_id`, `strategy`, `status` and `started_at` (seconds since 1970) of the latest ingest."""
+
+
+def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
+    runs = catalog.ledger.last_runs(namespace, 1)
+    stats = KnowledgeStats(
+        namespace.kb,
+        documents=count_documents(namespace, catalog),
+        last_run=dict(runs[0]) if runs else None,
+    )
+    index = catalog.ledger.index(namespace, "active")
+    if index is None:
+        return stats
+    with catalog.reading() as sql:
+        state = state_of(sql, index.index_uid)
+    return replace(
+        stats,
+        chunks=state.live if state else 0,
+        languages=count_languages(catalog, index),
+        embedder=index.manifest.embedder,
+        dimension=index.manifest.dimension,
+    )
+
+
+def count_languages(catalog: Catalog, index: IndexEntry) -> dict[str, int]:
+    """Return the number of documents by language, highest first, omitting those without text."""
+    with catalog.reading() as sql:
+        found = languages_of(sql, index.index_uid)
+    found.pop("", None)
+    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))

@@ -12,7 +12,7 @@ from lorebind_config.errors import EmbedderError, LorebindError
 from lorebind_config.namespace import digest
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.lanes import lane
-from lorebind_knowledge.plumbing.tokenizing import EncodingName, encode
+from lorebind_knowledge.plumbing.tokenizing import EncodingName, encodable, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -155,11 +155,6 @@ async def embed_query(embedder: Embedder, text: str) -> Vector:
         vector = await _guarded(embedder, embedder.embed_query, encodable(text))
     row: Vector = _as_matrix([vector], 1, embedder.fingerprint)[0]
     return row
-
-
-def encodable(text: str) -> str:
-    """Replace each lone surrogate, which JSON can contain, with a question mark."""
-    return text.encode("utf-8", "replace").decode()
 
 
 async def _guarded(embedder: Embedder, method: Any, argument: Any) -> Any:

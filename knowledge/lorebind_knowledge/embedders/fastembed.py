@@ -14,12 +14,13 @@ from pydantic import Field, model_validator
 from lorebind_config.declarations.base import Fault, RefusedError
 from lorebind_config.declarations.embedders import EmbedderBase
 from lorebind_config.errors import EmbedderError
-from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
+from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 from lorebind_knowledge.hub_models.fastembed_models import Pooling, embedding_model, load
 from lorebind_knowledge.hub_models.settings import HubModelSettings, models_folder
 from lorebind_knowledge.hub_models.snapshot import Snapshot
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.onnx_session import PerProcess
+from lorebind_knowledge.plumbing.tokenizing import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

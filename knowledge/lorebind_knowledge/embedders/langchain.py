@@ -21,12 +21,12 @@ from lorebind_knowledge.embedders.base import (
     TokenCount,
     address_digest,
     counted,
-    encodable,
     estimated,
 )
 from lorebind_knowledge.embedders.openai import OPENAI_DIMENSIONS
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
 from lorebind_knowledge.plumbing.bridge import call_client
+from lorebind_knowledge.plumbing.tokenizing import encodable
 from lorebind_knowledge.resilience.failures import provider_message
 
 if TYPE_CHECKING:
@@ -187,17 +187,15 @@ class LangChainEmbedder(Embedder):
         return counted(map(encodable, texts)) if self._is_openai else estimated(texts)
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
-        vectors: Any = await self._asked(
+        matrix: Matrix = await self._asked(
             self._embeddings.embed_documents, self._embeddings.aembed_documents, list(texts)
-        )
-        matrix: Matrix = vectors  # lists of floats: every caller checks and converts them
+        )  # lists of floats: every caller checks and converts them
         return matrix
 
     async def embed_query(self, text: str) -> Vector:
-        numbers: Any = await self._asked(
+        vector: Vector = await self._asked(
             self._embeddings.embed_query, self._embeddings.aembed_query, text
-        )
-        vector: Vector = numbers  # as above
+        )  # as above
         return vector
 
     async def _asked(

@@ -18,9 +18,10 @@ from pydantic import Field
 from lorebind_config.declarations.base import OUTSIDE, Settings
 from lorebind_config.declarations.embedders import EmbedderBase, WeakBelow
 from lorebind_config.errors import EmbedderError
-from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
+from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 from lorebind_knowledge.plumbing.lanes import usable_processors
 from lorebind_knowledge.plumbing.onnx_session import PerProcess, cpu_session
+from lorebind_knowledge.plumbing.tokenizing import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

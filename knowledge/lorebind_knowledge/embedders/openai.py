@@ -24,11 +24,10 @@ from lorebind_knowledge.embedders.base import (
     address_digest,
     counted,
     embed_documents,
-    encodable,
     estimated,
 )
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
-from lorebind_knowledge.plumbing.tokenizing import encode, token_bytes
+from lorebind_knowledge.plumbing.tokenizing import encodable, encode, token_bytes
 from lorebind_knowledge.resilience.failures import UnreadableAnswerError, provider_message
 
 if TYPE_CHECKING:
@@ -215,8 +214,7 @@ class OpenAIEmbedder(Embedder):
         return estimated(inputs) if self._own_dimension is None else counted(inputs)
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
-        vectors: Any = await self._asked(texts)
-        matrix: Matrix = vectors  # lists of floats: every caller checks and converts them
+        matrix: Matrix = await self._asked(texts)  # lists of floats: every caller converts them
         return matrix
 
     async def embed_query(self, text: str) -> Vector:

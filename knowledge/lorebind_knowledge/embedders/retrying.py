@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders import base
+from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.resilience.limits import FairSemaphore, RateLimiter
 from lorebind_knowledge.resilience.retries import Retries
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.embedders.base import Embedder, Fingerprint, TokenCount
+    from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.records import Matrix, Vector
     from lorebind_knowledge.resilience.failures import Failure
 
@@ -27,7 +28,7 @@ class _TooLargeError(EmbedderError):
     """A call was refused because of its size."""
 
 
-class RetryingEmbedder(base.Embedder):
+class RetryingEmbedder(EmbedderWrapper):
     """Wraps an embedder that calls a provider.
 
     - Transient failures (limits, overload, timeouts, lost connections) are retried after the wait
@@ -39,6 +40,9 @@ class RetryingEmbedder(base.Embedder):
 
     May be cancelled at any time.
     """
+
+    batch_size: int = base.Embedder.batch_size
+    max_concurrent: int = base.Embedder.max_concurrent
 
     def __init__(
         self,
@@ -60,7 +64,7 @@ class RetryingEmbedder(base.Embedder):
                 means no limit.
             sleep, clock, random: the time in seconds, and random numbers in [0, 1).
         """
-        self.inner = inner
+        super().__init__(inner)
         self.batch_size = inner.batch_size
         self._retries = Retries(
             limits=retry or RetryConfig(),
@@ -76,16 +80,6 @@ class RetryingEmbedder(base.Embedder):
             # Spread evenly: a burst holds at most one second's worth of calls.
             per_second = requests_per_minute / 60
             self._limiter = RateLimiter(per_second, max(1.0, per_second), clock)
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        return self.inner.fingerprint
-
-    def count_truncated(self, texts: Sequence[str]) -> int:
-        return self.inner.count_truncated(texts)
-
-    def count_tokens(self, texts: Sequence[str]) -> TokenCount:
-        return self.inner.count_tokens(texts)
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
         import numpy as np

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lorebind_config.errors import (
     IngestRefusedError,
@@ -26,13 +26,13 @@ from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.corpus import enumerate_corpus
 from lorebind_knowledge.ingest.indexes import (
+    activate_index,
     at_address,
     begin_index,
     cannot_mend,
     index_to_mend,
     indexes_to_write,
     restore_lost,
-    settle,
     unfinished,
 )
 from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_documents, read_ahead
@@ -137,16 +137,20 @@ class _Pending:
     """Number of chunks that have not been staged yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """Chunks that were embedded together, each with its document."""
-
-    parts: list[tuple[_Pending, Chunk]]
-    vectors: Matrix
+_Parts: TypeAlias = list[tuple[_Pending, "Chunk"]]
+"""Chunks that are embedded together, each with its document."""
+_Batches: TypeAlias = "asyncio.Queue[asyncio.Task[tuple[_Parts, Matrix]] | None]"
 
 
 class _Run:
     """One ingest of one knowledge base."""
+
+    _active: IndexEntry | None
+    """The index that was active when the run started."""
+    _index: IndexEntry
+    """The index that is written."""
+    _entries: Mapping[str, DocumentEntry]
+    """The documents in the index that is written, as of the start of the run."""
 
     def __init__(
         self,
@@ -167,7 +171,7 @@ class _Run:
         self._ledger = kb.catalog.ledger
         self._report = IngestReport(kb.id, strategy)
         self._started = time.perf_counter()
-        self._batches: set[asyncio.Task[_Batch]] = set()
+        self._batches: set[asyncio.Task[tuple[_Parts, Matrix]]] = set()
         self._outage = False
         self._calls = asyncio.Semaphore(max(kb.embedder.max_concurrent, 1))
         self._serves_nothing = False
@@ -203,22 +207,22 @@ class _Run:
         if not (allow_mass_delete or self._partial):
             self._refuse_mass_delete(enumeration, served)
         self._serves_nothing = active is None
-        index = await self._choose_index()
+        self._index = index = await self._choose_index()
         self._report.notices += await restore_lost(kb, self._lease, index, self._vectors)
         same = active is not None and active.key == index.key
-        known = served if same else await call(self._ledger.documents, index.key)
-        if any(entry.generation for entry in known.values()):
-            await self._serve(index)  # an earlier run was interrupted before this step
-        vanished = [] if self._partial else enumeration.vanished(known)
+        self._entries = served if same else await call(self._ledger.documents, index.key)
+        if any(entry.generation for entry in self._entries.values()):
+            await self._serve()  # an earlier run was interrupted before this step
+        vanished = [] if self._partial else enumeration.vanished(self._entries)
         if self._only_failed:
-            enumeration = enumeration.only(await call(unfinished, kb, known))
+            enumeration = enumeration.only(await call(unfinished, kb, self._entries))
         self._emit("ingest_listed", documents=len(enumeration.items))
-        await self._embed_and_persist(index, enumeration, known)
+        await self._embed_and_persist(enumeration)
         if self._corpus.large_chunks:
             self._report.note_truncated()
         said = self._planned.notices if self._planned else []
         self._report.notices += dict.fromkeys([*said, *self._corpus.chunker.notices])
-        await self._finalise(index, vanished)
+        await self._finalise(vanished)
 
     def _refuse_mass_delete(
         self, enumeration: Enumeration, known: Mapping[str, DocumentEntry]
@@ -260,20 +264,22 @@ class _Run:
 
     # Step two: reading, embedding and writing overlap, connected by bounded queues.
 
-    async def _embed_and_persist(
-        self, index: IndexEntry, enumeration: Enumeration, known: Mapping[str, DocumentEntry]
-    ) -> None:
+    async def _embed_and_persist(self, enumeration: Enumeration) -> None:
         prepared: asyncio.Queue[list[PreparedDocument]] = asyncio.Queue(_BATCHES_AHEAD)
         at_once = max(self._kb.embedder.max_concurrent, _BATCHES_AHEAD)
-        embedded: asyncio.Queue[asyncio.Task[_Batch] | None] = asyncio.Queue(at_once)
+        embedded: _Batches = asyncio.Queue(at_once)
         try:
             async with asyncio.TaskGroup() as tasks:
                 documents = prepare_documents(
-                    self._corpus, enumeration, known, _DOCUMENTS_PER_READ, planned=self._planned
+                    self._corpus,
+                    enumeration,
+                    self._entries,
+                    _DOCUMENTS_PER_READ,
+                    planned=self._planned,
                 )
                 tasks.create_task(read_ahead(documents, prepared))
-                tasks.create_task(self._embed(index, known, prepared, embedded))
-                tasks.create_task(self._persist(index, embedded))
+                tasks.create_task(self._embed(prepared, embedded))
+                tasks.create_task(self._persist(embedded))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from group.exceptions[0].__cause__
         finally:
@@ -283,16 +289,12 @@ class _Run:
             await asyncio.gather(*left, return_exceptions=True)
 
     async def _embed(
-        self,
-        index: IndexEntry,
-        known: Mapping[str, DocumentEntry],
-        prepared: asyncio.Queue[list[PreparedDocument]],
-        embedded: asyncio.Queue[asyncio.Task[_Batch] | None],
+        self, prepared: asyncio.Queue[list[PreparedDocument]], embedded: _Batches
     ) -> None:
         size = self._kb.embedder.batch_size
-        parts: list[tuple[_Pending, Chunk]] = []
+        parts: _Parts = []
         while documents := await prepared.get():
-            for pending in await self._compare(index, documents, known):
+            for pending in await self._compare(documents):
                 parts += [(pending, chunk) for chunk in pending.document.chunks]
             while len(parts) >= size:
                 await self._begin(parts[:size], embedded)
@@ -301,28 +303,19 @@ class _Run:
             await self._begin(parts, embedded)
         await embedded.put(None)
 
-    async def _begin(
-        self,
-        parts: list[tuple[_Pending, Chunk]],
-        embedded: asyncio.Queue[asyncio.Task[_Batch] | None],
-    ) -> None:
+    async def _begin(self, parts: _Parts, embedded: _Batches) -> None:
         """Start embedding a batch; the queue limits the number of concurrent batches."""
         task = asyncio.create_task(self._embed_batch(parts))
         self._batches.add(task)
         task.add_done_callback(self._forget)
         await embedded.put(task)
 
-    def _forget(self, task: asyncio.Task[_Batch]) -> None:
+    def _forget(self, task: asyncio.Task[Any]) -> None:
         self._batches.discard(task)
         if not task.cancelled():
             task.exception()  # retrieved here: nothing awaits the task if another one failed before
 
-    async def _compare(
-        self,
-        index: IndexEntry,
-        documents: Sequence[PreparedDocument],
-        known: Mapping[str, DocumentEntry],
-    ) -> list[_Pending]:
+    async def _compare(self, documents: Sequence[PreparedDocument]) -> list[_Pending]:
         """Count documents and update their rows; return those to embed and persist."""
         report = self._report
         pending: list[_Pending] = []
@@ -332,9 +325,9 @@ class _Run:
         ]
         generations: dict[str, int] = {}
         if changed:
-            generations = await call(self._kb.index.next_generations, index, changed)
+            generations = await call(self._kb.index.next_generations, self._index, changed)
         for document in documents:
-            entry = known.get(document.uri) or DocumentEntry(document.uri, document.source)
+            entry = self._entries.get(document.uri) or DocumentEntry(document.uri, document.source)
             count_document(report, document, entry)
             self._emit(
                 "ingest_chunked",
@@ -366,13 +359,13 @@ class _Run:
                 generation = generations[document.uri]
                 pending.append(_Pending(document, begun, generation, len(document.chunks)))
         if rows:
-            await call(self._ledger.put_documents, self._lease, index.key, rows, report.run_id)
-        await self._publish(index, [one for one in pending if not one.waiting])
+            key = self._index.key
+            await call(self._ledger.put_documents, self._lease, key, rows, report.run_id)
+        await self._publish([document for document in pending if not document.waiting])
         return pending
 
-    async def _embed_batch(self, parts: list[tuple[_Pending, Chunk]]) -> _Batch:
-        texts = [chunk.embedded_text for _, chunk in parts]
-        return _Batch(parts, await self._vectors(texts))
+    async def _embed_batch(self, parts: _Parts) -> tuple[_Parts, Matrix]:
+        return parts, await self._vectors([chunk.embedded_text for _, chunk in parts])
 
     async def _vectors(self, texts: Sequence[str]) -> Matrix:
         """Return the vectors of texts, from the cache or the embedder, and count them."""
@@ -398,11 +391,10 @@ class _Run:
         )
         return result.vectors
 
-    async def _persist(
-        self, index: IndexEntry, embedded: asyncio.Queue[asyncio.Task[_Batch] | None]
-    ) -> None:
+    async def _persist(self, embedded: _Batches) -> None:
+        index = self._index
         while (task := await embedded.get()) is not None:
-            batch = await task
+            parts, vectors = await task
             records = [
                 Record(
                     chunk.id,
@@ -415,17 +407,17 @@ class _Run:
                     chunk.context,
                     pending.document.language,
                 )
-                for (pending, chunk), vector in zip(batch.parts, batch.vectors, strict=True)
+                for (pending, chunk), vector in zip(parts, vectors, strict=True)
             ]
             await call(self._kb.index.stage, self._lease, index, records)
             complete: list[_Pending] = []
-            for pending, _ in batch.parts:
+            for pending, _ in parts:
                 pending.waiting -= 1
                 if pending.waiting == 0:
                     complete.append(pending)
-            await self._publish(index, complete)
+            await self._publish(complete)
 
-    async def _publish(self, index: IndexEntry, complete: Sequence[_Pending]) -> None:
+    async def _publish(self, complete: Sequence[_Pending]) -> None:
         """Publish the new generations of documents whose chunks are all staged."""
         if not complete:
             return
@@ -446,9 +438,14 @@ class _Run:
         ]
         generations = {entry.uri: entry.generation for entry in ready}
         changes = await call(
-            self._kb.index.publish, self._lease, index, generations, ready, self._report.run_id
+            self._kb.index.publish,
+            self._lease,
+            self._index,
+            generations,
+            ready,
+            self._report.run_id,
         )
-        await self._serve(index)
+        await self._serve()
         counts = self._report.chunks
         for change in changes.values():
             counts["added"] += change.added
@@ -456,16 +453,16 @@ class _Run:
             counts["unchanged"] += change.unchanged
             counts["total"] += change.added + change.unchanged
 
-    async def _serve(self, index: IndexEntry) -> None:
+    async def _serve(self) -> None:
         """Activate the first index of a knowledge base, so that searches find its documents."""
         if self._serves_nothing:
-            await call(self._ledger.activate_index, self._lease, index.key)
+            await call(self._ledger.activate_index, self._lease, self._index.key)
             self._serves_nothing = False
 
     # Step three.
 
-    async def _finalise(self, index: IndexEntry, vanished: list[str]) -> None:
-        kb, report = self._kb, self._report
+    async def _finalise(self, vanished: list[str]) -> None:
+        kb, index, report = self._kb, self._index, self._report
         for uri in vanished:
             report.chunks["removed"] += await call(kb.index.remove, self._lease, index, [uri])
             report.documents["removed"] += 1
@@ -479,7 +476,7 @@ class _Run:
             report.status = "failed"
         elif failed_sources or report.failures or any(source.unlisted for source in report.sources):
             report.status = "completed_with_failures"
-        await settle(kb, self._lease, self._active, index, report, partial=self._partial)
+        await activate_index(kb, self._lease, self._active, index, report, partial=self._partial)
         if report.documents["updated"] or report.documents["removed"]:
             await call(kb.index.sweep, self._lease, index)
         await call(kb.index.finish_load, index)

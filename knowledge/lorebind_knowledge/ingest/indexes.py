@@ -163,7 +163,7 @@ async def restore_lost(
     return [f"{kb.index.store} had lost {len(lost)} of {live} vectors; they have been restored"]
 
 
-async def settle(
+async def activate_index(
     kb: KnowledgeBase,
     lease: Lease,
     active: IndexEntry | None,

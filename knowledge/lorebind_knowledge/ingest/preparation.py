@@ -221,10 +221,10 @@ class _Preparer:
             refused = entry.reason if entry and entry.refused == key else ""
             if reason := refused or corpus.loading.exceeded.get(key, ""):
                 return _failed(source, uri, DocumentLimitError(reason), refused=key)
-        if self._planned and (cut := self._planned.cut(uri, signature)):
-            return replace(cut, action=_action(entry), source=source, version=content.version)
-        document: LoadedDocument | Future[LoadedDocument] | None
-        document = self._planned.loaded(uri, signature) if self._planned else None
+        read = self._planned.document(uri, signature) if self._planned else None
+        if isinstance(read, PreparedDocument):
+            return replace(read, action=_action(entry), source=source, version=content.version)
+        document: LoadedDocument | Future[LoadedDocument] | None = read
         if document is None:
             begin, extractor = self._readers.begin, corpus.html_extractor
             document = begin_load(content.data, uri, content.media_type, begin, extractor)
@@ -246,7 +246,7 @@ class _Preparer:
         except (SourceError, MissingDependencyError) as error:
             return _failed(begun.source, begun.uri, error)
         if self._keep_in and corpus.chunker.estimates:
-            self._keep_in.keep_loaded(begun.uri, begun.signature, document)
+            self._keep_in.keep(begun.uri, begun.signature, document, len(document.text))
         if corpus.remove_html:
             document = without_html(document)
         told = begun.metadata.get("title")
@@ -269,7 +269,8 @@ class _Preparer:
             textless_pages=document.textless_pages,
         )
         if self._keep_in and not corpus.chunker.estimates:
-            self._keep_in.keep_cut(prepared)
+            size = sum(chunk.size for chunk in chunks)
+            self._keep_in.keep(begun.uri, begun.signature, prepared, size)
         return prepared
 
 

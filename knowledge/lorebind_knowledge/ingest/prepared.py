@@ -36,10 +36,6 @@ _FAILURE_SECONDS = 60
 """Seconds until a failed document is fetched again, because the failure may be transient."""
 
 
-_OF_A_CHUNK = 2_000
-"""Estimated size of a chunk without its text, in bytes."""
-
-
 class Chunk(NamedTuple):
     """A chunk before it is embedded."""
 
@@ -48,6 +44,11 @@ class Chunk(NamedTuple):
     context: str
     """The title and the headings above the text."""
     metadata: Mapping[str, Any]
+
+    @property
+    def size(self) -> int:
+        """The estimated size in memory: its text and 2,000 bytes for the rest."""
+        return len(self.text) + 2_000
 
     @property
     def embedded_text(self) -> str:
@@ -99,8 +100,7 @@ class PlannedDocuments:
         self._spooling = threading.Lock()
         self._spool = Spool()
         self._fetched: dict[str, tuple[Fetched, Piece | None, float]] = {}
-        self._loaded: dict[tuple[str, str], LoadedDocument] = {}
-        self._cut: dict[tuple[str, str], PreparedDocument] = {}
+        self._documents: dict[tuple[str, str], LoadedDocument | PreparedDocument] = {}
 
     def keep_fetched(self, uri: str, result: Fetched) -> None:
         """Keep a source's result; the bytes of a document are kept on disk."""
@@ -116,15 +116,14 @@ class PlannedDocuments:
             result = replace(result, data=b"")
         self._fetched[uri] = (result, piece, time.monotonic())
 
-    def keep_loaded(self, uri: str, signature: str, document: LoadedDocument) -> None:
-        """Keep a loaded document that the ingest will chunk differently than the plan."""
-        if self._has_room(len(document.text)):
-            self._loaded[uri, signature] = document
-
-    def keep_cut(self, document: PreparedDocument) -> None:
-        """Keep a document with its chunks."""
-        if self._has_room(sum(len(chunk.text) + _OF_A_CHUNK for chunk in document.chunks)):
-            self._cut[document.uri, document.signature] = document
+    def keep(
+        self, uri: str, signature: str, document: LoadedDocument | PreparedDocument, size: int
+    ) -> None:
+        """Keep a document of this size: with its chunks, or without if the ingest will chunk it in
+        another way than the plan."""
+        if size <= self._room:
+            self._room -= size
+            self._documents[uri, signature] = document
 
     def has_fetched(self, uri: str, version: str) -> bool:
         """Return whether there is a result for a caller with this version, or without (empty)."""
@@ -146,16 +145,6 @@ class PlannedDocuments:
             return replace(result, data=self._spool.get(piece))
         return result
 
-    def loaded(self, uri: str, signature: str) -> LoadedDocument | None:
-        """Take the loaded document, if its content and the settings are still the same."""
-        return self._loaded.pop((uri, signature), None)
-
-    def cut(self, uri: str, signature: str) -> PreparedDocument | None:
-        """Take the document with its chunks, under the same condition."""
-        return self._cut.pop((uri, signature), None)
-
-    def _has_room(self, size: int) -> bool:
-        if size > self._room:
-            return False
-        self._room -= size
-        return True
+    def document(self, uri: str, signature: str) -> LoadedDocument | PreparedDocument | None:
+        """Take the document, if its content and the settings are still the same."""
+        return self._documents.pop((uri, signature), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,8 +23,6 @@ class Retrieval:
     """Created for the tenant of the call; their `namespace` names it."""
     question: str
     settings: RetrievalDeclaration
-    together: bool = False
-    """Whether several knowledge bases are searched as one; if not, there is only one."""
 
     @property
     def tenant(self) -> str:
@@ -35,24 +33,14 @@ Retrieve: TypeAlias = "Callable[[Retrieval], Awaitable[QueryResult]]"
 """Runs a search; raises the same errors as `retrieval.search.search`."""
 
 
-class Wraps(Protocol):
-    """The methods of an object that a factory named in `wrappers` makes.
+class Wrapper:
+    """Wraps nothing. Subclass it and override the methods for the parts to wrap.
 
     Each method is called once per part, when the part is made, and returns the part itself or a
     replacement. Derive replacements from `lorebind_knowledge.embedders.wrapper.EmbedderWrapper` or
     `lorebind_knowledge.stores.wrapper.StoreWrapper`: the replacement of a store must support
     everything that the store supports.
     """
-
-    def embedder(self, inner: Embedder) -> Embedder: ...
-
-    def store(self, inner: VectorStore) -> VectorStore: ...
-
-    def retrieval(self, inner: Retrieve) -> Retrieve: ...
-
-
-class Wrapper:
-    """Wraps nothing. Subclass it and override the methods for the parts to wrap."""
 
     def embedder(self, inner: Embedder) -> Embedder:
         return inner

@@ -113,7 +113,6 @@ def key_of(asked: Retrieval) -> Key:
     stages = stages_of(settings)
     return (
         tuple((kb.namespace, *map(kb.weak_levels.of, stages)) for kb in asked.kbs),
-        asked.together,
         asked.question,
         settings.model_dump_json(),
     )

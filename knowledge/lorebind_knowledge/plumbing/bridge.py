@@ -19,6 +19,7 @@ import contextvars
 import functools
 import inspect
 import os
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
@@ -26,7 +27,7 @@ from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, overload
 
 from lorebind_config.errors import text_of
-from lorebind_knowledge.plumbing.lanes import submit
+from lorebind_knowledge.plumbing.lanes import DaemonPool, submit
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,6 +70,8 @@ _CALLS, _STORES = "lorebind-loop", "lorebind-stores"
 
 _lock = threading.Lock()
 _loops: dict[str, _LoopThread] = {}
+# Without a limit: a function that never returns must not keep others waiting.
+_daemons = DaemonPool(sys.maxsize, "lorebind-client")
 
 
 def _loop_thread(name: str = _CALLS) -> _LoopThread:
@@ -79,9 +82,9 @@ def _loop_thread(name: str = _CALLS) -> _LoopThread:
 
 
 def _forget_after_fork() -> None:
-    """Forget loops in a forked child, which has none of their threads."""
-    global _lock
-    _lock = threading.Lock()
+    """Forget loops and threads in a forked child, which has none of them."""
+    global _lock, _daemons
+    _lock, _daemons = threading.Lock(), DaemonPool(sys.maxsize, "lorebind-client")
     _loops.clear()
 
 
@@ -199,23 +202,15 @@ def callers_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def call_daemon(blocking: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a plain function that may never return, in its own thread.
+    """Call a plain function that may never return, in a thread that runs nothing else meanwhile.
 
     Cancelling this call does not wait for the thread, which cannot be interrupted, and drops its
     result. The thread is a daemon, so that the process can end before it.
     """
-    answer: Future[R] = Future()
-    answer.set_running_or_notify_cancel()  # a cancelled future could not be set
     context = contextvars.copy_context()
-
-    def work() -> None:
-        try:
-            answer.set_result(context.run(_called, blocking, *args, **kwargs))
-        except BaseException as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=work, name="lorebind-client", daemon=True).start()
-    return await asyncio.wrap_future(answer)
+    return await asyncio.wrap_future(
+        _daemons.submit(context.run, _called, blocking, *args, **kwargs)
+    )
 
 
 class only_errors:  # noqa: N801  # used like a function

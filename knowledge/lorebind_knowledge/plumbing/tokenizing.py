@@ -31,6 +31,11 @@ _PIECE = 100_000
 _lock = threading.Lock()
 
 
+def encodable(text: str) -> str:
+    """Replace each lone surrogate, which JSON can contain and tokenizers refuse, with `?`."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def check_encoding(name: str) -> None:
     """Refuse an unknown encoding without loading any.
 

@@ -60,11 +60,6 @@ def logistic(figure: float) -> float:
     return 1 / (1 + math.exp(-max(min(figure, 500.0), -500.0)))
 
 
-def encodable(text: str) -> str:
-    """Replace each lone surrogate, which tokenizers refuse, with a question mark."""
-    return text.encode("utf-8", "replace").decode()
-
-
 def make_reranker(declaration: RerankerBase, environment: Environment) -> Reranker:
     """Make the declared reranker.
 

@@ -13,7 +13,8 @@ from lorebind_knowledge.hub_models.settings import HubModelSettings, models_fold
 from lorebind_knowledge.hub_models.snapshot import Snapshot
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.onnx_session import PerProcess
-from lorebind_knowledge.rerankers.base import Reranker, encodable, logistic
+from lorebind_knowledge.plumbing.tokenizing import encodable
+from lorebind_knowledge.rerankers.base import Reranker, logistic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ SIMILAR = 0.9
 
 _RUN = 3
 
-_Runs: TypeAlias = "frozenset[int]"
+_Runs: TypeAlias = "set[tuple[str, ...]]"
 
 
 LOOKED_THROUGH = 100
@@ -71,8 +71,8 @@ class _Unique:
         self.duplicates: list[list[str]] = []
         """The uris of the documents of each passage's duplicates."""
         self._runs: list[_Runs] = []
-        self._all_runs: set[int] = set()
-        self._by_run: dict[int, list[int]] = {}
+        self._all_runs: _Runs = set()
+        self._by_run: dict[tuple[str, ...], list[int]] = {}
         """The positions of passages by those of their runs that are first, see `_first`."""
         self._indexed = 0
         """The number of passages in `_by_run`."""
@@ -100,14 +100,14 @@ class _Unique:
 
 
 def _runs(text: str) -> _Runs:
-    """Return the hashes of all three-word runs; of the text itself if it has fewer words."""
+    """Return all three-word runs; the text itself if it has fewer words."""
     words = words_of(text)
     if len(words) < _RUN:
-        return frozenset([hash(" ".join(text.split()))])
-    return frozenset(map(hash, zip(*[words[at:] for at in range(_RUN)], strict=False)))
+        return {(" ".join(text.split()),)}
+    return set(zip(words, words[1:], words[2:], strict=False))
 
 
-def _first(runs: _Runs) -> list[int]:
+def _first(runs: _Runs) -> list[tuple[str, ...]]:
     """Return the runs, first in a global order, of which two similar passages share at least one.
 
     The prefix filter of Chaudhuri, Ganti and Kaushik, "A Primitive Operator for Similarity Joins in

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lorebind_knowledge.retrieval.query import weighed
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -27,13 +25,12 @@ _ENOUGH = 0.5
 """The share of the figure of a text with all words from which words have their full weight."""
 
 
-def fuse(
+def fused(
     candidates: Candidates, fusion: FusionDeclaration, full: tuple[float, float] = (0.0, 0.0)
-) -> Candidates:
-    """Return the candidates, best first, ties by id.
+) -> NDArray[np.float64]:
+    """Return the raw score `fused` of each candidate, in the order of the candidates.
 
-    The raw score `fused` is in 0 to 1 and relative to the best of these candidates. The final
-    `score` is absolute, see `weighed`.
+    It is in 0 to 1 and relative to the best of these candidates.
 
     Args:
         candidates: without duplicates, with the raw scores `dense`, `lexical` and, if it counts,
@@ -42,13 +39,6 @@ def fuse(
         full: the raw scores `lexical` and `document` of a text with all words of the question; 0
             means that words are scaled by the best candidate alone.
     """
-    return weighed(candidates, fused(candidates, fusion, full), name="fused")
-
-
-def fused(
-    candidates: Candidates, fusion: FusionDeclaration, full: tuple[float, float] = (0.0, 0.0)
-) -> NDArray[np.float64]:
-    """Return the raw score `fused` of each candidate, in the order of the candidates."""
     dense, lexical = candidates.raw_scores["dense"], candidates.raw_scores["lexical"]
     if fusion.method == "rrf":
         figures = _reciprocal_ranks(dense, lexical, fusion.rank_constant)

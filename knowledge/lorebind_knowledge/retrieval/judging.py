@@ -106,7 +106,7 @@ def deciding(scores: Mapping[str, _Figure], settings: RetrievalDeclaration) -> _
 
 def relevance(scores: Mapping[str, float], settings: RetrievalDeclaration) -> float:
     """Return the relevance of a passage with these raw scores, from 0 to 1; see `deciding`."""
-    from lorebind_knowledge.cosines import score_of
+    from lorebind_knowledge.cosines import score_of  # with NumPy, which only searches need
 
     return score_of(deciding(scores, settings))
 

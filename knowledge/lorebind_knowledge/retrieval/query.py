@@ -12,7 +12,7 @@ import numpy as np
 from lorebind_config.errors import StoreError
 from lorebind_knowledge.cosines import best_first, score_of, scores_of
 from lorebind_knowledge.records import DocumentMatch
-from lorebind_knowledge.retrieval.judging import deciding, relevance
+from lorebind_knowledge.retrieval.judging import deciding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -226,7 +226,7 @@ class Query:
     def _passage(self, candidate: Candidate, chunk: StoredChunk) -> DocumentMatch:
         about = chunk.metadata
         _check_metadata(candidate, about)
-        decisive = relevance(candidate.scores, self.settings)
+        decisive = score_of(deciding(candidate.scores, self.settings))
         return DocumentMatch(
             candidate.id, candidate.score, decisive, candidate.scores, chunk.text, about
         )
@@ -277,6 +277,8 @@ def _candidates(
 
 
 def _joined(parts: Sequence[Candidates]) -> Candidates:
+    if len(parts) == 1:
+        return parts[0]
     passages = [passage for part in parts for passage in part.passages]
     names = parts[0].raw_scores
     figures = {name: np.concatenate([part.raw_scores[name] for part in parts]) for name in names}

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lorebind_knowledge.cosines import dots
-from lorebind_knowledge.retrieval.fusion import fuse, fused, scaled
+from lorebind_knowledge.retrieval.fusion import fused, scaled
+from lorebind_knowledge.retrieval.query import weighed
 from lorebind_knowledge.retrieval.smoothing import smooth
 
 if TYPE_CHECKING:
@@ -21,11 +22,12 @@ def hybrid(query: Query, limit: int) -> Candidates:
     # Only small indexes have fewer candidates than that. Scaling by the whole question helps there
     # (MRR@10 +.013 among 10 documents), and costs quality for long questions in larger ones.
     full = query.full_scores() if len(candidates) < fusion.depth else (0.0, 0.0)
+    scores = fused(candidates, fusion, full)
     if not fusion.smoothing.weight:
-        return fuse(candidates, fusion, full)
-    figures, passages = fused(candidates, fusion, full), candidates.passages
-    documents, vectors = query.documents(passages), query.vectors(passages)
-    return smooth(candidates, figures, documents, vectors, fusion.smoothing)
+        return weighed(candidates, scores, name="fused")
+    documents = query.documents(candidates.passages)
+    vectors = query.vectors(candidates.passages)
+    return smooth(candidates, scores, documents, vectors, fusion.smoothing)
 
 
 def mmr(query: Query, ranked: Candidates, limit: int) -> Ranking:

@@ -38,9 +38,8 @@ from lorebind.server.server import (
 from lorebind.server.state.runs import RequestedRun
 from lorebind_config.errors import NotFoundError
 from lorebind_knowledge.catalog.added import AddedDocument
-from lorebind_knowledge.documents.changing import keep_documents, of_source
+from lorebind_knowledge.documents.changing import id_is_taken, keep_documents, of_source
 from lorebind_knowledge.documents.listing import DocumentInfo
-from lorebind_knowledge.documents.reading import id_is_taken
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}/documents", tags=["documents"])
 

@@ -14,8 +14,8 @@ from lorebind.server.etags import conditional, json_response
 from lorebind.server.server import Reader, SeenKnowledgeBase, SeenProject
 from lorebind_bindings import bind, override
 from lorebind_config.declarations.retrieval import Filters, Strategy
+from lorebind_knowledge.documents.listing import KnowledgeStats
 from lorebind_knowledge.retrieval.base import check_question
-from lorebind_knowledge.statistics import KnowledgeStats
 
 router = APIRouter(tags=["search"])
 
