@@ -50,7 +50,7 @@ def fuse(candidates: Candidates, *settings: Any) -> Candidates:
     return weighed(candidates, fused(candidates, *settings), name="fused")
 
 
-def fused_by_id(
+def by_fusion(
     candidates: list[Candidate], full: tuple[float, float] = (0.0, 0.0), **settings: Any
 ) -> list[tuple[str, float]]:
     ranked = fuse(columns(candidates), FusionDeclaration(**settings), full)
@@ -69,11 +69,11 @@ CANDIDATES = [
 def test_weighted_by_hand() -> None:
     """Each score is scaled over the candidates, then added by weight, equally by default."""
     equal = [("b", 0.75), ("a", 0.5), ("c", 0.5), ("d", 0.03125)]
-    assert fused_by_id(CANDIDATES) == fused_by_id(CANDIDATES, dense_weight=0.5) == equal
+    assert by_fusion(CANDIDATES) == by_fusion(CANDIDATES, dense_weight=0.5) == equal
     mostly_near = [("a", 0.7), ("b", 0.65), ("c", 0.6), ("d", 0.01875)]
-    assert fused_by_id(CANDIDATES, dense_weight=0.7) == mostly_near
-    assert fused_by_id(CANDIDATES, dense_weight=1) == [("a", 1), ("c", 0.75), ("b", 0.5), ("d", 0)]
-    assert fused_by_id(CANDIDATES, dense_weight=0) == [
+    assert by_fusion(CANDIDATES, dense_weight=0.7) == mostly_near
+    assert by_fusion(CANDIDATES, dense_weight=1) == [("a", 1), ("c", 0.75), ("b", 0.5), ("d", 0)]
+    assert by_fusion(CANDIDATES, dense_weight=0) == [
         ("b", 1),
         ("c", 0.25),
         ("d", 0.0625),
@@ -86,24 +86,24 @@ def test_words_of_whole_documents() -> None:
     whole = dict(zip("abcd", (8.0, 0.0, 20.0, 3.0), strict=True))
     both = [one.scored(one.score, document=whole[one.id]) for one in CANDIDATES]
     # Halves of both are 4, 8, 12 and 2; scaled 0.2, 0.6, 1 and 0.
-    assert fused_by_id(both) == [("c", 0.875), ("a", 0.6), ("b", 0.55), ("d", 0)]
-    assert fused_by_id(both, document_weight=0) == fused_by_id(CANDIDATES, document_weight=0)
+    assert by_fusion(both) == [("c", 0.875), ("a", 0.6), ("b", 0.55), ("d", 0)]
+    assert by_fusion(both, document_weight=0) == by_fusion(CANDIDATES, document_weight=0)
     alone = [("c", 1), ("a", 0.4), ("d", 0.15), ("b", 0)]
-    assert fused_by_id(both, document_weight=1, dense_weight=0) == alone
+    assert by_fusion(both, document_weight=1, dense_weight=0) == alone
 
 
 def test_words_are_scaled_by_the_whole_question() -> None:
     """If no candidate has half of the score of all words, words count for less."""
     half = [("b", 0.5), ("c", 0.4375), ("a", 0.5), ("d", 0.015625)]
     whole = (64.0, 100.0)
-    assert sorted(fused_by_id(CANDIDATES, whole, document_weight=0)) == sorted(
+    assert sorted(by_fusion(CANDIDATES, whole, document_weight=0)) == sorted(
         (name, round(figure, 6)) for name, figure in half
     )
     enough = (32.0, 100.0)
-    assert fused_by_id(CANDIDATES, enough, document_weight=0) == fused_by_id(CANDIDATES)
+    assert by_fusion(CANDIDATES, enough, document_weight=0) == by_fusion(CANDIDATES)
     documents = [one.scored(one.score, document=one.scores["lexical"]) for one in CANDIDATES]
-    assert fused_by_id(documents, (0.0, 128.0)) == fused_by_id(CANDIDATES, whole, document_weight=0)
-    assert fused_by_id(CANDIDATES, whole, method="rrf") == fused_by_id(CANDIDATES, method="rrf")
+    assert by_fusion(documents, (0.0, 128.0)) == by_fusion(CANDIDATES, whole, document_weight=0)
+    assert by_fusion(CANDIDATES, whole, method="rrf") == by_fusion(CANDIDATES, method="rrf")
 
 
 def test_ranks_by_hand() -> None:
@@ -115,7 +115,7 @@ def test_ranks_by_hand() -> None:
         ("d", (1 / 64 + 1 / 63) / most),
         ("a", (1 / 61) / most),  # no rank by words, since it has none of them
     ]
-    got = fused_by_id(CANDIDATES, method="rrf")
+    got = by_fusion(CANDIDATES, method="rrf")
     assert [name for name, _ in got] == [name for name, _ in expected]
     assert [score for _, score in got] == pytest.approx([s for _, s in expected], abs=1e-6)
 
@@ -131,7 +131,7 @@ def test_the_rank_constant_counts() -> None:
     """A small constant favors a first rank in one list, a large one favors being in both."""
     pairs = [(0.9, 0.0), (0.8, 0.0), (0.7, 1.0), (0.0, 3.0), (0.0, 2.0)]
     small, large = (
-        [name for name, _ in fused_by_id(candidates_of(pairs), method="rrf", rank_constant=k)]
+        [name for name, _ in by_fusion(candidates_of(pairs), method="rrf", rank_constant=k)]
         for k in (1, 1000)
     )
     assert small == ["00", "02", "03", "01", "04"]
@@ -179,7 +179,7 @@ def test_the_best_scores_the_nearest_cosine(method: str) -> None:
 def test_ties_go_by_id(method: str) -> None:
     """Passages with equal scores are ordered by id."""
     same = [candidate(name, dense=0.4, lexical=1.0) for name in "cab"]
-    assert [name for name, _ in fused_by_id(same, method=method)] == ["a", "b", "c"]
+    assert [name for name, _ in by_fusion(same, method=method)] == ["a", "b", "c"]
 
 
 @given(figures, fusions)
