@@ -117,7 +117,7 @@ async def ask_headings(
     """Search for headings; a passage of the section is the answer."""
     ranks, few, more = [], [], []
     for heading in asked:
-        found = await search(kb, heading, settings.model_copy(update={"top_k": _LOOKED_AT}))
+        found = await search((kb,), heading, settings.model_copy(update={"top_k": _LOOKED_AT}))
         right = [one.id for one in found if _is_of(one.text, one.metadata.get("heading"), heading)]
         ranks.append(reciprocal_rank([one.id for one in found], right))
         uris = [one.metadata["uri"] for one in found]
@@ -136,7 +136,7 @@ def _is_of(text: str, path: str | None, heading: str) -> bool:
 async def best_cosines(kb: KnowledgeBase, questions: Iterable[str]) -> list[float]:
     """Return the cosine of the nearest passage for each question."""
     nearest = kb.retrieval.model_copy(update={"strategy": "similarity", "top_k": 1})
-    found = [await search(kb, question, nearest) for question in questions]
+    found = [await search((kb,), question, nearest) for question in questions]
     return [one.matches[0].scores["dense"] for one in found]
 
 

@@ -195,7 +195,7 @@ async def measure_small(kb: KnowledgeBase, title: str, judged: Dataset) -> None:
         fill(few, manifest, [one for name in names for one in whole[f"{name}.md"]])
         for name, way in WAYS.items():
             settings = RetrievalDeclaration(**way, top_k=10, max_per_document=1)
-            found = [one.metadata["uri"] for one in await search(few, question, settings)]
+            found = [one.metadata["uri"] for one in await search((few,), question, settings)]
             ranks[name].append(reciprocal_rank(found, [f"{right}.md"]))
         few.index.close()
     for name, mine in ranks.items():

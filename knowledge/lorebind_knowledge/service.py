@@ -104,7 +104,7 @@ class KnowledgeService:
     async def query_several(
         self, handles: Sequence[KnowledgeHandle], question: str, settings: RetrievalDeclaration
     ) -> QueryResult:
-        """Search several knowledge bases; see `lorebind_knowledge.retrieval.search.search_several`.
+        """Search several knowledge bases; see `lorebind_knowledge.retrieval.search.search`.
 
         Each is ingested first if that is due; see `KnowledgeHandle.start`.
 

@@ -155,8 +155,8 @@ class Bench:
         return await plan(self.corpus, **settings)
 
     async def ask(self, question: str, **settings: Any) -> QueryResult:
-        chosen = RetrievalDeclaration(**settings) if settings else None
-        return await search(self.kb, question, chosen)
+        chosen = RetrievalDeclaration(**settings) if settings else self.kb.retrieval
+        return await search((self.kb,), question, chosen)
 
     @property
     def entry(self) -> IndexEntry:

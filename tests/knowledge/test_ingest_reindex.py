@@ -89,7 +89,7 @@ async def test_readers_of_the_old_and_the_new(bench: Bench) -> None:
         refused = name == "new"
         while True:
             try:
-                found = await search(kb, "some more words", RetrievalDeclaration(top_k=50))
+                found = await search((kb,), "some more words", RetrievalDeclaration(top_k=50))
             except IndexMismatchError:
                 assert refused or name == "old"
                 refused = True

@@ -304,7 +304,7 @@ async def test_what_belongs_to_another_is_never_handed_on(tmp_path: Path) -> Non
     await ingest(docs.corpus())
     assert len(await docs.query("keys")) == 2
     kb = docs.kb
-    answer = await search(kb, "keys", kb.retrieval)
+    answer = await search((kb,), "keys", kb.retrieval)
 
     async def isolated(asked_of: KnowledgeBase, given: QueryResult, **settings: Any) -> QueryResult:
         async def answers(asked: Retrieval) -> QueryResult:

@@ -75,7 +75,7 @@ def _with(**attributes: Any) -> Exception:
 )
 def test_statuses(status: int, kind: str, advice: str) -> None:
     """Transient failures are retried; others are final, with a suggested fix."""
-    failure = classify(StatusError(status), NOW)
+    failure = classify(StatusError(status))
     assert failure.kind == kind
     assert advice in failure.advice
 
@@ -95,7 +95,7 @@ def test_statuses(status: int, kind: str, advice: str) -> None:
 )
 def test_batches_that_are_too_large(status: int, message: str) -> None:
     """When a provider refuses the size of a batch, a smaller one is sent."""
-    assert classify(StatusError(status, message), NOW).kind == "smaller"
+    assert classify(StatusError(status, message)).kind == "smaller"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_batches_that_are_too_large(status: int, message: str) -> None:
 )
 def test_words(status: int, message: str, kind: str, advice: str | None) -> None:
     """Messages distinguish an over-long text, a temporary limit and a spent account."""
-    failure = classify(StatusError(status, message), NOW)
+    failure = classify(StatusError(status, message))
     assert failure.kind == kind
     assert advice is None or advice in failure.advice
 
@@ -144,7 +144,7 @@ def test_words(status: int, message: str, kind: str, advice: str | None) -> None
 )
 def test_what_passes(error: Exception) -> None:
     """Limits, timeouts and lost connections are recognized in all their forms."""
-    assert classify(error, NOW).kind == "again"
+    assert classify(error).kind == "again"
 
 
 @pytest.mark.parametrize(
@@ -165,23 +165,23 @@ def test_what_passes(error: Exception) -> None:
 )
 def test_what_does_not_pass(error: Exception) -> None:
     """An exception that has no status and is not a lost connection is final."""
-    assert classify(error, NOW).kind == "final"
+    assert classify(error).kind == "final"
 
 
 def test_what_was_being_handled_counts() -> None:
     """An exception without a cause is judged by the exception that was being handled."""
     error = ValueError("no vectors")
     error.__context__ = StatusError(503)
-    assert classify(error, NOW).kind == "again"
+    assert classify(error).kind == "again"
     error.__suppress_context__ = True
-    assert classify(error, NOW).kind == "final"
+    assert classify(error).kind == "final"
 
 
 def test_errors_that_go_round_in_circles() -> None:
     """A circular chain of exceptions is inspected only once."""
     error, other = ValueError("a"), ValueError("b")
     error.__cause__, other.__cause__ = other, error
-    assert classify(error, NOW).kind == "final"
+    assert classify(error).kind == "final"
 
 
 @pytest.mark.parametrize(
@@ -220,10 +220,10 @@ def test_the_date_of_the_answer_counts() -> None:
 
 def test_the_wait_is_found_on_either_object() -> None:
     """Headers are read from the exception's response or from the exception itself."""
-    assert classify(StatusError(429, headers={"Retry-After": "7"}), NOW).wait == 7
-    assert classify(_with(status=503, headers={"Retry-After": "7"}), NOW).wait == 7
+    assert classify(StatusError(429, headers={"Retry-After": "7"})).wait == 7
+    assert classify(_with(status=503, headers={"Retry-After": "7"})).wait == 7
     metadata = {"HTTPStatusCode": 503, "HTTPHeaders": {"retry-after": "7"}}
-    assert classify(_with(response={"ResponseMetadata": metadata}), NOW).wait == 7
+    assert classify(_with(response={"ResponseMetadata": metadata})).wait == 7
 
 
 @given(st.text())

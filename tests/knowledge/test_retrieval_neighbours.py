@@ -12,7 +12,7 @@ from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.namespace import Namespace
 from lorebind_knowledge.chunking.base import Chunker
 from lorebind_knowledge.records import DocumentMatch
-from lorebind_knowledge.retrieval.search import search_several
+from lorebind_knowledge.retrieval.search import search
 
 if TYPE_CHECKING:
     from .bench import Bench
@@ -130,7 +130,7 @@ async def test_the_same_place_in_two_knowledge_bases(bench: Bench) -> None:
     bench.write("a.md", " ".join(f"sign{number} tells fact{number}." for number in range(12)))
     await bench.ingest()
     settings = RetrievalDeclaration(top_k=2, neighbours=5)
-    result = await search_several([first, second], "mark5 thing5 sign5 fact5", settings)
+    result = await search([first, second], "mark5 thing5 sign5 fact5", settings)
     assert {one.metadata["kb_id"] for one in result} == {"docs", "more"}
 
 

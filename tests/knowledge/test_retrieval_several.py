@@ -28,7 +28,7 @@ from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.ingest.engine import ingest as ingest_corpus
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.plumbing.bridge import run
-from lorebind_knowledge.retrieval.search import search_several
+from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.sources.folder.files import FileSource
 
 from .bench import Bench, CountingEmbedder
@@ -77,7 +77,7 @@ async def three(bench: Bench) -> list[KnowledgeBase]:
 
 
 async def ask(kbs: list[KnowledgeBase], question: str = QUESTION, **settings: Any) -> QueryResult:
-    return await search_several(kbs, question, RetrievalDeclaration(**settings))
+    return await search(kbs, question, RetrievalDeclaration(**settings))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -10,7 +10,7 @@ import pytest
 from lorebind_config.declarations.retrieval import RetrievalDeclaration, WeakLevels
 from lorebind_config.errors import ConfigurationError, UsageError
 from lorebind_config.reading.loading import build_project
-from lorebind_knowledge.retrieval.search import search_several
+from lorebind_knowledge.retrieval.search import search
 
 from .bench import Bench, paragraph
 
@@ -135,7 +135,7 @@ async def test_several_knowledge_bases(bench: Bench) -> None:
     settings = RetrievalDeclaration.model_validate(
         {"filters": {"uri": "none"}, "stages": [{"filters": ONLY_ALPHA}], "min_score": 0}
     )
-    result = await search_several([bench.kb], "alpha", settings)
+    result = await search([bench.kb], "alpha", settings)
     assert [match.metadata["uri"] for match in result] == ["docs/alpha.md"]
     assert (result.stage, bench.embedder.questions) == (1, ["alpha"])
 

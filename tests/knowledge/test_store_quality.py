@@ -162,10 +162,10 @@ async def test_what_users_see(filled: dict[str, KnowledgeBase]) -> None:
     for question in QUESTIONS[:2]:
         for neighbours in (0, 1):
             settings = RetrievalDeclaration(neighbours=neighbours)
-            expected = (await search(filled["memory"], question, settings)).matches
+            expected = (await search((filled["memory"],), question, settings)).matches
             assert expected
             for name in STORES[1:]:
-                got = (await search(filled[name], question, settings)).matches
+                got = (await search((filled[name],), question, settings)).matches
                 assert [(m.text, dict(m.metadata)) for m in got] == [
                     (m.text, dict(m.metadata)) for m in expected
                 ]

@@ -35,15 +35,9 @@ async def reindex(
     Raises:
         LorebindError: see `lorebind_knowledge.ingest.engine.ingest`.
     """
-    with corpus.kb.threads.lane("read"):
-        return await _reindex(corpus, plan, run_id, wait=wait)
-
-
-async def _reindex(
-    corpus: Corpus, plan: IngestPlan | None, run_id: str | None, *, wait: bool
-) -> IngestReport:
     kb, ledger = corpus.kb, corpus.kb.catalog.ledger
-    old = await call(ledger.index, kb.namespace, "active")
+    with kb.threads.lane("read"):
+        old = await call(ledger.index, kb.namespace, "active")
     about: dict[str, Any] = {
         "embedder": str(kb.embedder.fingerprint),
         "embedder_before": old.manifest.embedder if old else "",
@@ -55,7 +49,8 @@ async def _reindex(
     emit("reindex_started")
     try:
         report = await ingest(corpus, strategy="replace", plan=plan, run_id=run_id, wait=wait)
-        new = await call(ledger.index, kb.namespace, "active")
+        with kb.threads.lane("read"):
+            new = await call(ledger.index, kb.namespace, "active")
     except BaseException as error:
         kind = kind_of(error)
         reason = kind if kind == "cancelled" else str(error)

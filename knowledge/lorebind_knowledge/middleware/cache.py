@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.plumbing.bridge import call
-from lorebind_knowledge.retrieval.base import emit_completed
+from lorebind_knowledge.retrieval.base import emit_completed, emit_started
 from lorebind_knowledge.retrieval.judging import stages_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ class QueryCache(Wrapper):
             known = self._get(key, version)
             if known is not None:
                 result = replace(known, seconds=time.perf_counter() - started)
-                _announce(asked, result)
+                emit_started(asked.kbs, asked.question, asked.settings, cached=True)
+                for kb in asked.kbs:
+                    emit_completed(kb, asked.question, result, cached=True)
                 return result
             result = await inner(asked)
             if await call(self._version, asked) == version:
@@ -116,18 +118,3 @@ def key_of(asked: Retrieval) -> Key:
         asked.question,
         settings.model_dump_json(),
     )
-
-
-def _announce(asked: Retrieval, result: QueryResult) -> None:
-    """Emit the events of a search, marked as answered from the cache."""
-    settings = asked.settings
-    for kb in asked.kbs:
-        kb.emit(
-            "retrieval_started",
-            strategy=settings.strategy,
-            top_k=settings.top_k,
-            cached=True,
-            texts=lambda: {"question": asked.question},
-        )
-    for kb in asked.kbs:
-        emit_completed(kb, asked.question, result, cached=True)

@@ -102,20 +102,18 @@ def _of_project(declaration: PythonWrapper, environment: Environment) -> Wrapper
 def _search(asked: Retrieval) -> Awaitable[QueryResult]:
     """Start the search that fits the knowledge bases."""
     from lorebind_knowledge.retrieval.existing import search_existing
-    from lorebind_knowledge.retrieval.search import search, search_several
+    from lorebind_knowledge.retrieval.search import search  # with NumPy, as above
 
     ours = [kb for kb in asked.kbs if isinstance(kb, KnowledgeBase)]
     theirs = [kb for kb in asked.kbs if isinstance(kb, ExistingKnowledgeBase)]
+    if not theirs:
+        return search(ours, asked.question, asked.settings)
     if len(asked.kbs) == 1:
-        if theirs:
-            return search_existing(theirs[0], asked.question, asked.settings)
-        return search(ours[0], asked.question, asked.settings)
-    if theirs:
-        raise UsageError(
-            f"knowledge base {theirs[0].id!r} is filled by others, and its scores cannot be "
-            "compared with those of other knowledge bases; search them one by one"
-        )
-    return search_several(ours, asked.question, asked.settings)
+        return search_existing(theirs[0], asked.question, asked.settings)
+    raise UsageError(
+        f"knowledge base {theirs[0].id!r} is filled by others, and its scores cannot be "
+        "compared with those of other knowledge bases; search them one by one"
+    )
 
 
 class Middleware:

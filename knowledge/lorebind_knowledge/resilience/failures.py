@@ -72,18 +72,16 @@ class Failure:
     """Seconds that the provider asks to wait before the next call."""
 
 
-def classify(error: BaseException, now: float | None = None) -> Failure:
+def classify(error: BaseException) -> Failure:
     """Classify an exception of a provider or a database by its chain of causes.
 
-    Args:
-        error: as it was raised, or wrapped in Lorebind's errors.
-        now: see `retry_after`.
+    The exception is as it was raised, or wrapped in Lorebind's errors.
     """
     chain = list(_chain(error))
     words = " ".join(map(text_of, chain))
     for link in chain:
         if (status := _status(link)) is not None:
-            return _by_status(status, _headers(link), words, now)
+            return _by_status(status, _headers(link), words)
     if any(isinstance(link, TimeoutError) or "Timeout" in type(link).__name__ for link in chain):
         return Failure("again", _ADVICE[408])
     if any(isinstance(link, UnreadableAnswerError | JSONDecodeError) for link in chain):
@@ -93,7 +91,7 @@ def classify(error: BaseException, now: float | None = None) -> Failure:
     return Failure("final", SHORTER_TEXTS if _TEXT_TOO_LONG.search(words) else "")
 
 
-def _by_status(status: int, headers: Any, words: str, now: float | None) -> Failure:
+def _by_status(status: int, headers: Any, words: str) -> Failure:
     advice = _ADVICE.get(status, "")
     if status == 413 or (status in (400, 422, 429, 500) and _BATCH_TOO_LARGE.search(words)):
         return Failure("smaller", SHORTER_TEXTS)
@@ -105,7 +103,7 @@ def _by_status(status: int, headers: Any, words: str, now: float | None) -> Fail
         advice = "the provider is overloaded or down: try again later"
     elif status not in _AGAIN:
         return Failure("final", advice)
-    return Failure("again", advice, retry_after(headers, now))
+    return Failure("again", advice, retry_after(headers))
 
 
 def is_lost_connection(error: BaseException) -> bool:

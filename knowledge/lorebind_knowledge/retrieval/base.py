@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lorebind_config.errors import LorebindError, NotIngestedError, UsageError
 from lorebind_knowledge.events import kind_of
@@ -65,13 +65,7 @@ async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryRes
     """
     check_question(search.question)
     started = time.perf_counter()
-    for kb in search.kbs:
-        kb.emit(
-            "retrieval_started",
-            strategy=settings.strategy,
-            top_k=settings.top_k,
-            texts=lambda: {"question": search.question},
-        )
+    emit_started(search.kbs, search.question, settings)
     with _announced_failure(search, settings.strategy):
         stages = stages_of(settings)
         check_stages(search.name, stages)
@@ -136,6 +130,23 @@ def check_question(question: str) -> None:
 def _emit_failed(kb: SearchableKnowledgeBase, strategy: str, error: LorebindError) -> None:
     reason = {"reason": str(error)}
     kb.emit("retrieval_failed", strategy=strategy, kind=kind_of(error), texts=lambda: reason)
+
+
+def emit_started(
+    kbs: Sequence[SearchableKnowledgeBase],
+    question: str,
+    settings: RetrievalDeclaration,
+    **more: Any,
+) -> None:
+    """Notify the extensions of a search."""
+    for kb in kbs:
+        kb.emit(
+            "retrieval_started",
+            strategy=settings.strategy,
+            top_k=settings.top_k,
+            **more,
+            texts=lambda: {"question": question},
+        )
 
 
 def emit_completed(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from math import ceil
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from lorebind_knowledge.text.splitting import words_of
@@ -45,58 +44,27 @@ def without_repeats(
 
     Args:
         matches: the best first.
-        most: the number of wanted matches; later ones are not inspected. None means all.
+        most: the maximum number of matches; later ones are not inspected. None means all.
     """
-    unique = _Unique()
+    unique: list[tuple[DocumentMatch, _Runs, list[str]]] = []
+    """Passages of which no two are near duplicates, and the uris of their duplicates' documents."""
+    all_runs: _Runs = set()
     for match in matches:
         runs = _runs(match.text)
-        original = unique.similar_to(runs)
+        # Most passages share too few runs with all others together to be similar to one of them.
+        rivals = unique if len(all_runs & runs) >= SIMILAR * len(runs) else ()
+        original = next((uris for _, other, uris in rivals if _alike(other, runs)), None)
         if original is not None:
             original.append(str(match.metadata.get("uri", "")))
-        elif len(unique.matches) == most:
+        elif len(unique) == most:
             break
         else:
-            unique.add(match, runs)
+            unique.append((match, runs, []))
+            all_runs |= runs
     return [
         replace(match, metadata={**match.metadata, "also_in": sorted(set(uris))}) if uris else match
-        for match, uris in zip(unique.matches, unique.duplicates, strict=True)
+        for match, _, uris in unique
     ]
-
-
-class _Unique:
-    """Passages of which no two are near duplicates."""
-
-    def __init__(self) -> None:
-        self.matches: list[DocumentMatch] = []
-        self.duplicates: list[list[str]] = []
-        """The uris of the documents of each passage's duplicates."""
-        self._runs: list[_Runs] = []
-        self._all_runs: _Runs = set()
-        self._by_run: dict[tuple[str, ...], list[int]] = {}
-        """The positions of passages by those of their runs that are first, see `_first`."""
-        self._indexed = 0
-        """The number of passages in `_by_run`."""
-
-    def add(self, match: DocumentMatch, runs: _Runs) -> None:
-        self.matches.append(match)
-        self.duplicates.append([])
-        self._runs.append(runs)
-        self._all_runs |= runs
-
-    def similar_to(self, runs: _Runs) -> list[str] | None:
-        """Return the duplicates of the first passage that is similar to one with these runs."""
-        # Most passages share too few runs with all others together to be similar to one of them.
-        if len(self._all_runs & runs) < SIMILAR * len(runs):
-            return None
-        for position in range(self._indexed, len(self._runs)):
-            for run in _first(self._runs[position]):
-                self._by_run.setdefault(run, []).append(position)
-        self._indexed = len(self._runs)
-        rivals = {position for run in _first(runs) for position in self._by_run.get(run, ())}
-        for position in sorted(rivals):
-            if _alike(self._runs[position], runs):
-                return self.duplicates[position]
-        return None
 
 
 def _runs(text: str) -> _Runs:
@@ -105,15 +73,6 @@ def _runs(text: str) -> _Runs:
     if len(words) < _RUN:
         return {(" ".join(text.split()),)}
     return set(zip(words, words[1:], words[2:], strict=False))
-
-
-def _first(runs: _Runs) -> list[tuple[str, ...]]:
-    """Return the runs, first in a global order, of which two similar passages share at least one.
-
-    The prefix filter of Chaudhuri, Ganti and Kaushik, "A Primitive Operator for Similarity Joins in
-    Data Cleaning" (2006): as many runs as one passage may lack of the other, plus one.
-    """
-    return sorted(runs)[: len(runs) - ceil(SIMILAR * len(runs)) + 1]
 
 
 def _alike(runs: _Runs, other_runs: _Runs) -> bool:

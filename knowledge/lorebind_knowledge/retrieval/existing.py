@@ -77,7 +77,7 @@ class _ExistingSearch(Search):
             candidates, _ = await self._found(nearest, _CHOSEN_FROM)
             ranked = await self._diverse(settings, candidates)
         best = max((relevance(match.scores, settings) for match in ranked), default=0.0)
-        passed = list(passing(ranked, settings))
+        passed = passing(ranked, settings)
         return spread_matches(passed, settings.max_per_document)[:top_k], best
 
     async def _diverse(
@@ -104,11 +104,11 @@ class _ExistingSearch(Search):
             ]
             allowed = [match for match in documents if allows(match.metadata)]
             best = max((relevance(match.scores, settings) for match in allowed), default=0.0)
-            passed = list(passing(allowed, settings))
+            passed = passing(allowed, settings)
             first = {match.id for match in documents[:LOOKED_THROUGH]}
             movable = sum(match.id in first for match in passed)
             ranked = [*spread_matches(passed[:movable], most), *passed[movable:]]
-            unique = without_repeats(ranked) if kb.dedupe else ranked
+            unique = without_repeats(ranked, k) if kb.dedupe else ranked
             # If some documents score too low, all documents further away do too.
             if len(unique) >= k or len(documents) < limit or len(passed) < len(allowed):
                 return unique[:k], best

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from lorebind_config.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_knowledge.records import Grade
@@ -111,14 +111,12 @@ def relevance(scores: Mapping[str, float], settings: RetrievalDeclaration) -> fl
     return score_of(deciding(scores, settings))
 
 
-def passing(ranked: Iterable[_Scored], settings: RetrievalDeclaration) -> Iterator[_Scored]:
-    """Yield the passages whose relevance reaches `min_score`."""
-    for candidate in ranked:
-        if (
-            settings.min_score is None
-            or relevance(candidate.scores, settings) >= settings.min_score
-        ):
-            yield candidate
+def passing(ranked: Iterable[_Scored], settings: RetrievalDeclaration) -> list[_Scored]:
+    """Return the passages whose relevance reaches `min_score`."""
+    least = settings.min_score
+    return [
+        match for match in ranked if least is None or relevance(match.scores, settings) >= least
+    ]
 
 
 def stages_of(settings: RetrievalDeclaration) -> list[RetrievalDeclaration]:

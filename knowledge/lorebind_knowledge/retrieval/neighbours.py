@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lorebind_knowledge.catalog.chunks import StoredChunk
-    from lorebind_knowledge.index.view import View
     from lorebind_knowledge.retrieval.query import Query
 
 _LAST = ("end", "line_end", "page_end", "time_end")
@@ -32,14 +31,10 @@ def with_neighbours(
         if len(grown) == top_k:
             break
         if not any(_within(match, other) for other in grown):
-            grown.append(_grown(query.views[match.metadata["kb_id"]], match, reach))
+            around = query.views[match.metadata["kb_id"]].around(match.id, reach)
+            # A new version may have replaced the index while the hits were reranked.
+            grown.append(_joined(match, around) if around else match)
     return grown
-
-
-def _grown(view: View, match: DocumentMatch, reach: int) -> DocumentMatch:
-    # A new version may have replaced the index while the hits were reranked.
-    around = view.around(match.id, reach)
-    return _joined(match, around) if around else match
 
 
 def _joined(match: DocumentMatch, chunks: Sequence[StoredChunk]) -> DocumentMatch:

@@ -57,28 +57,9 @@ _MOST = 1000
 
 
 async def search(
-    kb: KnowledgeBase, question: str, settings: RetrievalDeclaration | None = None
-) -> QueryResult:
-    """Return the passages of a knowledge base that answer a question best, best first.
-
-    Args:
-        kb: the knowledge base.
-        question: any text that is not blank.
-        settings: how to search; None means the knowledge base's own `retrieval`.
-
-    Raises:
-        UsageError: the question is blank or the filter is invalid.
-        NotIngestedError: nothing has been ingested yet.
-        IndexMismatchError: the index was built by another embedder.
-        EmbedderError, StoreError: a part is unavailable; an outage never gives an empty result.
-    """
-    return await run_search(_IndexSearch((kb,), question), settings or kb.retrieval)
-
-
-async def search_several(
     kbs: Sequence[KnowledgeBase], question: str, settings: RetrievalDeclaration
 ) -> QueryResult:
-    """Return the passages of several knowledge bases that answer a question best, in one ranking.
+    """Return the passages that answer a question best, in one ranking, best first.
 
     Raw scores of all knowledge bases are merged before they are fused, so that all passages compete
     with each other. This is meaningful only if the same embedder made all vectors.
@@ -89,9 +70,10 @@ async def search_several(
         settings: how to search all of them.
 
     Raises:
-        UsageError: the question is blank, or the embedders differ.
+        UsageError: the question is blank, the filter is invalid, or the embedders differ.
         NotIngestedError: nothing has been ingested into any of them.
-        LorebindError: see `search`; the first outage of any of them.
+        IndexMismatchError: an index was built by another embedder.
+        EmbedderError, StoreError: a part is unavailable; an outage never gives an empty result.
     """
     check_question(question)
     if len({kb.embedder.fingerprint.key for kb in kbs}) > 1:
@@ -101,8 +83,6 @@ async def search_several(
             "scores; search them one by one",
             at=("knowledge_bases",),
         )
-    if not kbs:
-        raise UsageError("there is no knowledge base to search")
     return await run_search(_IndexSearch(kbs, question), settings)
 
 
@@ -126,7 +106,7 @@ class _IndexSearch(Search):
     async def _reranked(self, settings: RetrievalDeclaration) -> tuple[list[DocumentMatch], float]:
         judged = await self.rerank(settings)
         best = max((match.relevance for match in judged), default=0.0)
-        matches = spread_matches(list(passing(judged, settings)), settings.max_per_document)
+        matches = spread_matches(passing(judged, settings), settings.max_per_document)
         if self._dedupe:
             matches = without_repeats(matches)
         if settings.neighbours:
@@ -337,7 +317,7 @@ def _passed(query: Query, ranked: Ranking) -> Ranking:
     if settings.min_score is None and settings.max_per_document is None:
         return ranked
     first, others = (
-        list(passing(some, settings)) for some in (ranked[:LOOKED_THROUGH], ranked[LOOKED_THROUGH:])
+        passing(some, settings) for some in (ranked[:LOOKED_THROUGH], ranked[LOOKED_THROUGH:])
     )
     if settings.max_per_document is not None:
         documents = query.documents([candidate[:3] for candidate in first])
