@@ -76,6 +76,8 @@ async def search(
         EmbedderError, StoreError: a part is unavailable; an outage never gives an empty result.
     """
     check_question(question)
+    if not kbs:
+        raise UsageError("there is no knowledge base to search")
     if len({kb.embedder.fingerprint.key for kb in kbs}) > 1:
         names = sorted({str(kb.embedder.fingerprint) for kb in kbs})
         raise UsageError(
