@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lorebind_config.errors import NotFoundError, UsageError, did_you_mean, nearest
 from lorebind_config.namespace import ADDED_SCHEME, document_id
-from lorebind_knowledge.catalog.chunks import languages_of, state_of
+from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.rows import Page
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
     if index is None:
         return stats
     with catalog.reading() as sql:
-        state = state_of(sql, index.index_uid)
+        state = Chunks(sql, index.index_uid).current_state()
     return replace(
         stats,
         chunks=state.live if state else 0,
@@ -308,6 +308,6 @@ def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
 def count_languages(catalog: Catalog, index: IndexEntry) -> dict[str, int]:
     """Return the number of documents by language, highest first, omitting those without text."""
     with catalog.reading() as sql:
-        found = languages_of(sql, index.index_uid)
-    found.pop("", None)
-    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+        languages = Chunks(sql, index.index_uid).languages()
+    languages.pop("", None)
+    return dict(sorted(languages.items(), key=lambda item: (-item[1], item[0])))
