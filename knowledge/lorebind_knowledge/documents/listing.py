@@ -284,12 +284,15 @@ class KnowledgeStats:
     """`run_id`, `strategy`, `status` and `started_at` (seconds since 1970) of the latest ingest."""
 
 
+_RUN_FIELDS = ("run_id", "strategy", "status", "started_at")
+
+
 def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
-    runs = catalog.ledger.last_runs(namespace, 1)
+    runs = catalog.runs.list(namespace, 1)
     stats = KnowledgeStats(
         namespace.kb,
         documents=count_documents(namespace, catalog),
-        last_run=dict(runs[0]) if runs else None,
+        last_run={name: getattr(runs[0], name) for name in _RUN_FIELDS} if runs else None,
     )
     index = catalog.ledger.index(namespace, "active")
     if index is None:
