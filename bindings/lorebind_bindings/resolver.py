@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from lorebind_bindings.merging import Setting, merge, merge_entries
+from lorebind_config.checks.template_checks import read_passage_template
 from lorebind_config.declarations.rendering import is_file
 from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import UsageError
@@ -244,7 +245,7 @@ def _resolved(
         for name, (last, *before) in settings.items()
     }
     chosen = RetrievalDeclaration(**values)
-    template = loaded.passage_template(chosen.render) if is_file(chosen.render) else ""
+    template = read_passage_template(loaded.root, chosen.render) if is_file(chosen.render) else ""
     level = loaded.weak_levels(kb).of(chosen)
     return ResolvedBinding(kb_id, chosen, provenance, workflow, template, weak_below=level)
 

@@ -90,8 +90,9 @@ class MissingVariableError(ConfigurationError):
 class UsageError(LorebindError, ValueError):
     """An argument is wrong, independent of the configuration."""
 
-    def __init__(self, message: str, *, at: tuple[str | int, ...] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, hint: str = "", *, at: tuple[str | int, ...] = ()) -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message, self.hint = message, hint
         self.at = at
         """The argument and the key within it, if the error concerns one: `input`, `ticket`."""
         self.all: Sequence[UsageError] = ()

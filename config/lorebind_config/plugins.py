@@ -8,7 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal, TypeAlias
 
 from lorebind_config.errors import MissingDependencyError, PluginError
@@ -104,8 +104,6 @@ def offers(group: Group) -> Mapping[str, tuple[PluginOffer, ...]]:
 @functools.cache
 def _installed() -> Any:  # the type differs between Python versions
     """Return the entry points of all groups; reading those of one group takes as long."""
-    from importlib.metadata import entry_points
-
     return entry_points()
 
 
@@ -150,8 +148,6 @@ def offered(group: Group, name: str) -> PluginOffer | None:
     """
     claims = offers(group).get(name, ())
     if module := built_in(group).get(name):
-        from importlib.metadata import EntryPoint
-
         entry = EntryPoint(name, module, f"lorebind.{group}")
         claims = (PluginOffer(group, name, "Lorebind itself", entry), *claims)
     if len(claims) > 1:

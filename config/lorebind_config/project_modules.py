@@ -29,11 +29,6 @@ PACKAGES = "_lorebind_project_"
 class RefusedCodeError(UsageError):
     """A path that cannot name code of a project, whatever packages are installed."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        self.message = message
-        self.hint = hint
-        super().__init__(f"{message}; {hint}" if hint else message)
-
 
 @dataclass(frozen=True, slots=True)
 class Module:

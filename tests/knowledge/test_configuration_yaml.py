@@ -13,7 +13,10 @@ def _read(tmp_path, text):
     file = tmp_path / "sub" / "file.yaml"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return YamlSource.read(file, tmp_path)
+    source = YamlSource.read(file, tmp_path)
+    if source.problems:
+        raise ConfigurationError(source.problems)
+    return source
 
 
 @pytest.mark.parametrize(

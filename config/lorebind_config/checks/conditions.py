@@ -95,11 +95,9 @@ class ConditionError(UsageError):
     """A condition is malformed or cannot be evaluated; the message never contains values."""
 
     def __init__(self, text: str, message: str, hint: str = "") -> None:
-        self.text = text
-        self.message = message
-        self.hint = hint
-        shown = text if len(text) <= 200 else f"{text[:199]}…"
-        super().__init__(f"condition {shown!r}: {message}" + (f"; {hint}" if hint else ""))
+        excerpt = text if len(text) <= 200 else f"{text[:199]}…"
+        super().__init__(f"condition {excerpt!r}: {message}", hint)
+        self.text, self.message = text, message
 
 
 class Condition:

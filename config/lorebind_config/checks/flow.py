@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from lorebind_config.checks.references import named, problem_at
 from lorebind_config.checks.task_graph import Edge, TaskGraph, circle
+from lorebind_config.declarations.flow import reachable
 from lorebind_config.declarations.tasks import CompositeTask, RouterTask, TaskBase, with_nested
 from lorebind_config.declarations.workflows import WorkflowDeclaration
 from lorebind_config.errors import Problem, did_you_mean
@@ -39,27 +38,27 @@ def _targets(graph: TaskGraph, every: set[str]) -> Iterator[Problem]:
         if one.name in every:
             where = f"task {one.name!r}, which is in another list of tasks"
             hint = f"known: {', '.join(sorted(graph.numbers))}"
-        yield problem_at(task, one.path, f"{_called(task)} leads to {where}", hint)
+        yield task.problem(one.path, f"{task.title} leads to {where}", hint)
     times = Counter((one.source, one.field, one.name) for one in graph.named)
     for one in graph.named:
         if times.pop((one.source, one.field, one.name), 1) > 1:
             task = graph.tasks[one.source]
-            message = f"{_called(task)} leads to task {one.name!r} twice"
-            yield problem_at(task, one.field, message, "name it once")
+            message = f"{task.title} leads to task {one.name!r} twice"
+            yield task.problem(one.field, message, "name it once")
 
 
 def _ends(graph: TaskGraph) -> Iterator[Problem]:
     """Find tasks that need a next task but have none, and final tasks that have one."""
     for number, task in enumerate(graph.tasks):
         if graph.leads_nowhere(number):
-            yield problem_at(task, ("id",), *_dead_end(graph, task))
+            yield task.problem(("id",), *_dead_end(graph, task))
         elif task.final is True and task.on_success is not None:
-            message = f"{_called(task)} is final, but has on_success"
-            yield problem_at(task, ("on_success",), message, "remove one of them")
+            message = f"{task.title} is final, but has on_success"
+            yield task.problem(("on_success",), message, "remove one of them")
         elif task.final is True and not graph.is_written and number + 1 < len(graph.tasks):
-            after = _called(graph.tasks[number + 1])
-            message = f"{_called(task)} is final, so {after} never runs"
-            yield problem_at(task, ("final",), message, "write on_success, or remove final")
+            after = graph.tasks[number + 1].title
+            message = f"{task.title} is final, so {after} never runs"
+            yield task.problem(("final",), message, "write on_success, or remove final")
 
 
 def _dead_end(graph: TaskGraph, task: TaskBase) -> tuple[str, str]:
@@ -69,12 +68,12 @@ def _dead_end(graph: TaskGraph, task: TaskBase) -> tuple[str, str]:
     """
     hint = "write on_success or final: true"
     if task.targets():
-        return f"{_called(task)} has on_error but no on_success", hint
+        return f"{task.title} has on_error but no on_success", hint
     other = next(task for task in graph.tasks if task.targets())
     line = other.position("id").line
     where = f" (line {line})" if line else ""
-    why = f"{_called(other)}{where} has edges, so the order of the list does not apply"
-    return f"{_called(task)} has no next task", f"{why}: {hint}"
+    why = f"{other.title}{where} has edges, so the order of the list does not apply"
+    return f"{task.title} has no next task", f"{why}: {hint}"
 
 
 def _unreachable(graph: TaskGraph) -> Iterator[Problem]:
@@ -86,9 +85,9 @@ def _unreachable(graph: TaskGraph) -> Iterator[Problem]:
     for number in lost:
         before = [n for n in lost if n != number and reach[n] >> number & 1]
         if all(reach[number] >> n & 1 and n > number for n in before):
-            message = f"{_called(graph.tasks[number])} is never reached"
-            hint = f"add an edge to it from {_called(graph.tasks[0])}, or remove it"
-            yield problem_at(graph.tasks[number], ("id",), message, hint)
+            message = f"{graph.tasks[number].title} is never reached"
+            hint = f"add an edge to it from {graph.tasks[0].title}, or remove it"
+            yield graph.tasks[number].problem(("id",), message, hint)
 
 
 def _circles(graph: TaskGraph) -> Iterator[Problem]:
@@ -96,8 +95,8 @@ def _circles(graph: TaskGraph) -> Iterator[Problem]:
     for edge in graph.edges:
         if edge.source == edge.target:
             task = graph.tasks[edge.source]
-            message = f"{_called(task)} is its own next task"
-            yield problem_at(task, edge.path, message, "add a router to the loop")
+            message = f"{task.title} is its own next task"
+            yield task.problem(edge.path, message, "add a router to the loop")
     plain = [
         edge
         for edge in _in_circles(graph)
@@ -107,9 +106,8 @@ def _circles(graph: TaskGraph) -> Iterator[Problem]:
     ]
     for group in _groups(plain):
         way = circle(group[0], plain)
-        message = f"{_called(graph.tasks[group[0]])} is in a loop without a router"
-        yield problem_at(
-            graph.tasks[way[-1].source],
+        message = f"{graph.tasks[group[0]].title} is in a loop without a router"
+        yield graph.tasks[way[-1].source].problem(
             way[-1].path,
             f"{message}: {_shown(graph, way)}",
             "add a router to the loop",
@@ -129,8 +127,8 @@ def _traps(graph: TaskGraph) -> Iterator[Problem]:
             continue  # reported for the tasks that follow, or for the edges
         task = graph.tasks[group[0]]
         way = _shown(graph, circle(group[0], edges))
-        message = f"{_called(task)} never reaches an end: {way}"
-        yield problem_at(task, ("id",), message, "add a route to a final task")
+        message = f"{task.title} never reaches an end: {way}"
+        yield task.problem(("id",), message, "add a route to a final task")
 
 
 def _in_circles(graph: TaskGraph) -> list[Edge]:
@@ -141,36 +139,22 @@ def _in_circles(graph: TaskGraph) -> list[Edge]:
 
 def _groups(edges: Sequence[Edge]) -> list[list[int]]:
     """Return the loops, each as the list of tasks that can all reach each other."""
-    after: dict[int, set[int]] = {}
+    after: dict[int, list[int]] = {}
     for edge in edges:
-        after.setdefault(edge.source, set()).add(edge.target)
-    reach = {number: _reached(number, after) for number in after}
-    groups: dict[frozenset[int], list[int]] = {}
+        after.setdefault(edge.source, []).append(edge.target)
+    count = 1 + max((max(edge.source, edge.target) for edge in edges), default=0)
+    reach = reachable([after.get(number, []) for number in range(count)], [0] * count)
+    groups: dict[int, list[int]] = {}
     for number in sorted(after):
-        if number in reach[number]:
-            same = frozenset(n for n in reach[number] if number in reach.get(n, ()))
-            groups.setdefault(same, []).append(number)
+        if reach[number] >> number & 1:
+            # Tasks in the same loop reach the same tasks.
+            groups.setdefault(reach[number], []).append(number)
     return list(groups.values())
-
-
-def _reached(start: int, after: dict[int, set[int]]) -> set[int]:
-    found: set[int] = set()
-    todo = [start]
-    while todo:
-        for target in after.get(todo.pop(), ()):
-            if target not in found:
-                found.add(target)
-                todo.append(target)
-    return found
 
 
 def _shown(graph: TaskGraph, way: Sequence[Edge]) -> str:
     numbers = [way[0].source, *(edge.target for edge in way)]
     return " -> ".join(str(graph.tasks[number].id) for number in numbers)
-
-
-def _called(task: Any) -> str:
-    return named(task, task.id)
 
 
 def composites(workflows: Sequence[WorkflowDeclaration]) -> Iterator[Problem]:
@@ -183,8 +167,8 @@ def composites(workflows: Sequence[WorkflowDeclaration]) -> Iterator[Problem]:
             if inner is not None:
                 yield from _inputs(task, inner)
             elif isinstance(task.workflow, str) and all_readable:
-                message = f"{named(task, task.id)} runs unknown workflow {task.workflow!r}"
-                yield problem_at(task, ("workflow",), message, did_you_mean(task.workflow, by_id))
+                message = f"{task.title} runs unknown workflow {task.workflow!r}"
+                yield task.problem(("workflow",), message, did_you_mean(task.workflow, by_id))
     yield from _cycles(by_id)
 
 
@@ -198,14 +182,12 @@ def _inputs(task: CompositeTask, inner: WorkflowDeclaration) -> Iterator[Problem
     for name in task.input:
         if name not in inner.input:
             message = f"workflow {inner.id!r} has no input {name!r}"
-            yield problem_at(task, ("input", name), message, did_you_mean(name, inner.input))
+            yield task.problem(("input", name), message, did_you_mean(name, inner.input))
     for name, expected in inner.input.items():
         required = expected.required is True and expected.default is None
         if required and name not in task.input:
             message = f"workflow {inner.id!r} needs the input {name!r}"
-            yield problem_at(
-                task, ("input",), message, f"write it below input: of {named(task, task.id)}"
-            )
+            yield task.problem(("input",), message, f"write it below input: of {task.title}")
 
 
 def _cycles(by_id: Mapping[str, WorkflowDeclaration]) -> Iterator[Problem]:
@@ -221,9 +203,7 @@ def _cycles(by_id: Mapping[str, WorkflowDeclaration]) -> Iterator[Problem]:
             elif task.workflow in way:
                 circle = [*way[way.index(task.workflow) :], task.workflow]
                 message = f"workflow {task.workflow!r} would run itself: {' -> '.join(circle)}"
-                yield problem_at(
-                    task, ("workflow",), message, "remove one of these composite tasks"
-                )
+                yield task.problem(("workflow",), message, "remove one of these composite tasks")
             elif task.workflow in by_id:
                 way.append(task.workflow)
                 ahead.append(_ahead(task.workflow, by_id, done))

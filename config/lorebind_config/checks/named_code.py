@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from lorebind_config.checks.references import problem_at
-from lorebind_config.declarations.base import Declaration, within
+from lorebind_config.declarations.base import Declaration, leaves, within
 from lorebind_config.declarations.base import Path as Place
 from lorebind_config.declarations.objects import LiveObject
 from lorebind_config.declarations.values import CodePath
@@ -36,7 +35,9 @@ _CLASS: Place = ("class_path",)
 def code_named(declaration: Declaration) -> Iterator[tuple[Place, CodePath]]:
     """Yield the location and path of the code a declaration names, without nested declarations."""
     for field in type(declaration).model_fields:
-        yield from _paths(getattr(declaration, field), (field,))
+        for place, value in leaves(getattr(declaration, field), (field,)):
+            if isinstance(value, CodePath):
+                yield place, value
 
 
 def code_problems(declaration: Declaration, root: Path) -> Iterator[Problem]:
@@ -46,7 +47,7 @@ def code_problems(declaration: Declaration, root: Path) -> Iterator[Problem]:
             try:
                 files_of_project(path, root)
             except RefusedCodeError as error:
-                yield problem_at(inner, place, error.message, error.hint)
+                yield inner.problem(place, error.message, error.hint)
 
 
 def named_class(
@@ -81,8 +82,7 @@ def named_class(
         raise failure(f"{declaration.label}: got {described(found)}; expected {expected}")
     found = _imported(declaration, environment, _CLASS)
     if derives(found, *kinds) or has_method(found, methods):
-        made: Callable[..., Any] = found
-        return made
+        return cast("Callable[..., Any]", found)
     raise failure(_wrong(declaration, _CLASS, found, expected))
 
 
@@ -112,8 +112,7 @@ def named_factory(
     """
     found = _imported(declaration, environment, place)
     if derives(found, *kinds) or has_method(found, methods) or is_factory(found, takes):
-        made: Callable[..., Any] = found
-        return made
+        return cast("Callable[..., Any]", found)
     either = f"{expected}, or a function from the project folder or an installed package"
     if takes:
         either += f" with a parameter {' or '.join(map(repr, takes))}"
@@ -129,8 +128,7 @@ def named_part(
     """Return the class or function that a declaration names to create an argument."""
     found = _imported(declaration, environment, place)
     if is_class_of_others(found) or is_factory(found):
-        made: Callable[..., Any] = found
-        return made
+        return cast("Callable[..., Any]", found)
     expected = "a class or a function from the project folder or an installed package"
     raise failure(_wrong(declaration, place, found, expected))
 
@@ -191,14 +189,3 @@ def _subject(declaration: Declaration, place: Place) -> str:
 
 def _path_at(declaration: Declaration, place: Place) -> CodePath:
     return dict(code_named(declaration))[place]
-
-
-def _paths(value: Any, place: Place) -> Iterator[tuple[Place, CodePath]]:
-    if isinstance(value, CodePath):
-        yield place, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _paths(item, (*place, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _paths(item, (*place, index))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lorebind_config.declarations.agents import AgentDeclaration, KnowledgeTool
@@ -11,7 +11,7 @@ from lorebind_config.declarations.base import Declaration, within
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.models import EXTRACTIVE
-from lorebind_config.declarations.project import EMBEDDER, VECTOR_DB, ProjectDeclaration
+from lorebind_config.declarations.project import ProjectDeclaration
 from lorebind_config.declarations.retrieval import CondenseDeclaration
 from lorebind_config.declarations.tasks import with_nested
 from lorebind_config.declarations.workflows import WorkflowDeclaration
@@ -31,14 +31,6 @@ class _Known:
     agents: frozenset[str] | None
     extractive: frozenset[str]
     """The ids of the extractive models."""
-
-
-def problem_at(
-    declaration: Declaration, path: tuple[str | int, ...], message: str, hint: str = ""
-) -> Problem:
-    """Return a problem with a field of a declaration, or with a path below it."""
-    at = declaration.position(*path)
-    return Problem(at.file, at.line, at.column, message, hint)
 
 
 def duplicates(
@@ -69,7 +61,7 @@ def _repeated(group: Iterable[Any]) -> Iterator[Problem]:
         if item.id in first:
             message = f"{item.label} id {item.id!r} is used twice"
             where = first[item.id].position("id")
-            yield problem_at(item, ("id",), message, f"it is first used at {where}")
+            yield item.problem(("id",), message, f"it is first used at {where}")
         else:
             first[item.id] = item
 
@@ -87,7 +79,7 @@ def _repeated_extensions(extensions: Iterable[ExtensionBase]) -> Iterator[Proble
                 "counted or logged twice"
             )
             hint = f"keep one of them; the first is at {where.position()}"
-            yield problem_at(extension, (extension.kind_key,), message, hint)
+            yield extension.problem((extension.kind_key,), message, hint)
 
 
 def dangling(
@@ -97,8 +89,8 @@ def dangling(
 ) -> Iterator[Problem]:
     """Find references to unknown ids, except where the id may be in a part that is not readable."""
     known = _Known(
-        embedders=_ids(project.embedders, _only(EMBEDDER, project.embedders)),
-        vector_dbs=_ids(project.vector_dbs, _only(VECTOR_DB, project.vector_dbs)),
+        embedders=_ids(project.embedders_or_default),
+        vector_dbs=_ids(project.vector_dbs_or_default),
         models=_ids(project.models_or_default),
         knowledge_bases=_ids(project.knowledge_bases),
         agents=_ids(agents),
@@ -107,7 +99,7 @@ def dangling(
         ),
     )
     yield from _knowledge_bases(project.knowledge_bases, known)
-    yield from _bindings(project.knowledge, named(project, project.name), known)
+    yield from _bindings(project.knowledge, project.title, known)
     for agent in agents:
         yield from _agent(agent, known)
     for workflow in workflows:
@@ -115,27 +107,24 @@ def dangling(
 
 
 def _workflow(workflow: WorkflowDeclaration, outside: _Known) -> Iterator[Problem]:
-    known = _Known(
-        embedders=outside.embedders,
-        vector_dbs=outside.vector_dbs,
-        models=outside.models,
+    known = replace(
+        outside,
         knowledge_bases=_ids(workflow.knowledge_bases, outside.knowledge_bases),
         agents=_ids(workflow.agents, outside.agents),
-        extractive=outside.extractive,
     )
     yield from _knowledge_bases(workflow.knowledge_bases, known)
-    yield from _bindings(workflow.knowledge, named(workflow, workflow.id), known)
+    yield from _bindings(workflow.knowledge, workflow.title, known)
     for agent in workflow.agents:
         yield from _agent(agent, known)
     for task in with_nested(workflow.tasks):
-        owner = named(task, task.id)
+        owner = task.title
         yield from _bindings(task.bindings, owner, known)
         if task.answers_as is not None:
             yield from _reference(task, owner, "agent", "agent", known.agents)
 
 
 def _agent(agent: AgentDeclaration, known: _Known) -> Iterator[Problem]:
-    owner = named(agent, agent.id)
+    owner = agent.title
     yield from _bindings(agent.knowledge, owner, known)
     for tool in agent.tools:
         if isinstance(tool, KnowledgeTool):
@@ -148,7 +137,7 @@ def _knowledge_bases(
     knowledge_bases: Iterable[KnowledgeBaseDeclaration], known: _Known
 ) -> Iterator[Problem]:
     for kb in knowledge_bases:
-        owner = named(kb, kb.id)
+        owner = kb.title
         yield from _reference(kb, owner, "embedder", "embedder", known.embedders)
         yield from _reference(kb, owner, "vector_db", "vector database", known.vector_dbs)
         yield from _condensing(kb.retrieval, owner, known)
@@ -161,7 +150,7 @@ def _bindings(
         if _leads_nowhere(binding.id, known.knowledge_bases):
             message = f"{owner} binds unknown knowledge base {binding.id!r}"
             hint = did_you_mean(binding.id, known.knowledge_bases or ())
-            yield problem_at(binding, ("id",), message, hint)
+            yield binding.problem(("id",), message, hint)
         yield from _condensing(binding, owner, known)
 
 
@@ -172,7 +161,7 @@ def _condensing(declared: Declaration, owner: str, known: _Known) -> Iterator[Pr
             if inner.model in known.extractive:
                 message = f"{owner}: model {inner.model!r} is extractive and cannot condense"
                 hint = "name another model, or write: condense: turns"
-                yield problem_at(inner, ("model",), message, hint)
+                yield inner.problem(("model",), message, hint)
 
 
 def _reference(
@@ -181,7 +170,7 @@ def _reference(
     name = getattr(declaration, field)
     if _leads_nowhere(name, known):
         message = f"{owner} uses unknown {what} {name!r}"
-        yield problem_at(declaration, (field,), message, did_you_mean(name, known or ()))
+        yield declaration.problem((field,), message, did_you_mean(name, known or ()))
 
 
 def _leads_nowhere(name: object, known: frozenset[str] | None) -> bool:
@@ -189,16 +178,6 @@ def _leads_nowhere(name: object, known: frozenset[str] | None) -> bool:
         return False
     # The template checks already report a template in this field.
     return not looks_like_one(name)
-
-
-def named(declaration: Declaration, name: object) -> str:
-    """Return the name of a declaration for messages, with its id if that could be read."""
-    label = declaration.label
-    return f"{label} {name!r}" if isinstance(name, str) else f"the {label}"
-
-
-def _only(default: str, declared: Sequence[Any]) -> frozenset[str]:
-    return frozenset() if declared else frozenset({default})
 
 
 def _ids(

@@ -7,7 +7,6 @@ from typing import Any
 
 from lorebind_config.checks.conditions import Condition, ConditionError, compile_condition
 from lorebind_config.checks.json_schemas import schema_faults
-from lorebind_config.checks.references import named, problem_at
 from lorebind_config.checks.task_names import Names, standings
 from lorebind_config.declarations.agents import AgentDeclaration, CodeTool, KnowledgeTool
 from lorebind_config.declarations.base import Declaration
@@ -35,7 +34,7 @@ def agents(
         if isinstance(agent.output_schema, dict):
             for path, message in schema_faults(agent.output_schema):
                 at = ("output_schema", *path)
-                yield problem_at(agent, at, f"output_schema is not a valid JSON Schema: {message}")
+                yield agent.problem(at, f"output_schema is not a valid JSON Schema: {message}")
 
 
 def _quoting(agent: AgentDeclaration, models: Sequence[ModelDeclaration]) -> Iterator[Problem]:
@@ -49,9 +48,9 @@ def _quoting(agent: AgentDeclaration, models: Sequence[ModelDeclaration]) -> Ite
     beyond = {"tools": "cannot call tools", "output_schema": "cannot write JSON"}
     for field, why in beyond.items():
         if getattr(agent, field):
-            owner = named(agent, agent.id)
+            owner = agent.title
             message = f"{owner} has {field}, but its model {model.id!r} (extractive) {why}"
-            yield problem_at(agent, (field,), message, f"name a chat model, or remove {field}")
+            yield agent.problem((field,), message, f"name a chat model, or remove {field}")
 
 
 def _repeated(agent: AgentDeclaration) -> Iterator[Problem]:
@@ -59,12 +58,12 @@ def _repeated(agent: AgentDeclaration) -> Iterator[Problem]:
     for tool in agent.tools:
         called = _called(tool)
         if called in first:
-            owner = named(agent, agent.id)
+            owner = agent.title
             message = f"{owner} has two tools {called!r}"
             hint = f"the first is at {first[called].position()}"
             if isinstance(tool, KnowledgeTool):
                 hint += "; give this one another 'name'"
-            yield problem_at(tool, (), message, hint)
+            yield tool.problem((), message, hint)
         elif called is not None:
             first[called] = tool
 
@@ -110,20 +109,19 @@ def _condition(
         return
     if templates := mentions(text):
         message = f"{field} is a CEL expression, not a template"
-        yield problem_at(task, (field,), message, f"write {'.'.join(templates[0])}")
+        yield task.problem((field,), message, f"write {'.'.join(templates[0])}")
         return
     try:
         condition = compile_condition(text)
     except ConditionError as error:
-        yield problem_at(task, (field,), f"{field}: {error.message}", error.hint)
+        yield task.problem((field,), f"{field}: {error.message}", error.hint)
         return
     except MissingDependencyError:
         return  # a run needs the extra, and reports that it is missing
     routes = field == "condition" and isinstance(task, RouterTask)
     if condition.kind not in (_ROUTES if routes else _TRUTHS):
         expected = "text, an integer, true or false" if routes else "true or false"
-        yield problem_at(
-            task,
+        yield task.problem(
             (field,),
             f"{field}: its value is of type {condition.kind}",
             f"expected {expected}",
@@ -142,7 +140,7 @@ def _names(
             if key not in found:
                 wrong = f"{field}: {'.'.join(path[: at + 1])} is not defined"
                 why, hint = names.why(path, scopes, task) or ("", did_you_mean(key, found))
-                yield problem_at(task, (field,), f"{wrong}: {why}" if why else wrong, hint)
+                yield task.problem((field,), f"{wrong}: {why}" if why else wrong, hint)
                 break
             found = found[key]
 
@@ -152,20 +150,20 @@ def _channels(workflow: WorkflowDeclaration) -> Iterator[Problem]:
         if name in CHANNELS:
             message = f"channel {name!r} is built in and cannot be declared"
             hint = f"every workflow has {', '.join(CHANNELS)}; choose another name"
-            yield problem_at(workflow, ("channels", name), message, hint)
+            yield workflow.problem(("channels", name), message, hint)
 
 
 def _updates(task: TaskBase, state: Any) -> Iterator[Problem]:
     if isinstance(task.update, dict) and isinstance(state, Mapping):
         for name in task.update:
             if name not in state:
-                message = f"{named(task, task.id)} updates unknown channel {name!r}"
+                message = f"{task.title} updates unknown channel {name!r}"
                 hint = f"{did_you_mean(name, state)}; declare it below channels:"
-                yield problem_at(task, ("update", name), message, hint)
+                yield task.problem(("update", name), message, hint)
 
 
 def _schema(task: WaitTask, schema: dict[str, Any]) -> Iterator[Problem]:
     """Find faults of a schema, and references to definitions that it does not contain."""
     for path, message in schema_faults(schema):
         place = ("answer_schema", *path)
-        yield problem_at(task, place, f"schema is not a valid JSON Schema: {message}")
+        yield task.problem(place, f"schema is not a valid JSON Schema: {message}")

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from lorebind_config.declarations.base import Path
+from lorebind_config.declarations.flow import reachable
 from lorebind_config.declarations.tasks import RouterTask, TaskBase
 from lorebind_config.templates.language import ANYTHING
 
@@ -114,17 +115,9 @@ class TaskGraph:
     def reach(self) -> list[int]:
         """For each task, the tasks that can follow it directly or later, as bits by number."""
         every = (1 << len(self.tasks)) - 1
-        reach = [every if n in self.anywhere else 0 for n in range(len(self.tasks))]
-        changed = True
-        while changed:
-            changed = False
-            for number in reversed(range(len(self.tasks))):
-                found = reach[number]
-                for target in self.followers(number):
-                    found |= reach[target] | 1 << target
-                if found != reach[number]:
-                    reach[number], changed = found, True
-        return reach
+        return reachable(
+            self._followers, [every if n in self.anywhere else 0 for n in range(len(self.tasks))]
+        )
 
     @cached_property
     def _followers(self) -> list[list[int]]:

@@ -11,10 +11,16 @@ from io import TextIOWrapper
 from pathlib import Path as FilePath
 from typing import Any
 
-from lorebind_config.checks.references import problem_at
 from lorebind_config.checks.task_names import Names, standings, widened
 from lorebind_config.declarations.agents import AgentDeclaration
-from lorebind_config.declarations.base import Declaration, Path, RefusedError, within, written_names
+from lorebind_config.declarations.base import (
+    Declaration,
+    Path,
+    RefusedError,
+    leaves,
+    within,
+    written_names,
+)
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.project import ProjectDeclaration
 from lorebind_config.declarations.rendering import check_passage_template, is_file
@@ -71,7 +77,7 @@ def unset_variables(declaration: Declaration, environment: Environment) -> Itera
                     try:
                         templates.look_up(reference, environment.scopes())
                     except UnsetVariableError as error:
-                        yield problem_at(inner, (field, *path), error.message, error.hint)
+                        yield inner.problem((field, *path), error.message, error.hint)
                     except TemplateError:
                         continue  # not a variable; the checks of templates report it
                     except ConfigurationError as error:  # .env cannot be read
@@ -157,7 +163,7 @@ def _field(
     for path, text in texts(getattr(declaration, field)):
         if templated:
             for message, hint in _faults(text, scopes, why, (field, *path)):
-                yield problem_at(declaration, (field, *path), message, hint)
+                yield declaration.problem((field, *path), message, hint)
         elif field not in _PROSE and field not in declaration.expressions:
             for reference in templates.mentions(text):
                 if reference[0] in SCOPES:
@@ -165,7 +171,7 @@ def _field(
                     message = (
                         f"{key} takes no templates: {as_template(reference)} would stay as written"
                     )
-                    yield problem_at(declaration, (field, *path), message, _HINT)
+                    yield declaration.problem((field, *path), message, _HINT)
 
 
 def _faults(
@@ -191,16 +197,9 @@ def _faults(
             yield (undefined, hint) if message else (error.message, error.hint)
 
 
-def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+def texts(value: Any) -> Iterator[tuple[Path, str]]:
     """Yield all strings of a field with their paths, without those of nested declarations."""
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from texts(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from texts(item, (*path, index))
+    return ((at, item) for at, item in leaves(value) if isinstance(item, str))
 
 
 def run_references(declaration: KnowledgeBaseDeclaration) -> list[templates.Reference]:
@@ -239,7 +238,7 @@ def passage_templates(declaration: Declaration, root: FilePath) -> Iterator[Prob
             try:
                 read_passage_template(root, render)
             except UsageError as error:
-                yield problem_at(inner, ("render",), str(error))
+                yield inner.problem(("render",), str(error))
 
 
 def read_passage_template(root: FilePath, name: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lorebind_config.checks.references import named, problem_at
 from lorebind_config.declarations.agents import AgentDeclaration, KnowledgeTool
 from lorebind_config.declarations.base import Declaration, within
 from lorebind_config.declarations.bindings import BindingDeclaration
@@ -34,7 +33,7 @@ def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
         if place in taken:
             message = f"vector database {taken[place]!r} already keeps its catalog there"
             field = "schema" if named else "path"
-            yield problem_at(vector_db, ("catalog", field), message, "choose another location")
+            yield vector_db.problem(("catalog", field), message, "choose another location")
         taken.setdefault(place, vector_db.id)
 
 
@@ -60,11 +59,11 @@ def dimensions(
         kept = getattr(getattr(vector_db, "config", None), "dimension", None)
         if isinstance(made, int) and isinstance(kept, int) and made != kept:
             message = (
-                f"{named(kb, kb.id)}: embedder {embedder.id!r} makes vectors of dimension "
+                f"{kb.title}: embedder {embedder.id!r} makes vectors of dimension "
                 f"{made}, vector database {vector_db.id!r} is declared with {kept}"
             )
             hint = f"write dimension: {made} at {vector_db.config.position('dimension')}"
-            yield problem_at(kb, ("vector_db",), message, hint)
+            yield kb.problem(("vector_db",), message, hint)
 
 
 _INGESTED = ("sources", "chunking", "preprocess", "metadata", "ingest")
@@ -102,10 +101,10 @@ def _ingested(kb: KnowledgeBaseDeclaration, vector_db: str) -> Iterator[Problem]
     """Find ingestion settings, which have no effect without an ingestion."""
     for name in _INGESTED:
         if name in kb.model_fields_set:
-            owner = named(kb, kb.id)
+            owner = kb.title
             message = f"{owner} is filled by others, so {name} has no effect"
-            yield problem_at(
-                kb, (name,), message, f"remove it, or set existing: false for {vector_db!r}"
+            yield kb.problem(
+                (name,), message, f"remove it, or set existing: false for {vector_db!r}"
             )
 
 
@@ -116,7 +115,7 @@ def _searches(declared: Declaration, kb_id: str) -> Iterator[Problem]:
         strategy = getattr(settings, "strategy", None)
         if "strategy" in settings.model_fields_set and strategy in NEEDS_WORDS:
             message = f"{owner} and has no word index for {strategy!r}"
-            yield problem_at(settings, ("strategy",), message, "write similarity, mmr or rerank")
+            yield settings.problem(("strategy",), message, "write similarity, mmr or rerank")
         if getattr(settings, "neighbours", None):
             message = f"{owner}, so the order of its passages is unknown"
-            yield problem_at(settings, ("neighbours",), message, "remove it")
+            yield settings.problem(("neighbours",), message, "remove it")

@@ -7,18 +7,13 @@ from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Discriminator,
     Field,
-    GetJsonSchemaHandler,
     Tag,
-    WithJsonSchema,
 )
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import core_schema
 
-from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_config.declarations.base import Declaration, Id, Matching, OrForm, refused
 from lorebind_config.declarations.bindings import BindingBase, BindingDeclaration
 from lorebind_config.declarations.objects import FactoryOrObject, is_object
 from lorebind_config.declarations.values import FACTORY_PATH, JsonMap
@@ -28,17 +23,13 @@ _TOOL_NAME = rf"^[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}$"
 """The names that the APIs of all chat models accept."""
 
 
-def _tool_name(value: str) -> str:
-    if not re.fullmatch(_TOOL_NAME, value):
-        hint = f"use at most {_LONGEST_NAME} letters, digits, '_' and '-'"
-        raise RefusedError([Fault(f"{value!r} cannot be the name of a tool", hint)])
-    return value
-
-
 ToolName = Annotated[
     str,
-    AfterValidator(_tool_name),
-    WithJsonSchema({"type": "string", "pattern": _TOOL_NAME}),
+    Matching(
+        _TOOL_NAME,
+        "{!r} cannot be the name of a tool",
+        f"use at most {_LONGEST_NAME} letters, digits, '_' and '-'",
+    ),
 ]
 """The name of a tool, as the model sees it."""
 
@@ -89,22 +80,13 @@ def search_tool_name(kb_ids: Iterable[str]) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", f"search_{'_'.join(kb_ids)}")[:_LONGEST_NAME]
 
 
-class _InOneWord:
-    """In JSON Schema: `module:name` alone replaces a whole declaration."""
-
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"anyOf": [{"type": "string", "pattern": FACTORY_PATH}, *handler(schema)["oneOf"]]}
-
-
 def _spelt_out(value: Any) -> Any:
     if isinstance(value, str) and ":" not in value:
         hint = f"for a knowledge base write {{ knowledge: {value} }}"
-        raise RefusedError([Fault(f"{value!r} is not of the form 'module:name'", hint)])
+        raise refused(f"{value!r} is not of the form 'module:name'", hint)
     if isinstance(value, dict) and not value.keys() & {"call", "knowledge"}:
         hint = "write { call: 'module:name' } for code, { knowledge: ID } for a search"
-        raise RefusedError([Fault("a tool needs the key 'call' or 'knowledge'", hint)])
+        raise refused("a tool needs the key 'call' or 'knowledge'", hint)
     is_tool = not isinstance(value, Declaration) and is_object(value)
     return {"call": value} if isinstance(value, str) or is_tool else value
 
@@ -119,7 +101,7 @@ ToolDeclaration: TypeAlias = Annotated[
     | Annotated[KnowledgeTool, Tag(KnowledgeTool.__name__)],
     Discriminator(_kind_of_tool),
     BeforeValidator(_spelt_out),
-    _InOneWord(),
+    OrForm({"type": "string", "pattern": FACTORY_PATH}),
 ]
 """A tool, selected by its key; a string is the path of code."""
 

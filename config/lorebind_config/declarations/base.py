@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import (
-    AfterValidator,
     AliasChoices,
     BaseModel,
     ConfigDict,
@@ -18,12 +17,13 @@ from pydantic import (
     PrivateAttr,
     SerializerFunctionWrapHandler,
     TypeAdapter,
-    WithJsonSchema,
     model_serializer,
 )
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
+
+from lorebind_config.errors import Problem
 
 Path: TypeAlias = tuple[str | int, ...]
 """The keys and list indices from the top of a file to a value."""
@@ -124,6 +124,17 @@ class Declaration(BaseModel):
         """Return the declared values as plain data: keys as in the YAML, without defaults."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
+    @property
+    def title(self) -> str:
+        """The declaration in messages: its label, with its id or name if that could be read."""
+        name = getattr(self, "id", getattr(self, "name", None))
+        return f"{self.label} {name!r}" if isinstance(name, str) else f"the {self.label}"
+
+    def problem(self, path: Path, message: str, hint: str = "") -> Problem:
+        """Return a problem with a field of the declaration, or with a path below it."""
+        at = self.position(*path)
+        return Problem(at.file, at.line, at.column, message, hint)
+
     def position(self, *path: str | int) -> Position:
         """Return where a field was written; the declaration's own position if it was omitted."""
         if path and isinstance(path[0], str) and path[0] in type(self).model_fields:
@@ -159,6 +170,18 @@ class Deferred:
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         return handler(self._adapter.core_schema)
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield the values in nested mappings and lists, each with its path."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from leaves(item, (*path, index))
+    else:
+        yield path, value
 
 
 class Settings(Declaration):
@@ -234,19 +257,56 @@ class RefusedError(ValueError):
         super().__init__("; ".join(map(str, self.faults)))
 
 
+def refused(message: str, hint: str = "", *path: str | int) -> RefusedError:
+    """Return the error for one problem, at a path below the validated value."""
+    return RefusedError([Fault(message, hint, path)])
+
+
+class Matching:
+    """In `Annotated[str, Matching(…)]`: the whole text matches a regular expression.
+
+    In the message, `{!r}` stands for the text.
+    """
+
+    def __init__(self, regex: str, message: str, hint: str = "") -> None:
+        self.regex, self.message, self.hint = regex, message, hint
+
+    def check(self, value: str) -> str:
+        if not re.fullmatch(self.regex, value):
+            raise refused(self.message.format(value), self.hint)
+        return value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": "string", "pattern": self.regex}
+
+
+class OrForm:
+    """In `Annotated[T, OrForm({…})]`: the JSON Schema accepts another form of the value too."""
+
+    def __init__(self, form: dict[str, Any]) -> None:
+        self.form = form
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        full = handler(schema)
+        return {"anyOf": [self.form, *full.get("oneOf", [full])]}
+
+
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
-
-
-def _check_id(value: str) -> str:
-    if not re.fullmatch(ID_PATTERN, value):
-        hint = "an id starts with a letter or digit, followed by letters, digits, '_', '.' or '-'"
-        raise RefusedError([Fault(f"{value!r} cannot be an id", hint)])
-    return value
-
-
 Id = Annotated[
     str,
-    AfterValidator(_check_id),
-    WithJsonSchema({"type": "string", "pattern": ID_PATTERN}),
+    Matching(
+        ID_PATTERN,
+        "{!r} cannot be an id",
+        "an id starts with a letter or digit, followed by letters, digits, '_', '.' or '-'",
+    ),
 ]
 """An id, unique among declarations of the same kind."""

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import Field, model_validator
 
-from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_config.declarations.base import Declaration, Id, refused
 from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.retrieval import Level
 
@@ -68,7 +68,7 @@ class RetryConfig(Declaration):
     def _backoff_fits(self) -> RetryConfig:
         if self.backoff_ms > self.max_backoff_ms:
             hint = f"expected at most max_backoff_ms, {self.max_backoff_ms}"
-            raise RefusedError([Fault(f"backoff_ms is {self.backoff_ms}", hint, ("backoff_ms",))])
+            raise refused(f"backoff_ms is {self.backoff_ms}", hint, "backoff_ms")
         return self
 
 

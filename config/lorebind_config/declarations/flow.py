@@ -78,15 +78,6 @@ class Flow:
         """
         return name in self._rounds.get(head, ()) and (name == head or self.precedes(head, name))
 
-    def circles(self) -> list[list[str]]:
-        """Return the tasks that can run again after themselves, grouped by cycle."""
-        groups: dict[int, list[str]] = {}
-        for name in self.names:
-            if self.can_reach(name, name):
-                # Tasks in the same cycle reach the same tasks.
-                groups.setdefault(self._reach[name], []).append(name)
-        return list(groups.values())
-
     def _edges(self, task: TaskBase) -> list[Edge]:
         if self.is_written:
             return [
@@ -137,17 +128,24 @@ class Flow:
 
     def _reachable(self, edges: Iterable[Edge]) -> dict[str, int]:
         """For each task, return the tasks that it reaches, as bits at their numbers."""
-        targets: dict[str, list[str]] = {name: [] for name in self.names}
+        targets: list[list[int]] = [[] for _ in self.names]
         for edge in edges:
-            targets[edge.source].append(edge.target)
-        reach = dict.fromkeys(self.names, 0)
-        changed = True
-        while changed:
-            changed = False
-            for name in reversed(self.names):
-                found = reach[name]
-                for target in targets[name]:
-                    found |= reach[target] | 1 << self.number[target]
-                if found != reach[name]:
-                    reach[name], changed = found, True
-        return reach
+            targets[self.number[edge.source]].append(self.number[edge.target])
+        return dict(zip(self.names, reachable(targets, [0] * len(targets)), strict=True))
+
+
+def reachable(targets: Sequence[Iterable[int]], reach: list[int]) -> list[int]:
+    """Return the tasks that each task reaches by edges to its targets, as bits at their numbers.
+
+    `reach` holds what each task reaches without these edges, and receives the result.
+    """
+    changed = True
+    while changed:
+        changed = False
+        for number in reversed(range(len(targets))):
+            bits = reach[number]
+            for target in targets[number]:
+                bits |= reach[target] | 1 << target
+            if bits != reach[number]:
+                reach[number], changed = bits, True
+    return reach

@@ -11,7 +11,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticKnownError, core_schema
 
 from lorebind_config import plugins
-from lorebind_config.declarations.base import Declaration, Fault, RefusedError
+from lorebind_config.declarations.base import Declaration, refused
 from lorebind_config.errors import PluginError
 
 MEMBERS = ("Declaration", "make")
@@ -94,7 +94,7 @@ class KindRegistry:
         try:
             kind = self.kind(word) if isinstance(word, str) else None
         except PluginError as error:
-            raise RefusedError([Fault(str(error), path=(key,))]) from error
+            raise refused(str(error), "", key) from error
         if kind is None:
             known = {"discriminator": key, "tag": str(word), "expected_tags": ""}
             raise PydanticKnownError("union_tag_invalid", known)

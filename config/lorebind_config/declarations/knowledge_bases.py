@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_config.declarations.base import Declaration, Id, refused
 from lorebind_config.declarations.kinds import REGISTRIES, KindRegistry
 from lorebind_config.declarations.retrieval import Level, RetrievalDeclaration
 from lorebind_config.declarations.sources import SourceDeclaration
@@ -67,7 +67,7 @@ _LANGUAGES = sorted([AUTO, *SNOWBALL, *UNSPACED])
 
 def _known_language(value: str) -> str:
     if value not in _LANGUAGES:
-        raise RefusedError([Fault(f"unknown language {value!r}", did_you_mean(value, _LANGUAGES))])
+        raise refused(f"unknown language {value!r}", did_you_mean(value, _LANGUAGES))
     return value
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
-from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError, Wants
+from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError, Wants, refused
 from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.objects import ClassOrObject, LiveObject, NameOrObject
 from lorebind_config.declarations.secrets import Secret
@@ -120,10 +120,8 @@ class ModelDeclaration(Declaration):
             )
         if self.provider != LANGCHAIN and (self.class_path or self.factory):
             hint = f"write provider: {LANGCHAIN}, or remove it"
-            raise RefusedError(
-                [Fault(f"provider {self.provider!r} takes no {given[0]}", hint, (given[0],))]
-            )
+            raise refused(f"provider {self.provider!r} takes no {given[0]}", hint, given[0])
         if self.provider not in (EXTRACTIVE, LANGCHAIN) and self.model is None:
             hint = f"provider {self.provider!r} needs the name of one of its models"
-            raise RefusedError([Fault("missing key 'model'", hint)])
+            raise refused("missing key 'model'", hint)
         return self

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ValidatorFunctionWrapHandler, WrapValidator
 
-from lorebind_config.declarations.base import Fault, Path, RefusedError
+from lorebind_config.declarations.base import Path, RefusedError, refused
 from lorebind_config.declarations.values import (
+    CLASS_FORM,
+    FACTORY_FORM,
     ClassPath,
+    CodePath,
     ConfigMap,
     FactoryPath,
-    class_path,
-    factory_path,
 )
 from lorebind_config.project_code import module_of
 
@@ -49,29 +50,29 @@ NameOrObject = Annotated[str, WrapValidator(_live_or)]
 """A name; in Python also the object itself."""
 
 
-_READ = {"class": class_path, "factory": factory_path}
+_FORMS = {"class": CLASS_FORM, "factory": FACTORY_FORM}
 
 
 def parts(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the arguments to create: the name of each, and the key that names its code."""
     for name, value in settings.items():
-        if isinstance(value, dict) and value.keys() <= {"config", *_READ}:
-            yield from ((name, key) for key in _READ if key in value)
+        if isinstance(value, dict) and value.keys() <= {"config", *_FORMS}:
+            yield from ((name, key) for key in _FORMS if key in value)
 
 
 def _marked(settings: dict[str, Any], at: Path = ()) -> dict[str, Any]:
     marked: dict[str, Any] = {}
     for name, key in parts(settings):
         if name in marked:
-            raise RefusedError([Fault("class and factory are both given", "keep one", (*at, name))])
+            raise refused("class and factory are both given", "keep one", *at, name)
         part = marked[name] = dict(settings[name])
         if not isinstance(part[key], str) or not isinstance(part.get("config", {}), dict):
             hint = f"write {{ {key}: 'package.module:Name', config: {{ … }} }}"
-            raise RefusedError([Fault(f"{name} cannot be created", hint, (*at, name))])
+            raise refused(f"{name} cannot be created", hint, *at, name)
         try:
-            part[key] = _READ[key](part[key])
+            part[key] = CodePath(_FORMS[key].check(part[key]))
         except RefusedError as error:
-            raise RefusedError([Fault(str(error), path=(*at, name, key))]) from None
+            raise refused(str(error), "", *at, name, key) from None
         if "config" in part:
             part["config"] = _marked(part["config"], (*at, name, "config"))
     return settings | marked

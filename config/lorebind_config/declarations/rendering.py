@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from lorebind_config.declarations.base import Fault, RefusedError
+from lorebind_config.declarations.base import RefusedError, refused
 from lorebind_config.declarations.values import FILE_PATTERN, inside_project
 from lorebind_config.errors import did_you_mean
 
@@ -66,7 +66,7 @@ def _render(value: str) -> str:
 
 
 def _refused(message: str, hint: str) -> RefusedError:
-    return RefusedError([Fault(message, hint)])
+    return refused(message, hint)
 
 
 Render = Annotated[

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
-    GetJsonSchemaHandler,
-    WithJsonSchema,
     model_serializer,
     model_validator,
 )
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
 
-from lorebind_config.declarations.base import Declaration, Fault, RefusedError
+from lorebind_config.declarations.base import (
+    Declaration,
+    Fault,
+    Matching,
+    OrForm,
+    RefusedError,
+    refused,
+)
 from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.rendering import Render
 from lorebind_config.declarations.values import JsonMap
@@ -27,17 +29,13 @@ from lorebind_config.filters import compile_filter
 _INJECT_AS = r"^(?:(?:(?!\{\{)[\s\S])+|\{\{\s*\.workflow\.vars\.[A-Za-z0-9_-]+\s*\}\})$"
 
 
-def _inject_as(value: str) -> str:
-    if not re.fullmatch(_INJECT_AS, value):
-        hint = "write a label, or one variable: '{{ .workflow.vars.NAME }}'"
-        raise RefusedError([Fault(f"{value!r} is neither a label nor one variable", hint)])
-    return value
-
-
 InjectAs = Annotated[
     str,
-    AfterValidator(_inject_as),
-    WithJsonSchema({"type": "string", "pattern": _INJECT_AS}),
+    Matching(
+        _INJECT_AS,
+        "{!r} is neither a label nor one variable",
+        "write a label, or one variable: '{{ .workflow.vars.NAME }}'",
+    ),
 ]
 """The name of a block of passages: a label or a variable."""
 
@@ -60,6 +58,7 @@ NOTHING_FOUND = "Nothing was found for this question. Say so, and do not answer 
 Strategy: TypeAlias = Literal["similarity", "lexical", "mmr", "hybrid", "rerank"]
 """A method of ranking passages."""
 _WORDS = ("turns", "none")
+_OR_WORD = OrForm({"enum": list(_WORDS), "type": "string"})
 ScoredOn: TypeAlias = Literal["dense", "lexical", "fused", "rerank"]
 """A score of a passage that can be its relevance."""
 
@@ -131,7 +130,7 @@ class FusionDeclaration(Declaration):
     def _smooths_figures(self) -> FusionDeclaration:
         if self.method == "rrf" and self.smoothing.weight:
             hint = "remove it, or write method: weighted"
-            raise RefusedError([Fault("rrf cannot smooth: it adds ranks", hint, ("smoothing",))])
+            raise refused("rrf cannot smooth: it adds ranks", hint, "smoothing")
         return self
 
     @property
@@ -186,9 +185,9 @@ class StageDeclaration(Declaration):
     def _changes_something(self) -> StageDeclaration:
         if not self.model_fields_set:
             hint = f"write at least one of {', '.join(type(self).model_fields)}"
-            raise RefusedError([Fault("the stage changes nothing", hint)])
+            raise refused("the stage changes nothing", hint)
         if "strategy" in self.model_fields_set and self.strategy is None:
-            raise RefusedError([Fault("strategy cannot be null", "remove it", ("strategy",))])
+            raise refused("strategy cannot be null", "remove it", "strategy")
         return self
 
 
@@ -222,25 +221,16 @@ class CondenseDeclaration(Declaration):
         hint = f"known: {', '.join(_WORDS)}, or a model: {{ model: ID }}"
         if isinstance(data, dict):
             if "method" in data:
-                raise RefusedError([Fault("unknown key 'method'", hint, ("method",))])
+                raise refused("unknown key 'method'", hint, "method")
             if "model" not in data and len(data) == 0:
-                raise RefusedError([Fault("condense names no model", hint)])
+                raise refused("condense names no model", hint)
             return data
         shown = f"{data!r} " if isinstance(data, str) else ""
-        raise RefusedError([Fault(f"condense {shown}is not supported", hint)])
+        raise refused(f"condense {shown}is not supported", hint)
 
     @model_serializer(mode="plain")
     def _as_written(self) -> str | dict[str, str | None]:
         return {"model": self.model} if self.method == "model" else self.method
-
-
-class _OrWord:
-    """In JSON Schema: the declaration, or one of the words that replace it."""
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"anyOf": [{"enum": list(_WORDS), "type": "string"}, handler(schema)]}
 
 
 class RetrievalDeclaration(Declaration):
@@ -289,7 +279,7 @@ class RetrievalDeclaration(Declaration):
     rerank: AnyReranker | None = Field(
         None, description="The reranker. The strategy `rerank` needs it; others ignore it."
     )
-    condense: Annotated[CondenseDeclaration, _OrWord()] = Field(
+    condense: Annotated[CondenseDeclaration, _OR_WORD] = Field(
         default_factory=lambda: CondenseDeclaration.model_validate("turns"),
         description="The search text for a question that follows others in a conversation. "
         "`turns`: a question of fewer than 10 words is searched together with the question before "

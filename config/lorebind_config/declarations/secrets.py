@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
 
-from lorebind_config.declarations.base import Fault, Path, RefusedError
+from lorebind_config.declarations.base import Fault, Path, RefusedError, leaves
 
 _NAMES = (
     r"(api_?key|(access|private|secret)_?key|token|password|passwd|passphrase|dsn|auth"
@@ -45,20 +45,11 @@ def is_secret_path(path: Path) -> bool:
 
 def literal_secrets(config: dict[str, Any]) -> Iterator[Fault]:
     """Yield a fault for each literal secret in free settings, at any depth."""
-    return _literals(config, ())
-
-
-def _literals(value: Any, path: Path) -> Iterator[Fault]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _literals(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _literals(item, (*path, index))
-    elif value is not None and not isinstance(value, bool):
+    for path, value in leaves(config):
         name = next((step for step in reversed(path) if isinstance(step, str)), "")
         # Part of a value may be literal, as in a DSN; a value without a template is a secret.
-        if is_secret_name(name) and not re.search(_TEMPLATE, str(value)):
+        is_literal = not (value is None or isinstance(value, bool)) and is_secret_name(name)
+        if is_literal and not re.search(_TEMPLATE, str(value)):
             yield _refusal(name, _variable(name), path)
 
 

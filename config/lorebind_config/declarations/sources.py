@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, ClassVar, TypeAlias
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Field
 
-from lorebind_config.declarations.base import Declaration, Fault, RefusedError
+from lorebind_config.declarations.base import Declaration, Matching, refused
 from lorebind_config.declarations.kinds import KindRegistry
 
 _SIZE = r"^([1-9][0-9]{0,5}) ?(MiB|GiB)$"
@@ -15,12 +14,9 @@ _MEBIBYTES = {"MiB": 1, "GiB": 1024}
 _LEAST_MEMORY = 64
 
 
-def _size(value: str) -> str:
-    if not re.fullmatch(_SIZE, value):
-        hint = "write a number and MiB or GiB, as in '512 MiB'"
-        raise RefusedError([Fault(f"{value!r} is not an amount of memory", hint)])
+def _enough(value: str) -> str:
     if mebibytes(value) < _LEAST_MEMORY:
-        raise RefusedError([Fault(f"{value} is too little", f"write at least {_LEAST_MEMORY} MiB")])
+        raise refused(f"{value} is too little", f"write at least {_LEAST_MEMORY} MiB")
     return value
 
 
@@ -30,7 +26,13 @@ def mebibytes(size: str) -> int:
     return int(number) * _MEBIBYTES[unit]
 
 
-Size = Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "pattern": _SIZE})]
+Size = Annotated[
+    str,
+    Matching(
+        _SIZE, "{!r} is not an amount of memory", "write a number and MiB or GiB, as in '512 MiB'"
+    ),
+    AfterValidator(_enough),
+]
 """An amount of memory: a number and a unit, such as `512 MiB` or `2 GiB`."""
 
 

@@ -9,26 +9,18 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from lorebind_config.declarations.base import Fault, Path, RefusedError
+from lorebind_config.declarations.base import Fault, Matching, RefusedError, leaves, refused
 from lorebind_config.declarations.secrets import SECRET_SETTINGS, literal_secrets
 
 
-def _not_json(value: Any, path: Path = ()) -> Iterator[Fault]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _not_json(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _not_json(item, (*path, index))
-    elif isinstance(value, float) and not math.isfinite(value):
-        yield Fault("a number must be finite", path=path)
-    elif not isinstance(value, str | int | float | bool | None):
-        kind = type(value).__name__
-        yield Fault(
-            f"expected text, a number, a boolean, a list or a mapping, got a {kind}",
-            "quote it to make it text",
-            path,
-        )
+def _not_json(values: Any) -> Iterator[Fault]:
+    for path, value in leaves(values):
+        if isinstance(value, float) and not math.isfinite(value):
+            yield Fault("a number must be finite", path=path)
+        elif not isinstance(value, str | int | float | bool | None):
+            kind = type(value).__name__
+            message = f"expected text, a number, a boolean, a list or a mapping, got a {kind}"
+            yield Fault(message, "quote it to make it text", path)
 
 
 def _json(value: Any) -> Any:
@@ -71,10 +63,10 @@ def leaves_project(path: str) -> bool:
 
 def inside_project(pattern: str) -> str:
     if not pattern:
-        raise RefusedError([Fault("a file pattern is empty", "write for example 'docs/**/*.md'")])
+        raise refused("a file pattern is empty", "write for example 'docs/**/*.md'")
     if leaves_project(pattern):
         hint = "write a path relative to the project folder, without '..'"
-        raise RefusedError([Fault(f"{_shown(pattern)} leaves the project folder", hint)])
+        raise refused(f"{_shown(pattern)} leaves the project folder", hint)
     return pattern
 
 
@@ -99,20 +91,20 @@ def _bounded(pattern: str) -> str:
     shown = _shown(pattern)
     if len(pattern) > _LONGEST_PATTERN:
         message = f"the pattern {shown} is longer than {_LONGEST_PATTERN} characters"
-        raise RefusedError([Fault(message, "write several patterns")])
+        raise refused(message, "write several patterns")
     if pattern.count("{") > _MOST_BRACES:
         message = f"{shown} contains '{{' more than {_MOST_BRACES} times"
-        raise RefusedError([Fault(message, "write several patterns")])
+        raise refused(message, "write several patterns")
     try:
         # Counted before they are created: `{a,b}` written 22 times expands to four million.
         alternatives = bracex.expand(pattern, keep_escapes=True, limit=_MOST_ALTERNATIVES)
     except bracex.ExpansionLimitException:
         message = f"the braces of {shown} expand to more than {_MOST_ALTERNATIVES} patterns"
         hint = "write '*' for a part that can be anything, or write several patterns"
-        raise RefusedError([Fault(message, hint)]) from None
+        raise refused(message, hint) from None
     if any(len(re.findall(r"\*\*+", alternative)) > _MOST_DEEP for alternative in alternatives):
         message = f"{shown} contains '**' more than {_MOST_DEEP} times"
-        raise RefusedError([Fault(message, "name the folders, or write '*' for a single folder")])
+        raise refused(message, "name the folders, or write '*' for a single folder")
     return pattern
 
 
@@ -126,39 +118,14 @@ class CodePath(str):
     __slots__ = ()
 
 
-def class_path(value: str) -> CodePath:
-    if not re.fullmatch(CLASS_PATH, value):
-        raise RefusedError([Fault(f"{value!r} is not of the form 'package.module:Class'")])
-    return CodePath(value)
-
-
-def factory_path(value: str) -> CodePath:
-    if not re.fullmatch(FACTORY_PATH, value):
-        forms = "'package.module:function' or 'package.module:Class.method'"
-        raise RefusedError([Fault(f"{value!r} is not of the form {forms}")])
-    return CodePath(value)
-
-
-_SQL_NAME = "^[A-Za-z_][A-Za-z0-9_]{0,54}$"
-
-
-def _sql_name(value: str) -> str:
-    if not re.fullmatch(_SQL_NAME, value):
-        hint = "it starts with a letter or '_', followed by letters, digits and '_', at most 55"
-        raise RefusedError([Fault(f"{value!r} cannot be the name of a table or index", hint)])
-    return value
-
+CLASS_FORM = Matching(CLASS_PATH, "{!r} is not of the form 'package.module:Class'")
+FACTORY_FORM = Matching(
+    FACTORY_PATH,
+    "{!r} is not of the form 'package.module:function' or 'package.module:Class.method'",
+)
 
 WEB_ADDRESS = r"^(https?://[^\s/?#]\S*|(?:(?!\{\{).)*\{\{(?:(?!\}\}).)*\}\}.*)$"
-"""The pattern that `_web_address` accepts. A template is checked when its value is known."""
-
-
-def _web_address(value: str) -> str:
-    if not re.fullmatch(WEB_ADDRESS, value):
-        hint = "write it in full, as in 'https://example.com/manual.pdf'"
-        raise RefusedError([Fault(f"{value!r} is not a web address", hint)])
-    return value
-
+"""The pattern of `WebAddress`. A template is checked when its value is known."""
 
 JsonValue = Annotated[Any, AfterValidator(_json)]
 """Any JSON value."""
@@ -190,27 +157,25 @@ FilePattern = Annotated[
     WithJsonSchema({"type": "string", "pattern": FILE_PATTERN}),
 ]
 """A glob pattern for files inside the project folder."""
-ClassPath = Annotated[
-    str,
-    AfterValidator(class_path),
-    WithJsonSchema({"type": "string", "pattern": CLASS_PATH}),
-]
+ClassPath = Annotated[str, CLASS_FORM, AfterValidator(CodePath)]
 """A class, as 'package.module:Class'."""
-FactoryPath = Annotated[
-    str,
-    AfterValidator(factory_path),
-    WithJsonSchema({"type": "string", "pattern": FACTORY_PATH}),
-]
+FactoryPath = Annotated[str, FACTORY_FORM, AfterValidator(CodePath)]
 """A factory, as 'package.module:function' or 'package.module:Class.method'."""
 SqlName = Annotated[
     str,
-    AfterValidator(_sql_name),
-    WithJsonSchema({"type": "string", "pattern": _SQL_NAME}),
+    Matching(
+        "^[A-Za-z_][A-Za-z0-9_]{0,54}$",
+        "{!r} cannot be the name of a table or index",
+        "it starts with a letter or '_', followed by letters, digits and '_', at most 55",
+    ),
 ]
 """The name of a table or index: needs no quotes and leaves room for a suffix."""
 WebAddress = Annotated[
     str,
-    AfterValidator(_web_address),
-    WithJsonSchema({"type": "string", "pattern": WEB_ADDRESS}),
+    Matching(
+        WEB_ADDRESS,
+        "{!r} is not a web address",
+        "write it in full, as in 'https://example.com/manual.pdf'",
+    ),
 ]
 """An absolute http or https URL, or a template of one."""

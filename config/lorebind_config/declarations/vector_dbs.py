@@ -7,7 +7,15 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
-from lorebind_config.declarations.base import OUTSIDE, Declaration, Fault, Id, RefusedError, Wants
+from lorebind_config.declarations.base import (
+    OUTSIDE,
+    Declaration,
+    Fault,
+    Id,
+    RefusedError,
+    Wants,
+    refused,
+)
 from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.secrets import Secret
 from lorebind_config.declarations.values import SqlName
@@ -54,7 +62,7 @@ class CatalogDeclaration(Declaration):
             )
         if self.path is not None and self.table_schema is not None:
             hint = "remove it, since it applies to dsn only"
-            raise RefusedError([Fault("a SQLite file has no schemas", hint, ("schema",))])
+            raise refused("a SQLite file has no schemas", hint, "schema")
         return self
 
 
@@ -67,7 +75,7 @@ def refuse_catalog_in_memory(catalog: CatalogDeclaration | None) -> None:
     if catalog is not None:
         hint = "remove it; the catalog is kept in memory too"
         message = "a catalog would outlive the vectors, which are lost when the process ends"
-        raise RefusedError([Fault(message, hint, ("catalog",))])
+        raise refused(message, hint, "catalog")
 
 
 Metric: TypeAlias = Literal["cosine", "l2", "ip"]

@@ -8,15 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from lorebind_config.declarations.agents import AgentDeclaration
-from lorebind_config.declarations.base import (
-    OUTSIDE,
-    Declaration,
-    Deferred,
-    Fault,
-    Id,
-    RefusedError,
-    Wants,
-)
+from lorebind_config.declarations.base import OUTSIDE, Declaration, Deferred, Id, Wants, refused
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.secrets import Secret
@@ -68,13 +60,13 @@ class CheckpointerDeclaration(Declaration):
     @model_validator(mode="after")
     def _has_its_place(self) -> CheckpointerDeclaration:
         if self.type == "postgres" and self.dsn is None:
-            raise RefusedError([Fault("missing key 'dsn'", "a postgres checkpointer needs it")])
+            raise refused("missing key 'dsn'", "a postgres checkpointer needs it")
         if self.type != "postgres" and self.dsn is not None:
             hint = "write type: postgres, or remove it"
-            raise RefusedError([Fault(f"{self.type} has no dsn", hint, ("dsn",))])
+            raise refused(f"{self.type} has no dsn", hint, "dsn")
         if self.type != "sqlite" and "path" in self.model_fields_set:
             hint = "write type: sqlite, or remove it"
-            raise RefusedError([Fault(f"{self.type} has no path", hint, ("path",))])
+            raise refused(f"{self.type} has no path", hint, "path")
         return self
 
 
@@ -121,9 +113,7 @@ class InputDeclaration(Declaration):
     @model_validator(mode="after")
     def _default_has_the_type(self) -> InputDeclaration:
         if self.default is not None and not self.accepts(self.default):
-            raise RefusedError(
-                [Fault(f"the default is not of type {self.type}", path=("default",))]
-            )
+            raise refused(f"the default is not of type {self.type}", "", "default")
         return self
 
     def accepts(self, value: Any) -> bool:

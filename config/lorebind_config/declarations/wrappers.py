@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import core_schema
+from pydantic import BeforeValidator, Field
 
-from lorebind_config.declarations.base import Declaration
+from lorebind_config.declarations.base import Declaration, OrForm
 from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.values import CLASS_PATH, ClassPath, ConfigMap
@@ -138,17 +136,6 @@ class PythonWrapper(_Wrapper):
     )
 
 
-class _InOneWord:
-    """In JSON Schema: `module:factory` alone replaces a whole declaration."""
-
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        made = handler(schema)
-        choices = [{"type": "string", "pattern": CLASS_PATH}, *made.get("oneOf", [made])]
-        return {"anyOf": choices}
-
-
 def _spelt_out(value: Any) -> Any:
     return {"type": "python", "class": value} if isinstance(value, str) else value
 
@@ -162,6 +149,6 @@ WrapperDeclaration: TypeAlias = Annotated[
     | PythonWrapper,
     Field(discriminator="type"),
     BeforeValidator(_spelt_out),
-    _InOneWord(),
+    OrForm({"type": "string", "pattern": CLASS_PATH}),
 ]
 """A wrapper, selected by `type`; a string is the path of a factory."""

@@ -13,7 +13,7 @@ from lorebind_config.declarations.project import RESOURCES, SECTIONS, ResourcesD
 from lorebind_config.errors import ConfigurationError, did_you_mean
 from lorebind_config.namespace import PROJECT_SCOPE
 from lorebind_config.reading.loaded import LoadedProject
-from lorebind_config.reading.problems import problems
+from lorebind_config.reading.problems import findings
 from lorebind_config.reading.yaml_source import YamlSource
 
 _PRINTED = ("workflow", "knowledge_base", "with_defaults", "stats", "stats_error")
@@ -31,7 +31,7 @@ def read_resources(text: str, shown_as: str) -> ResourcesDeclaration:
     try:
         resources = ResourcesDeclaration.model_validate(source.data)
     except ValidationError as error:
-        found += problems(error, source, ResourcesDeclaration)
+        found += [problem for _, problem in findings(error, source, ResourcesDeclaration)]
     if found:
         raise ConfigurationError(found)
     locate(resources, source)

@@ -23,7 +23,7 @@ from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaratio
 from lorebind_config.declarations.project import ProjectDeclaration
 from lorebind_config.errors import ConfigurationError, Problem
 from lorebind_config.reading.loaded import LoadedProject
-from lorebind_config.reading.problems import findings, problems
+from lorebind_config.reading.problems import findings
 from lorebind_config.reading.yaml_source import YamlSource
 
 
@@ -48,7 +48,7 @@ def read_knowledge_base(
     try:
         declared = _validated(source)
     except ValidationError as error:
-        found = problems(error, source, KnowledgeBaseDeclaration)
+        found = [problem for _, problem in findings(error, source, KnowledgeBaseDeclaration)]
         if (valid := _valid_part(source)) is not None:
             found += [*refused(valid), *dangling(_alone(loaded, valid), [], [])]
         raise ConfigurationError(found) from None

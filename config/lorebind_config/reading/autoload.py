@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lorebind_config.checks.references import problem_at
 from lorebind_config.declarations.project import RESOURCES, AutoloadDeclaration
 from lorebind_config.declarations.workflows import WorkflowDeclaration, WorkflowFile
 from lorebind_config.errors import Problem, nearest
@@ -55,7 +54,7 @@ def autoload_files(
         named_outright = not names and not glob.is_magic(pattern, flags=flags)
         for name in [pattern] if named_outright else names:
             if wrong := wrong_with(root, name):
-                problems.append(problem_at(autoload, ("include", index), wrong))
+                problems.append(autoload.problem(("include", index), wrong))
             elif not named_outright:  # otherwise `exclude` matches the file
                 found.add(Path(name).as_posix())
     files = [root / name for name in sorted(found)]
@@ -76,7 +75,7 @@ def misspelled_folders(root: Path, autoload: AutoloadDeclaration) -> Iterator[Pr
             continue
         if near := nearest(first, folders):
             message = f"{pattern!r} matches no file, because there is no folder {first!r}"
-            yield problem_at(autoload, ("include", index), message, f"did you mean {near!r}?")
+            yield autoload.problem(("include", index), message, f"did you mean {near!r}?")
 
 
 def workflow_files(
@@ -90,7 +89,7 @@ def workflow_files(
             continue
         file = root / Path(entry.source)
         if wrong := wrong_with(root, entry.source):
-            problems.append(problem_at(entry, ("source",), wrong))
+            problems.append(entry.problem(("source",), wrong))
         elif file not in found:
             found.append(file)
     return found, problems

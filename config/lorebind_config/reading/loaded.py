@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from lorebind_config.checks.template_checks import read_passage_template
 from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.embedders import EmbedderDeclaration
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
@@ -171,14 +170,6 @@ class LoadedProject:
         """Return an agent; one of the workflow takes precedence over the project's."""
         own = [] if workflow is None else self.workflow(workflow).agents
         return _pick(_by_id([*self.agents.values(), *own]), agent_id, "agent")
-
-    def passage_template(self, name: str) -> str:
-        """Return the passage template in a file of the project.
-
-        Raises:
-            UsageError: The file cannot be read, or is not a valid passage template.
-        """
-        return read_passage_template(self.root, name)
 
     def task(self, task_id: str, workflow: str) -> TaskBase:
         """Return a task of a workflow, also one nested in another task."""

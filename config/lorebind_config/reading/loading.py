@@ -139,7 +139,7 @@ class _Loading:
     def read(self, file: Path) -> YamlSource:
         if file in self.texts:
             return YamlSource.parse(self.texts[file], file.relative_to(self.root).as_posix())
-        return YamlSource.read_on(file, self.root)
+        return YamlSource.read(file, self.root)
 
     def load(self, source: YamlSource) -> LoadedProject:
         project = self._declared(source, ProjectDeclaration)

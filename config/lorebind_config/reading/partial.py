@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from lorebind_config.declarations.base import Declaration, Origin, Path, written_names
 from lorebind_config.declarations.tasks import OneOrMore
-from lorebind_config.declarations.values import CodePath, class_path, factory_path
+from lorebind_config.declarations.values import CodePath
 from lorebind_config.errors import nearest
 from lorebind_config.reading.shapes import (
     annotation_of,
@@ -101,7 +101,7 @@ class _Reader:
 
 def _names_code(metadata: tuple[Any, ...]) -> bool:
     """Return whether a field takes the path of code, which only its type shows."""
-    return any(getattr(one, "func", None) in (class_path, factory_path) for one in metadata)
+    return any(getattr(one, "func", None) is CodePath for one in metadata)
 
 
 def _alone(data: Any, expected: Any) -> list[Any]:

@@ -71,21 +71,15 @@ Finding: TypeAlias = tuple[Path, Problem]
 """A problem, and the path of the data that it concerns."""
 
 
-def problems(error: ValidationError, source: YamlSource, root: type[Declaration]) -> list[Problem]:
-    """Return a problem for each error of pydantic, in the same order.
+def findings(error: ValidationError, source: YamlSource, root: type[Declaration]) -> list[Finding]:
+    """Return a problem for each error of pydantic, in the same order, with the path of its data.
+
+    A misspelled key is reported once, not also as a missing key.
 
     Args:
         error: The error that validating the data raised.
         source: The data, with its positions.
         root: The declaration that the data was validated as.
-    """
-    return [problem for _, problem in findings(error, source, root)]
-
-
-def findings(error: ValidationError, source: YamlSource, root: type[Declaration]) -> list[Finding]:
-    """Return the same problems with their paths.
-
-    A misspelled key is reported once, not also as a missing key.
     """
     placed = [
         (details, _follow(root, details["loc"], source.data))
@@ -260,14 +254,14 @@ def _follow(root: type[Declaration], loc: tuple[str | int, ...], data: Any) -> _
     holder: type[Declaration] | None = None
     for step in loc:
         choices = declarations(expected)
-        if len(choices) > 1 or _tells_kinds(metadata):
+        if len(choices) > 1 or _has(metadata, KindRegistry):
             chosen = next((choice for choice in choices if step in kinds(choice)), None)
             if chosen is not None:
                 expected, metadata = chosen, ()
                 continue
         if step == "[key]":
             continue
-        if not isinstance(value, list) and _may_be_one(metadata):
+        if not isinstance(value, list) and _has(metadata, OneOrMore):
             expected, metadata = unwrapped(inner(expected))
             continue
         if not isinstance(value, dict | list):  # the data ends here
@@ -284,12 +278,8 @@ def _follow(root: type[Declaration], loc: tuple[str | int, ...], data: Any) -> _
     return _Place(path, value, declarations(expected), holder, metadata, expected)
 
 
-def _may_be_one(metadata: tuple[Any, ...]) -> bool:
-    return any(isinstance(one, OneOrMore) for one in metadata)
-
-
-def _tells_kinds(metadata: tuple[Any, ...]) -> bool:
-    return any(isinstance(one, KindRegistry) for one in metadata)
+def _has(metadata: tuple[Any, ...], kind: type) -> bool:
+    return any(isinstance(item, kind) for item in metadata)
 
 
 def _below(value: Any, step: str | int) -> Any:

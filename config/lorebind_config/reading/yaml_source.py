@@ -87,24 +87,11 @@ class YamlSource:
 
     @classmethod
     def read(cls, file: FilePath, root: FilePath) -> YamlSource:
-        """Read a file.
+        """Read a file, and collect the problems of single values in `problems`.
 
         Args:
             file: The file.
             root: The project folder; messages show the path relative to it.
-
-        Raises:
-            ConfigurationError: The file cannot be read, or it is not a single mapping with text
-                keys, each used once.
-        """
-        source = cls.read_on(file, root)
-        if source.problems:
-            raise ConfigurationError(source.problems)
-        return source
-
-    @classmethod
-    def read_on(cls, file: FilePath, root: FilePath) -> YamlSource:
-        """Read a file, and collect the problems of single values in `problems`.
 
         Raises:
             ConfigurationError: The file cannot be read as a mapping.
@@ -114,7 +101,7 @@ class YamlSource:
 
     @classmethod
     def parse(cls, text: str, shown_as: str) -> YamlSource:
-        """Read a text as `read_on` reads a file; `shown_as` is its name in messages."""
+        """Read a text as `read` reads a file; `shown_as` is its name in messages."""
         quick = libyaml_loader(text)
         if quick is not None:
             with suppress(ConfigurationError):

@@ -74,11 +74,6 @@ ANYTHING = object()
 class TemplateError(UsageError):
     """A template is malformed, or uses a name that is not defined."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        self.message = message
-        self.hint = hint
-        super().__init__(f"{message}; {hint}" if hint else message)
-
 
 class UnsetVariableError(TemplateError):
     """A template uses a variable that is not set."""
