@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_bindings.models import naming_failures
 from lorebind_config.errors import LorebindError, UsageError
 from lorebind_knowledge.plumbing.bridge import call, call_client
+from lorebind_knowledge.text.splitting import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +86,7 @@ def with_turns(question: str, history: Sequence[BaseMessage], times: int = _TIME
     from lorebind_prompts import user_texts  # importing LangChain takes 0.5 s
 
     before = user_texts(history)
-    is_short = len(question.split()) < _SHORT and len(question) < _SHORT_CHARACTERS
+    is_short = len(words_of(question)) < _SHORT and len(question) < _SHORT_CHARACTERS
     if not before or not is_short:
         return question
     return "\n".join([question] * times + [before[-1][:_CHARACTERS]])

@@ -120,7 +120,7 @@ async def test_headings(filled: KnowledgeBase) -> None:
     assert len(asked) == 100
     found = await guards.ask_headings(filled, asked, RetrievalDeclaration())
     trusting = await guards.ask_headings(filled, asked, RetrievalDeclaration(**TRUSTING))
-    assert found.mrr >= 0.765
+    assert found.mrr >= 0.76
     assert trusting.mrr < 0.755
     spread = await guards.ask_headings(filled, asked, RetrievalDeclaration(max_per_document=1))
     assert spread.documents[0] > found.documents[0]

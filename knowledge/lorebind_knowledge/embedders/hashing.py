@@ -6,7 +6,6 @@ words, with the square root of the counts and unit length. For tests and dry run
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, Literal
@@ -16,14 +15,13 @@ from pydantic import Field
 from lorebind_config.declarations.base import Settings
 from lorebind_config.declarations.embedders import EmbedderBase, WeakBelow
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+from lorebind_knowledge.text.splitting import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lorebind_config.reading.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Vector
-
-_WORD = re.compile(r"\w+")
 
 
 class HashingEmbedderConfig(Settings):
@@ -64,14 +62,14 @@ class HashingEmbedder(Embedder):
 
     @property
     def fingerprint(self) -> Fingerprint:
-        return Fingerprint("hashing", "bag-of-words", "1", self._dimension)
+        return Fingerprint("hashing", "bag-of-words", "2", self._dimension)
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         import numpy as np
 
         vectors: Matrix = np.zeros((len(texts), self._dimension), dtype=np.float32)
         for row, text in enumerate(texts):
-            for word, count in Counter(_WORD.findall(text.lower())).items():
+            for word, count in Counter(words_of(text)).items():
                 code = zlib.crc32(word.encode())
                 sign = 1.0 if code & 1 else -1.0
                 vectors[row, (code >> 1) % self._dimension] += sign * count**0.5
