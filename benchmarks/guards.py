@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lorebind_config.declarations.retrieval import RetrievalDeclaration
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 
 _SEED = 7
 _RAREST, _SAID = 12, 3
@@ -112,7 +112,7 @@ def headings(paths: Iterable[str], most: int = 250) -> list[str]:
 
 
 async def ask_headings(
-    kb: KnowledgeBase, asked: Sequence[str], settings: RetrievalDeclaration
+    kb: IndexedKnowledgeBase, asked: Sequence[str], settings: RetrievalDeclaration
 ) -> Found:
     """Search for headings; a passage of the section is the answer."""
     ranks, few, more = [], [], []
@@ -133,7 +133,7 @@ def _is_of(text: str, path: str | None, heading: str) -> bool:
     return any(line.lstrip("#* ").startswith(heading) for line in text.splitlines())
 
 
-async def best_cosines(kb: KnowledgeBase, questions: Iterable[str]) -> list[float]:
+async def best_cosines(kb: IndexedKnowledgeBase, questions: Iterable[str]) -> list[float]:
     """Return the cosine of the nearest passage for each question."""
     nearest = kb.retrieval.model_copy(update={"strategy": "similarity", "top_k": 1})
     found = [await search((kb,), question, nearest) for question in questions]

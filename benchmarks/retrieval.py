@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.catalog.ledger import Manifest
     from lorebind_knowledge.index.view import View
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 
 PUBLISHED = {
     "cranfield": {"lexical": 0.519, "similarity": 0.509, "rrf": 0.559},
@@ -94,7 +94,7 @@ def main() -> None:
     with ExitStack() as stack:
         kept = given.kept or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         questions: dict[str, list[str]] = {}
-        own: dict[str, KnowledgeBase] = {}
+        own: dict[str, IndexedKnowledgeBase] = {}
         for folder in given.folders:
             root = kept / (folder.name or folder.resolve().name)
             if (folder / "corpus.jsonl").is_file():
@@ -132,18 +132,18 @@ def copied(folder: Path, root: Path) -> Path:
     return root
 
 
-def knowledge_base(stack: ExitStack, root: Path, path: str) -> KnowledgeBase:
+def knowledge_base(stack: ExitStack, root: Path, path: str) -> IndexedKnowledgeBase:
     kind = "markdown_glob" if path == "*.md" else "file_glob"
     bases = [{"id": "docs", "sources": [{"type": kind, "path": path}]}]
     declared = {"name": "benchmark", "knowledge_bases": bases}
     project = stack.enter_context(Project.build(declared, root=root))
     project.ingest("docs")
-    kb: KnowledgeBase = project.knowledge.open("docs").kb
+    kb: IndexedKnowledgeBase = project.knowledge.open("docs").kb
     return kb
 
 
 async def measure(
-    kb: KnowledgeBase, title: str, documents: Sequence[dict[str, str]], judged: Dataset
+    kb: IndexedKnowledgeBase, title: str, documents: Sequence[dict[str, str]], judged: Dataset
 ) -> None:
     await show(kb, title, judged, WAYS)
     texts = {
@@ -159,7 +159,7 @@ async def measure(
 
 
 async def show(
-    kb: KnowledgeBase,
+    kb: IndexedKnowledgeBase,
     title: str,
     judged: Dataset,
     ways: Mapping[str, Mapping[str, Any]],
@@ -183,7 +183,7 @@ async def show(
         )
 
 
-async def measure_small(kb: KnowledgeBase, title: str, judged: Dataset) -> None:
+async def measure_small(kb: IndexedKnowledgeBase, title: str, judged: Dataset) -> None:
     whole = await call(kb.index.read, kb.namespace, passages)
     manifest = await call(kb.index.read, kb.namespace, lambda view: view.index.manifest)
     asked = list(small(judged, {name.removesuffix(".md") for name in whole}))
@@ -203,7 +203,7 @@ async def measure_small(kb: KnowledgeBase, title: str, judged: Dataset) -> None:
         print(f"{name:17}  {np.mean(mine):.3f}    {difference!s:23}", flush=True)
 
 
-def fill(kb: KnowledgeBase, manifest: Manifest, records: Sequence[Record]) -> None:
+def fill(kb: IndexedKnowledgeBase, manifest: Manifest, records: Sequence[Record]) -> None:
     with kb.catalog.lease(kb.namespace) as lease:
         made = kb.catalog.ledger.create_index(lease, manifest)
         kb.catalog.ledger.activate_index(lease, made.key)
@@ -223,7 +223,7 @@ def passages(view: View) -> dict[str, list[Record]]:
     return found
 
 
-async def measure_headings(kb: KnowledgeBase, title: str) -> None:
+async def measure_headings(kb: IndexedKnowledgeBase, title: str) -> None:
     asked = headings(await call(kb.index.read, kb.namespace, heading_paths))
     print(f"\n{title}, headings: {len(asked)} questions")
     print(f"{'way':17}  MRR@10   {'against the first':23}  documents among 5, 10")
@@ -242,7 +242,7 @@ def heading_paths(view: View) -> list[str]:
 
 
 async def measure_misses(
-    own: Mapping[str, KnowledgeBase], questions: Mapping[str, Sequence[str]]
+    own: Mapping[str, IndexedKnowledgeBase], questions: Mapping[str, Sequence[str]]
 ) -> None:
     print("\nmisses: how surely the best cosine tells own questions from those of the others")
     for name, kb in own.items():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
     from lorebind_knowledge.records import DocumentMatch, Partition, QueryResult, Record, Span
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_knowledge.sources.base import Source, SourceItem
@@ -32,9 +32,9 @@ __all__ = [
     "Failure",
     "Fingerprint",
     "Index",
+    "IndexedKnowledgeBase",
     "IngestPlan",
     "IngestReport",
-    "KnowledgeBase",
     "KnowledgeHandle",
     "KnowledgeService",
     "KnowledgeStats",
@@ -56,7 +56,7 @@ _MODULES = {
     "ingest.corpus": ("Corpus",),
     "ingest.report": ("Failure", "IngestPlan", "IngestReport", "SourceReport"),
     "handle": ("KnowledgeHandle",),
-    "knowledge_base": ("KnowledgeBase",),
+    "knowledge_base": ("IndexedKnowledgeBase",),
     "records": ("DocumentMatch", "Partition", "QueryResult", "Record", "Span"),
     "service": ("KnowledgeService",),
     "sources.base": ("Source", "SourceItem"),

@@ -12,7 +12,7 @@ from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.embedders.wrapper import AnnouncingEmbedder
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
-from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
+from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, IndexedKnowledgeBase
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.make import make_source
@@ -103,7 +103,7 @@ class KnowledgeHandle:
         return self._loaded.weak_levels(self.declaration)
 
     @property
-    def kb(self) -> KnowledgeBase:
+    def kb(self) -> IndexedKnowledgeBase:
         """The knowledge base with its index and embedder, for the tenant of this call.
 
         Raises:
@@ -112,7 +112,7 @@ class KnowledgeHandle:
         """
         namespace, declaration = self.namespace, self.declaration
         embedder = self._parts.embedder(self._embedder)
-        return KnowledgeBase(
+        return IndexedKnowledgeBase(
             id=self.id,
             namespace=namespace,
             embedder=AnnouncingEmbedder(embedder, self._events, namespace),
@@ -144,11 +144,11 @@ class KnowledgeHandle:
             store=self._parts.existing(self._vector_db, self._embedder),
         )
 
-    def corpus(self, given: Mapping[str, Any] | None = None, *, embeds: bool = True) -> Corpus:
+    def corpus(self, values: Mapping[str, Any] | None = None, *, embeds: bool = True) -> Corpus:
         """Return the knowledge base with its sources and chunker, for ingestion.
 
         Args:
-            given: the values for `{{ .workflow.… }}` in its sources: `input` and `vars`.
+            values: the values for `{{ .workflow.… }}` in its sources: `input` and `vars`.
             embeds: whether a semantic chunker may call the embedder. If not, it compares words.
 
         Raises:
@@ -159,7 +159,7 @@ class KnowledgeHandle:
         return Corpus(
             kb=kb,
             sources=[
-                make_source(source, environment, workflow=given) for source in declaration.sources
+                make_source(source, environment, workflow=values) for source in declaration.sources
             ],
             chunker=make_chunker(
                 declaration.chunking,
@@ -182,27 +182,27 @@ class KnowledgeHandle:
         with catalog.threads.lane("read"):
             return await call(read, namespace, catalog, *args, **options)
 
-    async def start(self, given: Mapping[str, Any] | None = None) -> None:
+    async def start(self, arguments: Mapping[str, Any] | None = None) -> None:
         """Ingest it if it declares `ingest: on_start`, unless it has been ingested already.
 
-        It is ingested again if `given` has different values for the names that its sources use; see
-        `Once`. If the sources use such names and `given` is None, nothing happens: the run of the
-        workflow ingests it. An existing index that is read-only is searched as it is.
+        It is ingested again if `arguments` has different values for the names that its sources
+        use; see `Once`. If the sources use such names and `arguments` is None, nothing happens: the
+        run of the workflow ingests it. An existing index that is read-only is searched as it is.
 
         Args:
-            given: as for `corpus`.
+            arguments: as for `corpus`.
 
         Raises:
             SourceError: none of its sources could be read.
             LorebindError: see `ingest`.
         """
         declaration = self.declaration
-        if declaration.ingest != "on_start" or (given is None and run_references(declaration)):
+        if declaration.ingest != "on_start" or (arguments is None and run_references(declaration)):
             return
 
         async def ingest_it() -> None:
             try:
-                report = await ingest(self.corpus(given), wait=True)
+                report = await ingest(self.corpus(arguments), wait=True)
             except ReadOnlyError:
                 return
             if report.status == "failed":
@@ -211,7 +211,7 @@ class KnowledgeHandle:
 
         # The declaration is part of the key, because a server may replace it at runtime.
         key = (self._loaded.tenant, self.scope, self.id, declaration.model_dump_json())
-        values = None if given is None else run_values(declaration, given)
+        values = None if arguments is None else run_values(declaration, arguments)
         await self._parts.started.do(key, ingest_it, values)
 
     async def query(

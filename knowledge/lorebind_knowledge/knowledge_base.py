@@ -68,7 +68,7 @@ class ExistingKnowledgeBase(SearchableKnowledgeBase):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnowledgeBase(SearchableKnowledgeBase):
+class IndexedKnowledgeBase(SearchableKnowledgeBase):
     """A knowledge base that Lorebind fills. A `Corpus` is ingested into it."""
 
     embedder: Embedder

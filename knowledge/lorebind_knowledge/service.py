@@ -143,21 +143,21 @@ class KnowledgeService:
 
         return LorebindVectorStore(self.index(vector_db), self.embedder(embedder), owner)
 
-    async def undeclared(self, made: Made = dict) -> list[OrphanedIndex]:
+    async def undeclared(self, make_index: Made = dict) -> list[OrphanedIndex]:
         """Return the stored data of knowledge bases that are no longer declared.
 
         Args:
-            made: see `lorebind_knowledge.index.purging.Purge`.
+            make_index: see `lorebind_knowledge.index.purging.Purge`.
         """
         with Threads().lane("read"):  # of no database, because it reads all of them
-            return await call(lambda: self._purge(made).find())
+            return await call(lambda: self._purge(make_index).find())
 
-    async def purge(self, made: Made = dict) -> list[OrphanedIndex]:
+    async def purge(self, make_index: Made = dict) -> list[OrphanedIndex]:
         """Remove the data that `undeclared` returns; see `index.purging.Purge.remove`."""
         with Threads().lane("read"):
-            return await call(lambda: self._purge(made).remove())
+            return await call(lambda: self._purge(make_index).remove())
 
-    def _purge(self, made: Made) -> Purge:
+    def _purge(self, make_index: Made) -> Purge:
         project = self._loaded.project
         declared = {}
         for kb, workflow in self._loaded.every_knowledge_base():
@@ -166,7 +166,7 @@ class KnowledgeService:
                 declared[scope, kb.id] = self._loaded.vector_db(kb.vector_db).id
         databases = [db for db in project.vector_dbs_or_default if not db.is_existing]
         indexes = {db.id: self.index(db.id) for db in databases}
-        return Purge(project.name, indexes, declared, made)
+        return Purge(project.name, indexes, declared, make_index)
 
     async def close(self) -> None:
         """Close all open stores and catalogs; a later call opens them again."""

@@ -25,7 +25,7 @@ from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
-from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.search import search
@@ -99,7 +99,7 @@ class Bench:
         self.embedder = CountingEmbedder()
         self.diary = Diary()
         self.events = Events([self.diary])  # type: ignore[list-item]  # it answers to every hook
-        kb = KnowledgeBase(
+        kb = IndexedKnowledgeBase(
             id="docs",
             namespace=Namespace("default", "test", PROJECT_SCOPE, "docs"),
             embedder=self.embedder,
@@ -116,17 +116,17 @@ class Bench:
         )
 
     @property
-    def kb(self) -> KnowledgeBase:
+    def kb(self) -> IndexedKnowledgeBase:
         """The knowledge base to search, into which the corpus is ingested."""
         return self.corpus.kb
 
     @kb.setter
-    def kb(self, kb: KnowledgeBase) -> None:
+    def kb(self, kb: IndexedKnowledgeBase) -> None:
         self.corpus = replace(self.corpus, kb=kb)
 
     def change(self, **parts: Any) -> None:
         """Declare the knowledge base again, with some parts replaced."""
-        of_kb = {field.name for field in fields(KnowledgeBase)} & set(parts)
+        of_kb = {field.name for field in fields(IndexedKnowledgeBase)} & set(parts)
         self.kb = replace(self.kb, **{name: parts.pop(name) for name in of_kb})
         self.corpus = replace(self.corpus, **parts)
 

@@ -16,7 +16,7 @@ from lorebind_config.project_code import import_of_project
 from lorebind_config.reading.loading import build_project
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.ingest.engine import ingest
-from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.middleware.isolation import Isolation
@@ -306,14 +306,16 @@ async def test_what_belongs_to_another_is_never_handed_on(tmp_path: Path) -> Non
     kb = docs.kb
     answer = await search((kb,), "keys", kb.retrieval)
 
-    async def isolated(asked_of: KnowledgeBase, given: QueryResult, **settings: Any) -> QueryResult:
+    async def isolated(
+        asked_of: IndexedKnowledgeBase, given: QueryResult, **settings: Any
+    ) -> QueryResult:
         async def answers(asked: Retrieval) -> QueryResult:
             return given
 
         asked = Retrieval((asked_of,), "keys", RetrievalDeclaration(**settings))
         return await Isolation().retrieval(answers)(asked)
 
-    async def refused(asked_of: KnowledgeBase, given: QueryResult) -> None:
+    async def refused(asked_of: IndexedKnowledgeBase, given: QueryResult) -> None:
         with pytest.raises(
             StoreError, match="not belong to these knowledge bases; the whole result"
         ):

@@ -22,7 +22,7 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.embedders.base import Fingerprint
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.index.index import Version
-from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.cache import QueryCache, key_of
 from lorebind_knowledge.records import DocumentMatch, QueryResult
@@ -56,7 +56,7 @@ def _kb(
     """Return the part of a knowledge base that the cache reads."""
     index = index or SimpleNamespace(version=lambda owner: version)
     embedder: Any = SimpleNamespace(fingerprint=fingerprint)
-    return KnowledgeBase(
+    return IndexedKnowledgeBase(
         id=namespace.kb,
         namespace=namespace,
         retrieval=RetrievalDeclaration(),

@@ -26,7 +26,7 @@ from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.index.view import View
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
-from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.folder.files import FileSource
 from lorebind_knowledge.stores import MemoryStore
@@ -62,8 +62,8 @@ guards = _guards()
 
 
 @pytest.fixture(scope="module")
-def kb() -> Iterator[KnowledgeBase]:
-    made = KnowledgeBase(
+def kb() -> Iterator[IndexedKnowledgeBase]:
+    made = IndexedKnowledgeBase(
         id="docs",
         namespace=Namespace("default", "test", "project", "docs"),
         embedder=HashingEmbedder(dimension=128),
@@ -76,7 +76,7 @@ def kb() -> Iterator[KnowledgeBase]:
 
 
 @pytest.fixture
-async def filled(kb: KnowledgeBase) -> KnowledgeBase:
+async def filled(kb: IndexedKnowledgeBase) -> IndexedKnowledgeBase:
     """Return the knowledge base, ingested at the first use."""
     source = FileSource("markdown_glob", ["*.md"], PAGES)
     report = await ingest(Corpus(kb, [source], RecursiveChunker(1000, 100), {}))
@@ -84,12 +84,12 @@ async def filled(kb: KnowledgeBase) -> KnowledgeBase:
     return kb
 
 
-async def ndcg(kb: KnowledgeBase, asked: Dataset, **settings: Any) -> float:
+async def ndcg(kb: IndexedKnowledgeBase, asked: Dataset, **settings: Any) -> float:
     (found,) = await evaluate(kb, asked, {"": RetrievalDeclaration(**settings)})
     return found.ndcg_10
 
 
-async def test_rare_words(filled: KnowledgeBase) -> None:
+async def test_rare_words(filled: IndexedKnowledgeBase) -> None:
     """Three rare words of a page find it, although vectors do not."""
     texts = {page.stem: page.read_text(encoding="utf-8") for page in PAGES.glob("*.md")}
     asked = guards.rare_words(texts)
@@ -99,7 +99,7 @@ async def test_rare_words(filled: KnowledgeBase) -> None:
     assert await ndcg(filled, asked, fusion={"document_weight": 0}) < 0.8
 
 
-async def test_thinned_judgements(filled: KnowledgeBase) -> None:
+async def test_thinned_judgements(filled: IndexedKnowledgeBase) -> None:
     """A page is found when the other pages about its topic are filtered out."""
     relevant = {question: frozenset(names.split()) for question, names in JUDGED.items()}
     asked, away = guards.thinned(Dataset(dict(zip(JUDGED, JUDGED, strict=True)), relevant))
@@ -109,7 +109,7 @@ async def test_thinned_judgements(filled: KnowledgeBase) -> None:
     assert await ndcg(filled, asked, **where, **TRUSTING) < 0.82
 
 
-async def test_headings(filled: KnowledgeBase) -> None:
+async def test_headings(filled: IndexedKnowledgeBase) -> None:
     """A heading finds a passage of its section."""
 
     def paths(view: View) -> list[str]:

@@ -26,7 +26,7 @@ from lorebind_config.namespace import Namespace
 from lorebind_knowledge.catalog.ledger import IndexEntry
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.ingest.engine import ingest as ingest_corpus
-from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 from lorebind_knowledge.plumbing.bridge import run
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.sources.folder.files import FileSource
@@ -46,7 +46,7 @@ def text_of(number: int) -> str:
     return f"{' '.join(words)} and item{number} with{number} tail{number % 4}"
 
 
-def other(bench: Bench, name: str) -> KnowledgeBase:
+def other(bench: Bench, name: str) -> IndexedKnowledgeBase:
     """Return another knowledge base in the same store."""
     namespace = Namespace("default", "test", "project", name)
     return replace(bench.kb, id=name, namespace=namespace)
@@ -58,14 +58,14 @@ def write(bench: Bench, folder: str, name: str, text: str) -> None:
 
 
 async def ingest(
-    bench: Bench, kb: KnowledgeBase, folder: str = "", strategy: str = "upsert"
+    bench: Bench, kb: IndexedKnowledgeBase, folder: str = "", strategy: str = "upsert"
 ) -> None:
     """Ingest the given folder, or by default the one named like the knowledge base."""
     source = FileSource("markdown_glob", [f"{folder or kb.id}/**/*.md"], bench.root)
     await ingest_corpus(replace(bench.corpus, kb=kb, sources=[source]), strategy=strategy)
 
 
-async def three(bench: Bench) -> list[KnowledgeBase]:
+async def three(bench: Bench) -> list[IndexedKnowledgeBase]:
     """Return thirty passages, ten in each knowledge base."""
     kbs = [other(bench, name) for name in ("one", "two", "three")]
     for number in range(30):
@@ -76,7 +76,9 @@ async def three(bench: Bench) -> list[KnowledgeBase]:
     return kbs
 
 
-async def ask(kbs: list[KnowledgeBase], question: str = QUESTION, **settings: Any) -> QueryResult:
+async def ask(
+    kbs: list[IndexedKnowledgeBase], question: str = QUESTION, **settings: Any
+) -> QueryResult:
     return await search(kbs, question, RetrievalDeclaration(**settings))
 
 
@@ -166,7 +168,7 @@ async def test_an_outage_of_one_is_an_error(bench: Bench) -> None:
         await ask([replace(kb, embedder=Broken()) for kb in (kbs[0], kbs[2])])
 
 
-def _entry(bench: Bench, kb: KnowledgeBase) -> IndexEntry:
+def _entry(bench: Bench, kb: IndexedKnowledgeBase) -> IndexEntry:
     entry = bench.catalog.ledger.index(kb.namespace, "active")
     assert entry is not None
     return entry
@@ -248,7 +250,7 @@ def test_databases_in_another_order(make_bench: Callable[[str], Bench], kind: st
         _meet_within_a_read(bench, meeting)
     answers: list[int] = []
 
-    def search(some: list[KnowledgeBase]) -> None:
+    def search(some: list[IndexedKnowledgeBase]) -> None:
         answers.append(len(asyncio.run(ask(some))))
 
     threads = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lorebind_config.declarations.base import RefusedError
 from lorebind_config.declarations.retrieval import FusionDeclaration, SmoothingDeclaration
 from lorebind_knowledge.retrieval.query import Candidates
-from lorebind_knowledge.retrieval.smoothing import figures_of_near_documents, smooth
+from lorebind_knowledge.retrieval.smoothing import scores_of_near_documents, smooth
 
 if TYPE_CHECKING:
     from .bench import Bench
@@ -23,7 +23,7 @@ SLANTED = (0.6, 0.8)
 
 def near(figures: list[float], documents: str, vectors: list[Any], count: int) -> list[float]:
     matrix = np.array(vectors, np.float32)
-    return figures_of_near_documents(np.array(figures), documents, matrix, count).tolist()
+    return scores_of_near_documents(np.array(figures), documents, matrix, count).tolist()
 
 
 def test_the_nearest_document_by_hand() -> None:
@@ -98,7 +98,7 @@ def test_same_as_by_the_definition(dimension: int, passages: list[tuple[float, i
         weights = [max(float(units[name] @ units[other]), 1e-9) for other in others]
         parts = [w * best[other] for w, other in zip(weights, others, strict=True)]
         expected.append(sum(parts) / sum(weights) if others else best[name])
-    got = figures_of_near_documents(np.array(figures), documents, vectors, 2)
+    got = scores_of_near_documents(np.array(figures), documents, vectors, 2)
     assert got.tolist() == pytest.approx(expected, abs=1e-4)
 
 

@@ -18,7 +18,7 @@ from lorebind_knowledge.events import Events
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
-from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 from lorebind_knowledge.rerankers.base import Reranker
 from lorebind_knowledge.retrieval.search import rank, search
 from lorebind_knowledge.sources.folder.files import FileSource
@@ -70,7 +70,7 @@ class Judge(Reranker):
 @pytest.fixture(scope="module")
 def kbs(
     tmp_path_factory: pytest.TempPathFactory, new_dsn: Callable[[], str]
-) -> Iterator[dict[str, KnowledgeBase]]:
+) -> Iterator[dict[str, IndexedKnowledgeBase]]:
     """Make one knowledge base per store, with the same documents and ids."""
     stores: dict[str, Any] = {
         "memory": MemoryStore(),
@@ -81,7 +81,7 @@ def kbs(
     }
     assert tuple(stores) == STORES
     kbs = {
-        name: KnowledgeBase(
+        name: IndexedKnowledgeBase(
             id="docs",
             namespace=Namespace("default", "test", "project", "docs"),
             embedder=HashingEmbedder(dimension=128),
@@ -98,7 +98,7 @@ def kbs(
 
 
 @pytest.fixture
-async def filled(kbs: dict[str, KnowledgeBase]) -> dict[str, KnowledgeBase]:
+async def filled(kbs: dict[str, IndexedKnowledgeBase]) -> dict[str, IndexedKnowledgeBase]:
     """Ingest on first use; another ingest of the same documents changes nothing."""
     if kbs["memory"].catalog.ledger.index(kbs["memory"].namespace, "active") is None:
         source = FileSource("markdown_glob", ["docs/**/*.md"], DOCUMENTS)
@@ -109,13 +109,15 @@ async def filled(kbs: dict[str, KnowledgeBase]) -> dict[str, KnowledgeBase]:
 
 
 async def answers(
-    kb: KnowledgeBase, question: str, settings: RetrievalDeclaration
+    kb: IndexedKnowledgeBase, question: str, settings: RetrievalDeclaration
 ) -> list[tuple[str, float, dict[str, Any]]]:
     found = await rank(kb, question, settings, 50)
     return [(match.id, match.score, dict(match.scores)) for match in found]
 
 
-async def compare(filled: dict[str, KnowledgeBase], *, each: int = 1, **settings: Any) -> None:
+async def compare(
+    filled: dict[str, IndexedKnowledgeBase], *, each: int = 1, **settings: Any
+) -> None:
     """Check that all stores give the same ids in the same order with the same scores."""
     way = RetrievalDeclaration.model_validate(settings)
     first, *others = STORES
@@ -145,19 +147,19 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_strategies(filled: dict[str, KnowledgeBase], way: str) -> None:
+async def test_strategies(filled: dict[str, IndexedKnowledgeBase], way: str) -> None:
     """Every strategy finds the same on every store, whatever the database supports."""
     await compare(filled, **WAYS[way])
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_filters(filled: dict[str, KnowledgeBase], way: str) -> None:
+async def test_filters(filled: dict[str, IndexedKnowledgeBase], way: str) -> None:
     """Filtered searches find the same, with the rarity of words counted over all documents."""
     where = {"uri": {"$in": [f"docs/tutorial/{name}.md" for name in ("cors", "testing", "body")]}}
     await compare(filled, **WAYS[way] | {"each": 8}, filters=where)
 
 
-async def test_what_users_see(filled: dict[str, KnowledgeBase]) -> None:
+async def test_what_users_see(filled: dict[str, IndexedKnowledgeBase]) -> None:
     """Texts and metadata are the same too, with and without neighbors."""
     for question in QUESTIONS[:2]:
         for neighbours in (0, 1):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.documents.listing import DocumentInfo
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import IngestReport
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 
 
 async def add_documents(
@@ -50,7 +50,7 @@ async def add_documents(
     return await ingest_added(corpus, await keep_documents(corpus.kb, documents), run_id)
 
 
-async def keep_documents(kb: KnowledgeBase, documents: Sequence[Any]) -> list[str]:
+async def keep_documents(kb: IndexedKnowledgeBase, documents: Sequence[Any]) -> list[str]:
     """Store documents, which the next ingest reads; the arguments are those of `add_documents`.
 
     Returns:
@@ -64,7 +64,7 @@ async def keep_documents(kb: KnowledgeBase, documents: Sequence[Any]) -> list[st
         raise UsageError("there are no documents to add")
     with kb.threads.lane("read"):
         await call(kb.catalog.added.put, kb.namespace, added)
-    return [one.uri for one in added]
+    return [entry.uri for entry in added]
 
 
 async def ingest_added(
@@ -78,7 +78,7 @@ async def ingest_added(
     return await ingest(corpus, wait=True, added=set(uris), run_id=run_id)
 
 
-async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
+async def delete_document(kb: IndexedKnowledgeBase, document: str) -> DocumentInfo:
     """Delete an added document by its id or uri, and return it.
 
     Raises:
@@ -86,20 +86,20 @@ async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
         UsageError: the document belongs to a source, so the next ingest would add it again.
     """
     with kb.threads.lane("read"):
-        found = await call(find_document, kb.namespace, kb.catalog, document)
-        if found.origin != "added":
-            raise UsageError(of_source(found.uri, kb.id))
-        await call(kb.catalog.added.remove, kb.namespace, found.uri)
+        info = await call(find_document, kb.namespace, kb.catalog, document)
+        if info.origin != "added":
+            raise UsageError(of_source(info.uri, kb.id))
+        await call(kb.catalog.added.remove, kb.namespace, info.uri)
     async with kb.catalog.hold_lease(kb.namespace, wait=True) as lease:
-        if await call(kb.catalog.added.get, kb.namespace, found.uri):
-            return found  # it was added again in the meantime
+        if await call(kb.catalog.added.get, kb.namespace, info.uri):
+            return info  # it was added again in the meantime
         for state in ("active", "building"):
             index = await call(kb.catalog.ledger.index, kb.namespace, state)
             if index is not None:
-                await call(kb.index.remove, lease, index, [found.uri])
+                await call(kb.index.remove, lease, index, [info.uri])
                 await call(kb.index.sweep, lease, index)
-    kb.emit("document_deleted", uri=found.uri)
-    return found
+    kb.emit("document_deleted", uri=info.uri)
+    return info
 
 
 def of_source(uri: str, kb_id: str) -> str:
@@ -110,7 +110,7 @@ def of_source(uri: str, kb_id: str) -> str:
     )
 
 
-async def delete_all(kb: KnowledgeBase) -> None:
+async def delete_all(kb: IndexedKnowledgeBase) -> None:
     """Delete the index of a knowledge base, its runs, and its added documents.
 
     The next ingest ingests the documents of its sources again, with vectors from the embedding
@@ -144,21 +144,21 @@ def read_documents(documents: Sequence[Any]) -> list[AddedDocument]:
     """
     read: dict[str, AddedDocument] = {}
     taken: dict[str, int] = {}
-    for number, given in enumerate(documents):
+    for number, document in enumerate(documents):
         where = f"documents[{number}]"
-        one = read_document(_with_own_id(given, taken), where)
-        if read.setdefault(one.uri, one) != one:
-            raise id_is_taken(one, where)
+        entry = read_document(_with_own_id(document, taken), where)
+        if read.setdefault(entry.uri, entry) != entry:
+            raise id_is_taken(entry, where)
     return list(read.values())
 
 
-def read_document(given: Any, where: str) -> AddedDocument:
+def read_document(document: Any, where: str) -> AddedDocument:
     """Convert a document to the form in which it is stored; see `changing.add_documents`.
 
     Raises:
         UsageError: it is not a valid document; the message begins with `where`.
     """
-    about = _as_mapping(given, where)
+    about = _as_mapping(document, where)
     for key in about:
         if key not in _KEYS:
             raise UsageError(f"{where}: unknown key {key!r}; {did_you_mean(str(key), _KEYS)}")
@@ -198,23 +198,24 @@ def id_is_taken(document: AddedDocument, where: str) -> UsageError:
     )
 
 
-def _with_own_id(given: Any, taken: dict[str, int]) -> Any:
+def _with_own_id(document: Any, taken: dict[str, int]) -> Any:
     """Number LangChain documents of the same source, for example the pages of a file."""
     from langchain_core.documents import Document  # importing LangChain takes half a second
 
-    if isinstance(given, Document) and not given.id and (source := given.metadata.get("source")):
-        return given.model_copy(update={"id": free_name(str(source), taken)})
-    return given
+    if not isinstance(document, Document) or document.id:
+        return document
+    source = document.metadata.get("source")
+    return document.model_copy(update={"id": free_name(str(source), taken)}) if source else document
 
 
-def _as_mapping(given: Any, where: str) -> Mapping[str, Any]:
+def _as_mapping(document: Any, where: str) -> Mapping[str, Any]:
     from langchain_core.documents import Document
 
-    if isinstance(given, Document):
-        return {"id": given.id, "text": given.page_content, "metadata": given.metadata}
-    if isinstance(given, Mapping):
-        return given
+    if isinstance(document, Document):
+        return {"id": document.id, "text": document.page_content, "metadata": document.metadata}
+    if isinstance(document, Mapping):
+        return document
     raise UsageError(
         f"{where}: expected a LangChain document or a mapping with the keys "
-        f"{', '.join(_KEYS)}; got a {type(given).__name__}"
+        f"{', '.join(_KEYS)}; got a {type(document).__name__}"
     )

@@ -103,10 +103,10 @@ def list_documents(
             waiting = catalog.added.waiting_within(sql, namespace, key, page, beside)
         if key and beside and state in (None, "failed"):
             entries += ledger.failures_within(sql, key, beside, page)
-    found = [*map(_info, entries), *map(_waiting, waiting)]
-    found.sort(key=lambda one: one.uri, reverse=page.backwards)
-    found = found[:limit]
-    return found[::-1] if page.backwards else found
+    documents = [*map(_info, entries), *map(_waiting, waiting)]
+    documents.sort(key=lambda document: document.uri, reverse=page.backwards)
+    documents = documents[:limit]
+    return documents[::-1] if page.backwards else documents
 
 
 def count_documents(namespace: Namespace, catalog: Catalog) -> dict[str, int]:
@@ -114,10 +114,10 @@ def count_documents(namespace: Namespace, catalog: Catalog) -> dict[str, int]:
     ledger = catalog.ledger
     with catalog.reading() as sql:
         key, beside = _keys_within(sql, namespace, ledger)
-        found = ledger.counts_within(sql, key, beside) if key else {}
+        by_state = ledger.counts_within(sql, key, beside) if key else {}
         failed = ledger.counts_within(sql, beside).get("failed", 0) if beside else 0
         waiting = catalog.added.count_waiting_within(sql, namespace, key, beside)
-    counts = {state: found.get(state, 0) for state in DOCUMENT_STATES}
+    counts = {state: by_state.get(state, 0) for state in DOCUMENT_STATES}
     counts["failed"] += failed
     counts["pending"] += waiting
     return counts
@@ -137,18 +137,18 @@ def find_document(namespace: Namespace, catalog: Catalog, document: str) -> Docu
         for uri in catalog.added.waiting_within(sql, namespace, key, Page(), beside):
             if document in (uri, document_id(uri)):
                 return _waiting(uri)
-    known = [document.uri for document in list_documents(namespace, catalog, limit=HINTS)]
-    raise no_document(namespace.kb, document, known)
+    uris = [document.uri for document in list_documents(namespace, catalog, limit=HINTS)]
+    raise no_document(namespace.kb, document, uris)
 
 
-def no_document(kb_id: str, document: str, known: Sequence[str]) -> NotFoundError:
+def no_document(kb_id: str, document: str, uris: Sequence[str]) -> NotFoundError:
     """Return the error for an unknown document, with suggestions from the known ones."""
-    near = nearest(document, known)
+    near = nearest(document, uris)
     guess = f"did you mean {near!r}; " if near else ""
-    shown = ", ".join(known[:_SHOWN]) or "none"
-    more = " and more" if len(known) > _SHOWN else ""
+    listed = ", ".join(uris[:_SHOWN]) or "none"
+    more = " and more" if len(uris) > _SHOWN else ""
     message = f"knowledge base {kb_id!r} has no document {document!r}"
-    return NotFoundError(f"{message}; {guess}known: {shown}{more}")
+    return NotFoundError(f"{message}; {guess}known: {listed}{more}")
 
 
 def list_chunks(
@@ -178,8 +178,8 @@ def list_chunks(
     uri = find_document(namespace, index.catalog, document).uri
     if index.catalog.ledger.index(namespace, "active") is None:
         return []
-    found = index.read(namespace, lambda view: view.document(uri, limit, after))
-    return [ChunkInfo(chunk.id, chunk.text, chunk.metadata) for chunk in found]
+    chunks = index.read(namespace, lambda view: view.document(uri, limit, after))
+    return [ChunkInfo(chunk.id, chunk.text, chunk.metadata) for chunk in chunks]
 
 
 def check_state(state: str | None) -> None:
@@ -259,10 +259,10 @@ def find_run(namespace: Namespace, catalog: Catalog, run_id: str) -> RunInfo:
     Raises:
         NotFoundError: no such run.
     """
-    found = catalog.runs.get(namespace, run_id)
-    if found is None:
+    run = catalog.runs.get(namespace, run_id)
+    if run is None:
         raise NotFoundError(f"knowledge base {namespace.kb!r} has no run {run_id!r}")
-    return found
+    return run
 
 
 @dataclass(frozen=True, slots=True)

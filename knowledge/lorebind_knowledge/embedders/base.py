@@ -47,8 +47,8 @@ class Fingerprint:
 
 @lru_cache(maxsize=64)  # read for every question
 def _key(fingerprint: Fingerprint) -> str:
-    told = [field.name for field in fields(fingerprint) if field.compare]
-    return digest(*(f"{name}={getattr(fingerprint, name)}" for name in told))
+    names = [field.name for field in fields(fingerprint) if field.compare]
+    return digest(*(f"{name}={getattr(fingerprint, name)}" for name in names))
 
 
 def address_digest(*addresses: str) -> str:

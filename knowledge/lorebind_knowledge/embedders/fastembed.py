@@ -108,7 +108,9 @@ def make(declaration: FastembedEmbedderDeclaration, environment: PartEnvironment
 def prefixes_of(model: str) -> tuple[str, str]:
     """Return the prefixes for a question and for a passage; both are empty if unknown."""
     name = model.lower()
-    return next((found for begins, found in _PREFIXES.items() if name.startswith(begins)), ("", ""))
+    return next(
+        (prefixes for begins, prefixes in _PREFIXES.items() if name.startswith(begins)), ("", "")
+    )
 
 
 class FastembedEmbedder(Embedder):
@@ -171,17 +173,17 @@ class FastembedEmbedder(Embedder):
         import numpy as np
 
         by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-        given = [self._document_prefix + texts[row] for row in by_length]
-        found = list(self._loaded.get().passage_embed(given, batch_size=ROWS_PER_RUN))
-        vectors = np.empty((len(texts), len(found[0])), dtype=np.float32)
-        vectors[by_length] = found
+        inputs = [self._document_prefix + texts[row] for row in by_length]
+        rows = list(self._loaded.get().passage_embed(inputs, batch_size=ROWS_PER_RUN))
+        vectors = np.empty((len(texts), len(rows[0])), dtype=np.float32)
+        vectors[by_length] = rows
         return _of_unit_length(vectors)
 
     def _embed_query(self, text: str) -> Vector:
         import numpy as np
 
-        (found,) = self._loaded.get().query_embed(self._query_prefix + text)
-        vector: Vector = _of_unit_length(np.asarray([found], dtype=np.float32))[0]
+        (row,) = self._loaded.get().query_embed(self._query_prefix + text)
+        vector: Vector = _of_unit_length(np.asarray([row], dtype=np.float32))[0]
         return vector
 
     def _load(self) -> Any:

@@ -107,11 +107,12 @@ def make(declaration: LangChainEmbedderDeclaration, environment: PartEnvironment
             f"embedder {declaration.id!r}: {declaration.class_path} is not a LangChain Embeddings"
         )
     # The settings as written, with their templates: they identify the embedder without secrets.
-    known = _told(embeddings) if isinstance(declaration.class_path, LiveObject) else written
+    is_live = isinstance(declaration.class_path, LiveObject)
+    settings = _settings_of(embeddings) if is_live else written
     inner = LangChainEmbedder(
         embeddings,
-        model=declaration.model or str(known.get("model", "")),
-        settings=known,
+        model=declaration.model or str(settings.get("model", "")),
+        settings=settings,
         address=_address(embeddings, filled),
         batch_size=declaration.batch_size,
         say=partial(provider_message, holder=embeddings, values=environment.told),
@@ -124,16 +125,16 @@ def make(declaration: LangChainEmbedderDeclaration, environment: PartEnvironment
     )
 
 
-def _told(embeddings: Embeddings) -> dict[str, Any]:
+def _settings_of(embeddings: Embeddings) -> dict[str, Any]:
     """Return the object's attributes that determine its vectors; equal ones mean equal vectors."""
-    told = {name: getattr(embeddings, name, None) for name in _TELLING}
-    return {name: value for name, value in told.items() if isinstance(value, str | int)}
+    attributes = {name: getattr(embeddings, name, None) for name in _TELLING}
+    return {name: value for name, value in attributes.items() if isinstance(value, str | int)}
 
 
-def _address(embeddings: Embeddings, given: Mapping[str, Any]) -> str:
+def _address(embeddings: Embeddings, arguments: Mapping[str, Any]) -> str:
     """Return a digest of the service's address, if the object or its arguments name it."""
-    told = [given.get(name) or getattr(embeddings, name, None) for name in _ADDRESSES]
-    return address_digest(*(one for one in told if isinstance(one, str) and one))
+    values = [arguments.get(name) or getattr(embeddings, name, None) for name in _ADDRESSES]
+    return address_digest(*(value for value in values if isinstance(value, str) and value))
 
 
 def _revision(embeddings: Embeddings, settings: Mapping[str, Any]) -> str:
@@ -187,22 +188,22 @@ class LangChainEmbedder(Embedder):
         return counted(map(encodable, texts)) if self._is_openai else estimated(texts)
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
-        matrix: Matrix = await self._asked(
+        matrix: Matrix = await self._call(
             self._embeddings.embed_documents, self._embeddings.aembed_documents, list(texts)
         )  # lists of floats: every caller checks and converts them
         return matrix
 
     async def embed_query(self, text: str) -> Vector:
-        vector: Vector = await self._asked(
+        vector: Vector = await self._call(
             self._embeddings.embed_query, self._embeddings.aembed_query, text
         )  # as above
         return vector
 
-    async def _asked(
-        self, blocking: Callable[[T], Any], awaited: Callable[[T], Awaitable[Any]], given: T
+    async def _call(
+        self, blocking: Callable[[T], Any], awaited: Callable[[T], Awaitable[Any]], argument: T
     ) -> Any:
         try:
-            return await call_client(blocking, awaited, given)
+            return await call_client(blocking, awaited, argument)
         except Exception as error:  # any of the provider's own exceptions, without keys
-            said = self._say(error)
-            raise EmbedderError(f"embedder {self.fingerprint} failed: {said}") from error
+            message = self._say(error)
+            raise EmbedderError(f"embedder {self.fingerprint} failed: {message}") from error

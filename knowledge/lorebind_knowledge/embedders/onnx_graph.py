@@ -23,15 +23,15 @@ def without_nan_guards(model: bytes) -> bytes:
     }
     if len(plain) != len(guarded):
         return model  # some guard has another shape: keep the graph as exported
-    kept = []
+    remaining = []
     for node in nodes:
         if node.output[0] in plain or node.output[0] in guarded:
             continue
         for position, name in enumerate(node.input):
             node.input[position] = plain.get(name, name)
-        kept.append(type(node).FromString(node.SerializeToString()))
+        remaining.append(type(node).FromString(node.SerializeToString()))
     del nodes[:]
-    nodes.extend(kept)
+    nodes.extend(remaining)
     result: bytes = graph_model.SerializeToString()
     return result
 

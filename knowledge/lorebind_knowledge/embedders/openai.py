@@ -108,12 +108,12 @@ class OpenAIEmbedderDeclaration(EmbedderBase):
 
     @model_validator(mode="after")
     def _model_has_dimension(self) -> OpenAIEmbedderDeclaration:
-        wanted, natural = self.config.dimension, OPENAI_DIMENSIONS.get(self.model)
-        if wanted is None or natural is None or wanted == natural:
+        dimension, natural = self.config.dimension, OPENAI_DIMENSIONS.get(self.model)
+        if dimension is None or natural is None or dimension == natural:
             return self
-        if self.model in _FIXED or wanted > natural:
+        if self.model in _FIXED or dimension > natural:
             hint = f"expected {'' if self.model in _FIXED else 'at most '}{natural}"
-            message = f"{self.model} has no vectors of dimension {wanted}"
+            message = f"{self.model} has no vectors of dimension {dimension}"
             raise RefusedError([Fault(message, hint, ("config", "dimension"))])
         return self
 
@@ -214,30 +214,30 @@ class OpenAIEmbedder(Embedder):
         return estimated(inputs) if self._own_dimension is None else counted(inputs)
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
-        matrix: Matrix = await self._asked(texts)  # lists of floats: every caller converts them
+        matrix: Matrix = await self._request(texts)  # lists of floats: every caller converts them
         return matrix
 
     async def embed_query(self, text: str) -> Vector:
         vector: Vector = (await embed_documents(self, [text]))[0]
         return vector
 
-    async def _asked(self, texts: Sequence[str]) -> Any:
+    async def _request(self, texts: Sequence[str]) -> Any:
         inputs = await asyncio.to_thread(self._inputs, texts)
         embeddings = await self._client()
         try:
             async with asyncio.timeout(self._timeout):
                 return await embeddings.aembed_documents(inputs)
         except Exception as error:  # any of the client's own exceptions, without the key
-            said = provider_message(error, embeddings, values=self._hidden)
+            message = provider_message(error, embeddings, values=self._hidden)
             kind = EmbedderError
             if isinstance(error, TimeoutError):
-                said = f"no answer within {self._timeout:g} s"
+                message = f"no answer within {self._timeout:g} s"
             elif isinstance(error, AttributeError | TypeError | ValueError):
-                said = f"the answer contains no embeddings ({said})"
+                message = f"the answer contains no embeddings ({message})"
                 kind = UnreadableAnswerError
             elif isinstance(root := _root(error), OSError):
-                said += f" ({without(str(root), self._hidden)})"
-            raise kind(f"embedder {self.fingerprint} failed: {said}") from error
+                message += f" ({without(str(root), self._hidden)})"
+            raise kind(f"embedder {self.fingerprint} failed: {message}") from error
 
     def _inputs(self, texts: Sequence[str]) -> list[str]:
         """Return the texts as they are sent."""
@@ -256,7 +256,7 @@ class OpenAIEmbedder(Embedder):
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             openai, langchain_openai = await asyncio.to_thread(self._libraries)
-            client = self._made(openai, langchain_openai)
+            client = self._new_client(openai, langchain_openai)
             for closed in [client for client in self._clients if client.is_closed()]:
                 self._clients.pop(closed, None)
             self._clients[loop] = client
@@ -279,7 +279,7 @@ class OpenAIEmbedder(Embedder):
             )
         return key
 
-    def _made(self, openai: Any, langchain_openai: Any) -> OpenAIEmbeddings:
+    def _new_client(self, openai: Any, langchain_openai: Any) -> OpenAIEmbeddings:
         address = self._base_url or ADDRESS
         client = openai.AsyncOpenAI(
             api_key=self._checked_key(),
@@ -291,13 +291,13 @@ class OpenAIEmbedder(Embedder):
             # The client's own default closes itself on whichever loop garbage-collects it.
             http_client=openai.DefaultAsyncHttpxClient(),
         )
-        known = self._dimension == self._own_dimension
+        is_natural = self._dimension == self._own_dimension
         embeddings: OpenAIEmbeddings = langchain_openai.OpenAIEmbeddings(
             model=self._model,
             api_key=client.api_key,
             base_url=address,
             # Older models refuse the parameter, even with the right number.
-            dimensions=None if known else self._dimension,
+            dimensions=None if is_natural else self._dimension,
             chunk_size=2048,  # keeps one request per call
             max_retries=0,
             # This check downloads a tokenizer, sends tokens (which other servers do not know), and
@@ -316,8 +316,8 @@ def cut_to_limit(text: str) -> str:
     tokens = encode(OPENAI_ENCODING, text)
     if len(tokens) <= MAX_TOKENS:
         return text
-    kept = token_bytes(OPENAI_ENCODING, tokens[:MAX_TOKENS])
-    return b"".join(kept).decode("utf-8", "ignore")
+    parts = token_bytes(OPENAI_ENCODING, tokens[:MAX_TOKENS])
+    return b"".join(parts).decode("utf-8", "ignore")
 
 
 def _root(error: BaseException) -> BaseException:

@@ -116,16 +116,16 @@ class RetryingEmbedder(EmbedderWrapper):
 
     def _final(self, error: EmbedderError, failure: Failure, tries: int) -> EmbedderError:
         """Return the error with the number of attempts and a suggested fix."""
-        said = [str(error)]
+        parts = [str(error)]
         if tries > 1:
-            said.append(f"gave up after {tries} attempts")
+            parts.append(f"gave up after {tries} attempts")
         longest = self._retries.limits.max_backoff_ms / 1000
         if failure.wait is not None and failure.wait > longest:
-            said.append(
+            parts.append(
                 f"the provider asks to wait {failure.wait:g} s, "
                 f"and retry.max_backoff_ms allows {longest:g} s"
             )
         if failure.advice:
-            said.append(failure.advice)
+            parts.append(failure.advice)
         kind = _TooLargeError if failure.kind == "smaller" else EmbedderError
-        return kind("; ".join(said))
+        return kind("; ".join(parts))

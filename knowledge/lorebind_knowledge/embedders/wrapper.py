@@ -107,11 +107,11 @@ def make_embedder(declaration: EmbedderBase, environment: Environment) -> Embedd
         EmbedderError: the declaration does not allow to make an embedder.
         PluginError: the plugin is broken.
     """
-    own = PartEnvironment(environment)
-    made: Embedder = make_part(
-        "embedders", declaration, own, _MEMBERS, EmbedderError, RedactingEmbedder
+    secrets = PartEnvironment(environment)
+    embedder: Embedder = make_part(
+        "embedders", declaration, secrets, _MEMBERS, EmbedderError, RedactingEmbedder
     )
-    return made
+    return embedder
 
 
 class RedactingEmbedder(EmbedderWrapper):

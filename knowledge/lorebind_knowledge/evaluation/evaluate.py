@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_knowledge.evaluation.dataset import Dataset
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 
 _DEPTH = 100
 _CHUNKS_PER_DOCUMENT = 4
@@ -73,7 +73,7 @@ class StrategyScores:
 
 
 async def evaluate(
-    kb: KnowledgeBase,
+    kb: IndexedKnowledgeBase,
     dataset: Dataset,
     ways: Mapping[str, RetrievalDeclaration],
     progress: Callable[[], None] = lambda: None,
@@ -110,7 +110,7 @@ def against_first(scores: Sequence[StrategyScores]) -> list[StrategyScores]:
 
 
 async def _one(
-    kb: KnowledgeBase,
+    kb: IndexedKnowledgeBase,
     dataset: Dataset,
     names: Callable[[str], str],
     name: str,
@@ -155,7 +155,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(int(share * len(values)), len(values) - 1)]
 
 
-def _names_of_documents(kb: KnowledgeBase, dataset: Dataset) -> Callable[[str], str]:
+def _names_of_documents(kb: IndexedKnowledgeBase, dataset: Dataset) -> Callable[[str], str]:
     """Return how judgements name documents: the first naming that matches any document."""
     judged = frozenset().union(*dataset.relevant.values())
     uris = list(kb.catalog.ledger.documents(index_in_use(kb).key))

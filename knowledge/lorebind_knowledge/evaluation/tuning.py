@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_knowledge.evaluation.dataset import Dataset
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 
 WEIGHTS = tuple(step / 10 for step in range(11))
 _NEUTRAL = 0.5
@@ -37,7 +37,7 @@ class Tuning:
 
 
 async def tune(
-    kb: KnowledgeBase,
+    kb: IndexedKnowledgeBase,
     dataset: Dataset,
     settings: RetrievalDeclaration,
     progress: Callable[[], None] = lambda: None,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.chunking.base import Chunker
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
     from lorebind_knowledge.sources.base import Source
 
 
@@ -36,7 +36,7 @@ _LONGEST_START = 8000
 class Corpus:
     """Everything that an ingest of a knowledge base needs, and a search does not."""
 
-    kb: KnowledgeBase
+    kb: IndexedKnowledgeBase
     sources: Sequence[Source]
     chunker: Chunker
     metadata: Mapping[str, Any]
@@ -60,7 +60,7 @@ class AddedSource:
 
     key = ADDED
 
-    def __init__(self, kb: KnowledgeBase) -> None:
+    def __init__(self, kb: IndexedKnowledgeBase) -> None:
         self._added, self._namespace = kb.catalog.added, kb.namespace
 
     def items(self) -> list[SourceItem]:
@@ -68,10 +68,10 @@ class AddedSource:
         return [SourceItem(uri, partial(self._read, uri)) for uri in uris]
 
     def _read(self, uri: str, version: str) -> Content:
-        found = self._added.get(self._namespace, uri)
-        if found is None:
+        document = self._added.get(self._namespace, uri)
+        if document is None:
             raise SourceError(f"{uri}: was deleted in the meantime")
-        return Content(found.data, found.media_type, metadata=found.metadata)
+        return Content(document.data, document.media_type, metadata=document.metadata)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Enumeration:
         items = {uri: item for uri, item in self.items.items() if uri in uris}
         return Enumeration(items, self.sources)
 
-    def vanished(self, known: Mapping[str, DocumentEntry]) -> list[str]:
+    def vanished(self, entries: Mapping[str, DocumentEntry]) -> list[str]:
         """Return known documents that are no longer listed, although their source was read.
 
         Documents of a failed source, or of a folder that could not be listed, are never included.
@@ -100,7 +100,7 @@ class Enumeration:
         read = {report.source for report in self.sources} - failed
         return [
             uri
-            for uri, entry in known.items()
+            for uri, entry in entries.items()
             if uri not in self.items
             and not self.is_unlisted(uri)
             and (not failed or entry.source in read)
@@ -166,7 +166,7 @@ def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
 
 def _nothing(skipped: Iterable[Skipped], unlisted: Iterable[Unlisted]) -> str:
     """Return why a source has no documents."""
-    reasons = [f"{one.uri} cannot be listed: {one.reason}" for one in unlisted]
+    reasons = [f"{folder.uri} cannot be listed: {folder.reason}" for folder in unlisted]
     if summary := skipped_summary(skipped):
         reasons.append(f"all that it finds is skipped: {summary}")
     return "; ".join(reasons)

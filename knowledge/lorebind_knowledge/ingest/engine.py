@@ -220,15 +220,15 @@ class _Run:
         await self._embed_and_persist(enumeration)
         if self._corpus.large_chunks:
             self._report.note_truncated()
-        said = self._planned.notices if self._planned else []
-        self._report.notices += dict.fromkeys([*said, *self._corpus.chunker.notices])
+        planned = self._planned.notices if self._planned else []
+        self._report.notices += dict.fromkeys([*planned, *self._corpus.chunker.notices])
         await self._finalise(vanished)
 
     def _refuse_mass_delete(
-        self, enumeration: Enumeration, known: Mapping[str, DocumentEntry]
+        self, enumeration: Enumeration, entries: Mapping[str, DocumentEntry]
     ) -> None:
         kb = self._kb
-        served = {uri: entry for uri, entry in known.items() if entry.generation}
+        served = {uri: entry for uri, entry in entries.items() if entry.generation}
         vanished = enumeration.vanished(served)
         if len(vanished) * 2 > len(served):
             remove = kb.namespace.command("ingest", " --allow-mass-delete")
@@ -243,14 +243,14 @@ class _Run:
         kb = self._kb
         mends = self._only_failed or (self._added is not None and not self._serves_nothing)
         if mends:
-            found = [await call(index_to_mend, kb, adds=self._added is not None)]
+            indexes = [await call(index_to_mend, kb, adds=self._added is not None)]
         else:
-            found = await call(indexes_to_write, kb, self._report.strategy)
-        for index in found:
+            indexes = await call(indexes_to_write, kb, self._report.strategy)
+        for index in indexes:
             same = await at_address(kb, self._lease, index, self._vectors)
             if same is not None:
                 return same
-        if found:
+        if indexes:
             why = f"has vectors that {kb.embedder.fingerprint} no longer makes at its new address"
             if mends:
                 raise cannot_mend(kb, why, adds=self._added is not None)
@@ -484,8 +484,8 @@ class _Run:
     def _finish(self, error: str = "") -> None:
         report = self._report
         report.seconds = time.perf_counter() - self._started
-        kept = asdict(report) | ({"error": error} if error else {})
-        self._ledger.finish_run(self._lease, report.run_id, report.status, kept)
+        stored = asdict(report) | ({"error": error} if error else {})
+        self._ledger.finish_run(self._lease, report.run_id, report.status, stored)
 
     def _emit(self, hook: str, **data: Any) -> None:
         self._kb.emit(hook, self._report.run_id, **data)

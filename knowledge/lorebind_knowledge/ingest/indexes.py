@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import IngestReport
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
     from lorebind_knowledge.records import Matrix, Vector
 
 
@@ -29,16 +29,16 @@ _LEAST_COSINE = 0.999
 """The least cosine of two vectors of the same model: servers round differently, but by less."""
 
 
-def indexes_to_write(kb: KnowledgeBase, strategy: str) -> list[IndexEntry]:
+def indexes_to_write(kb: IndexedKnowledgeBase, strategy: str) -> list[IndexEntry]:
     """Return the indexes that an ingest can continue, best first; if none, it creates one."""
     states = ("active", "building") if strategy == "upsert" else ("building",)
     ledger = kb.catalog.ledger
     with kb.catalog.reading() as sql:
-        found = [ledger.index_within(sql, kb.namespace, state) for state in states]
-    return [index for index in found if index is not None and _is_of_embedder(kb, index)]
+        indexes = [ledger.index_within(sql, kb.namespace, state) for state in states]
+    return [index for index in indexes if index is not None and _is_of_embedder(kb, index)]
 
 
-def index_to_mend(kb: KnowledgeBase, *, adds: bool) -> IndexEntry:
+def index_to_mend(kb: IndexedKnowledgeBase, *, adds: bool) -> IndexEntry:
     """Return the active index. A new one would lack all documents that did not fail.
 
     Args:
@@ -55,7 +55,7 @@ def index_to_mend(kb: KnowledgeBase, *, adds: bool) -> IndexEntry:
     return active
 
 
-def cannot_mend(kb: KnowledgeBase, why: str, *, adds: bool) -> IngestRefusedError:
+def cannot_mend(kb: IndexedKnowledgeBase, why: str, *, adds: bool) -> IngestRefusedError:
     """Return the error for an ingest of some documents when all have to be read."""
     stored = "the added documents are stored and pending; to ingest them, " if adds else ""
     return IngestRefusedError(
@@ -65,17 +65,17 @@ def cannot_mend(kb: KnowledgeBase, why: str, *, adds: bool) -> IngestRefusedErro
     )
 
 
-def unfinished(kb: KnowledgeBase, known: Mapping[str, DocumentEntry]) -> set[str]:
+def unfinished(kb: IndexedKnowledgeBase, served: Mapping[str, DocumentEntry]) -> set[str]:
     """Return the documents that are not ready, or failed in an unfinished successor.
 
     Args:
         kb: the knowledge base.
-        known: the documents of the active index.
+        served: the documents of the active index.
     """
-    found = {uri for uri, entry in known.items() if entry.state != "ready"}
+    uris = {uri for uri, entry in served.items() if entry.state != "ready"}
     successor = kb.catalog.ledger.index(kb.namespace, "building")
     entries = kb.catalog.ledger.documents(successor.key).values() if successor else ()
-    return found | {entry.uri for entry in entries if entry.state == "failed"}
+    return uris | {entry.uri for entry in entries if entry.state == "failed"}
 
 
 async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
@@ -92,7 +92,7 @@ async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
 
 
 async def at_address(
-    kb: KnowledgeBase,
+    kb: IndexedKnowledgeBase,
     lease: Lease,
     entry: IndexEntry,
     embed: Callable[[Sequence[str]], Awaitable[Matrix]],
@@ -133,7 +133,7 @@ def _are_same(before: Vector, now: Vector) -> bool:
 
 
 async def restore_lost(
-    kb: KnowledgeBase,
+    kb: IndexedKnowledgeBase,
     lease: Lease,
     index: IndexEntry,
     embed: Callable[[Sequence[str]], Awaitable[Matrix]],
@@ -164,7 +164,7 @@ async def restore_lost(
 
 
 async def activate_index(
-    kb: KnowledgeBase,
+    kb: IndexedKnowledgeBase,
     lease: Lease,
     active: IndexEntry | None,
     index: IndexEntry,
@@ -197,12 +197,12 @@ async def activate_index(
 
 
 async def _switch(
-    kb: KnowledgeBase, lease: Lease, old: IndexEntry, new: IndexEntry, report: IngestReport
+    kb: IndexedKnowledgeBase, lease: Lease, old: IndexEntry, new: IndexEntry, report: IngestReport
 ) -> None:
     """Activate the successor, unless it would lose a document that the old index has."""
     before = await call(kb.catalog.ledger.documents, old.key)
     failed = {failure.uri for failure in report.failures}
-    unlisted = tuple(one.uri for source in report.sources for one in source.unlisted)
+    unlisted = tuple(folder.uri for source in report.sources for folder in source.unlisted)
     after = await call(kb.catalog.ledger.documents, new.key) if unlisted else {}
     lost = [
         uri
@@ -220,7 +220,7 @@ async def _switch(
         await call(kb.catalog.ledger.activate_index, lease, new.key)
 
 
-async def _give_up(kb: KnowledgeBase, lease: Lease, index: IndexEntry) -> None:
+async def _give_up(kb: IndexedKnowledgeBase, lease: Lease, index: IndexEntry) -> None:
     """Retire and drop a successor. Once retired, a partly dropped index is never continued.
 
     Its vectors stay in the cache, so that a new successor does not embed any text again.
@@ -229,5 +229,5 @@ async def _give_up(kb: KnowledgeBase, lease: Lease, index: IndexEntry) -> None:
     await call(kb.index.drop, lease, index)
 
 
-def _is_of_embedder(kb: KnowledgeBase, index: IndexEntry) -> bool:
+def _is_of_embedder(kb: IndexedKnowledgeBase, index: IndexEntry) -> bool:
     return kb.embedder.fingerprint.key == index.manifest.embedder_key

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.prepared import PreparedDocument
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 
 
 async def plan(corpus: Corpus, *, strategy: str = "upsert") -> IngestPlan:
@@ -42,7 +42,7 @@ async def _plan(corpus: Corpus, strategy: str) -> IngestPlan:
     kb = corpus.kb
     indexes = await call(indexes_to_write, kb, strategy)
     index = indexes[0] if indexes else None
-    known = await call(kb.catalog.ledger.documents, index.key) if index else {}
+    entries = await call(kb.catalog.ledger.documents, index.key) if index else {}
     enumeration = await call(enumerate_corpus, corpus)
     counter = kb.embedder.count_tokens([])
     result = IngestPlan(
@@ -56,23 +56,23 @@ async def _plan(corpus: Corpus, strategy: str) -> IngestPlan:
         )
     result.read = PlannedDocuments(kb.namespace)
     to_embed: set[str] = set()
-    documents = prepare_documents(corpus, enumeration, known, keep_in=result.read)
+    documents = prepare_documents(corpus, enumeration, entries, keep_in=result.read)
     async with aclosing(documents) as groups:
         async for group in groups:
             for document in group:
-                entry = known.get(document.uri)
+                entry = entries.get(document.uri)
                 await call(_account, kb, index, document, entry, result, to_embed)
     result.read.notices += () if corpus.chunker.estimates else corpus.chunker.notices
-    for uri in enumeration.vanished(known):
+    for uri in enumeration.vanished(entries):
         result.documents["removed"] += 1
-        result.chunks["removed"] += known[uri].chunk_count
+        result.chunks["removed"] += entries[uri].chunk_count
     if corpus.token_price is not None:
         result.cost = result.tokens_to_embed * corpus.token_price / 1_000_000
     return result
 
 
 def _account(
-    kb: KnowledgeBase,
+    kb: IndexedKnowledgeBase,
     index: IndexEntry | None,
     document: PreparedDocument,
     entry: DocumentEntry | None,

@@ -54,7 +54,7 @@ _BEGUN_FOR_EACH = 2
 async def prepare_documents(
     corpus: Corpus,
     enumeration: Enumeration,
-    known: Mapping[str, DocumentEntry],
+    entries: Mapping[str, DocumentEntry],
     at_once: int = 16,
     *,
     keep_in: PlannedDocuments | None = None,
@@ -69,7 +69,7 @@ async def prepare_documents(
     """
     listed = iter(enumeration.items.values())
     with Readers(corpus.loading.limits) as readers:
-        preparer = _Preparer(corpus, readers, known, keep_in, planned)
+        preparer = _Preparer(corpus, readers, entries, keep_in, planned)
         while some := list(islice(listed, at_once)):
             fetching = (item for _, item in some if iscoroutinefunction(item.read))
             preparer.fetched = dict(await asyncio.gather(*map(preparer.fetch, fetching)))
@@ -108,14 +108,14 @@ class _Preparer:
         self,
         corpus: Corpus,
         readers: Readers,
-        known: Mapping[str, DocumentEntry],
+        entries: Mapping[str, DocumentEntry],
         keep_in: PlannedDocuments | None,
         planned: PlannedDocuments | None,
     ) -> None:
         self._corpus = corpus
         self._keep_in, self._planned = keep_in, planned
         self._readers = readers
-        self._known = known
+        self._entries = entries
         self._shared_recipe = recipe_of(corpus)
         extractor = corpus.html_extractor
         self._extractor = "" if extractor == "built_in" else f"{extractor} {trafilatura_version()}"
@@ -155,11 +155,11 @@ class _Preparer:
                 begun.append(self._begin(*entry))
             else:
                 break
-        return prepared + [self._finish(one) for one in begun]
+        return prepared + [self._finish(document) for document in begun]
 
     def _version_to_ask_for(self, uri: str) -> str:
         """Return the stored version for the source to compare, or an empty text if unusable."""
-        entry = self._known.get(uri)
+        entry = self._entries.get(uri)
         usable = entry is not None and entry.state == "ready" and entry.recipe == self._recipe(uri)
         return entry.version if entry is not None and usable else ""
 
@@ -174,8 +174,8 @@ class _Preparer:
         if not recipe:
             declared = self._corpus.chunker
             chunker = declared.for_language(language)
-            own = [newer, chunker.fingerprint if chunker is not declared else ""]
-            recipe = digest(self._shared_recipe, *own) if any(own) else self._shared_recipe
+            more = [newer, chunker.fingerprint if chunker is not declared else ""]
+            recipe = digest(self._shared_recipe, *more) if any(more) else self._shared_recipe
             self._recipes[language, newer] = recipe
         if self._extractor and (content is None or is_html(content.data, uri, content.media_type)):
             recipe = digest(recipe, self._extractor)
@@ -201,7 +201,7 @@ class _Preparer:
             return _failed(source, uri, error)
 
     def _compared(self, source: str, uri: str, content: Any) -> PreparedDocument | _Reading:
-        entry, corpus = self._known.get(uri), self._corpus
+        entry, corpus = self._entries.get(uri), self._corpus
         if isinstance(content, SourceError):
             raise content
         if content is None and entry is not None and self._version_to_ask_for(uri):
@@ -210,8 +210,8 @@ class _Preparer:
             raise SourceError(
                 f"{uri}: its source returned {type(content).__name__}, expected Content"
             )
-        said = json.dumps(dict(content.metadata), sort_keys=True) if content.metadata else "{}"
-        signature = digest(content.data, content.media_type, said, self._recipe(uri, content))
+        metadata = json.dumps(dict(content.metadata), sort_keys=True) if content.metadata else "{}"
+        signature = digest(content.data, content.media_type, metadata, self._recipe(uri, content))
         if entry and entry.state == "ready" and entry.signature == signature:
             return _unchanged(
                 source, entry._replace(version=content.version, recipe=self._recipe(uri))
@@ -234,7 +234,7 @@ class _Preparer:
     def _finish(self, begun: PreparedDocument | _Reading) -> PreparedDocument:
         if isinstance(begun, PreparedDocument):
             return begun
-        corpus, entry = self._corpus, self._known.get(begun.uri)
+        corpus, entry = self._corpus, self._entries.get(begun.uri)
         try:
             document = begun.document
             if isinstance(document, Future):
@@ -249,9 +249,9 @@ class _Preparer:
             self._keep_in.keep(begun.uri, begun.signature, document, len(document.text))
         if corpus.remove_html:
             document = without_html(document)
-        told = begun.metadata.get("title")
-        if isinstance(told, str) and told.strip():  # prefer the source's title to the document's
-            document = replace(document, title=told.strip())
+        title = begun.metadata.get("title")
+        if isinstance(title, str) and title.strip():  # prefer the source's title to the document's
+            document = replace(document, title=title.strip())
         chunks = list(_chunks(corpus, begun.uri, document, begun.metadata))
         language = corpus.language
         if language == AUTO:
@@ -312,9 +312,9 @@ def _unchanged(source: str, entry: DocumentEntry) -> PreparedDocument:
 
 def recipe_of(corpus: Corpus) -> str:
     """Return a digest of the settings that determine chunks and their metadata."""
-    said = [] if corpus.language == AUTO else [corpus.language]
+    language = [] if corpus.language == AUTO else [corpus.language]
     metadata = json.dumps(dict(corpus.metadata), sort_keys=True)
-    return digest(chunker_fingerprint(corpus), metadata, *said)
+    return digest(chunker_fingerprint(corpus), metadata, *language)
 
 
 def chunker_fingerprint(corpus: Corpus) -> str:
@@ -324,11 +324,11 @@ def chunker_fingerprint(corpus: Corpus) -> str:
 
 
 def _chunks(
-    corpus: Corpus, uri: str, document: LoadedDocument, said: Mapping[str, Any]
+    corpus: Corpus, uri: str, document: LoadedDocument, source_metadata: Mapping[str, Any]
 ) -> Iterator[Chunk]:
     shared = {
         **document.metadata,
-        **said,
+        **source_metadata,
         **corpus.metadata,
         "kb_id": corpus.kb.id,
         "uri": uri,

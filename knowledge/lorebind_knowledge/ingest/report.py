@@ -65,7 +65,7 @@ class SourceReport:
 
 def skipped_summary(skipped: Iterable[Skipped]) -> str:
     """Return the number of skipped items per reason, most frequent first: `.zip 12, .bin 1`."""
-    counts = Counter(one.reason for one in skipped)
+    counts = Counter(item.reason for item in skipped)
     ordered = sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))
     return ", ".join(f"{reason} {count}" for reason, count in ordered)
 
@@ -176,9 +176,9 @@ def count_document(
 
 def reported(report: IngestReport) -> dict[str, Any]:
     """Return a report as data of an event: its reasons are only for extensions with `content`."""
-    shown = replace(
+    redacted = replace(
         report,
         failures=[replace(failure, reason="") for failure in report.failures],
         sources=[replace(source, reason="") for source in report.sources],
     )
-    return {"report": shown, "texts": lambda: {"report": report}}
+    return {"report": redacted, "texts": lambda: {"report": report}}

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.retrieval.base import emit_completed, emit_started
@@ -56,38 +56,38 @@ class QueryCache(Wrapper):
         return len(self._answers)
 
     def retrieval(self, inner: Retrieve) -> Retrieve:
-        async def cached(asked: Retrieval) -> QueryResult:
+        async def cached(retrieval: Retrieval) -> QueryResult:
             started = time.perf_counter()
-            version = await call(self._version, asked)
+            version = await call(self._version, retrieval)
             if version is None:
-                return await inner(asked)
-            key = key_of(asked)
-            known = self._get(key, version)
-            if known is not None:
-                result = replace(known, seconds=time.perf_counter() - started)
-                emit_started(asked.kbs, asked.question, asked.settings, cached=True)
-                for kb in asked.kbs:
-                    emit_completed(kb, asked.question, result, cached=True)
+                return await inner(retrieval)
+            key = key_of(retrieval)
+            stored = self._get(key, version)
+            if stored is not None:
+                result = replace(stored, seconds=time.perf_counter() - started)
+                emit_started(retrieval.kbs, retrieval.question, retrieval.settings, cached=True)
+                for kb in retrieval.kbs:
+                    emit_completed(kb, retrieval.question, result, cached=True)
                 return result
-            result = await inner(asked)
-            if await call(self._version, asked) == version:
+            result = await inner(retrieval)
+            if await call(self._version, retrieval) == version:
                 self._put(key, version, result)
             return result
 
         return cached
 
-    def _version(self, asked: Retrieval) -> Version | None:
+    def _version(self, retrieval: Retrieval) -> Version | None:
         """Return the versions of the searched indexes; None if they are unknown, since there is no
         index of this embedder or others fill it."""
-        found = []
-        for kb in asked.kbs:
-            if not isinstance(kb, KnowledgeBase):
+        versions = []
+        for kb in retrieval.kbs:
+            if not isinstance(kb, IndexedKnowledgeBase):
                 return None
             version = kb.index.version(kb.namespace)
             if version is None or kb.embedder.fingerprint.key != version.embedder_key:
                 return None
-            found.append(version)
-        return tuple(found)
+            versions.append(version)
+        return tuple(versions)
 
     def _get(self, key: Key, version: Version) -> QueryResult | None:
         with self._lock:
@@ -109,12 +109,12 @@ class QueryCache(Wrapper):
                 self._answers.popitem(last=False)
 
 
-def key_of(asked: Retrieval) -> Key:
+def key_of(retrieval: Retrieval) -> Key:
     """Return everything that determines a result, except for the content of the index."""
-    settings = asked.settings
+    settings = retrieval.settings
     stages = stages_of(settings)
     return (
-        tuple((kb.namespace, *map(kb.weak_levels.of, stages)) for kb in asked.kbs),
-        asked.question,
+        tuple((kb.namespace, *map(kb.weak_levels.of, stages)) for kb in retrieval.kbs),
+        retrieval.question,
         settings.model_dump_json(),
     )

@@ -18,7 +18,7 @@ from lorebind_config.errors import PluginError, UsageError
 from lorebind_config.namespace import tenant
 from lorebind_config.reading.make_part import PartEnvironment
 from lorebind_knowledge.embedders.base import Embedder
-from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
+from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, IndexedKnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.plumbing.bridge import only_errors
 from lorebind_knowledge.plumbing.lanes import threads_of
@@ -48,11 +48,11 @@ def make_wrapper(declaration: WrapperDeclaration, environment: Environment) -> t
         case CacheWrapper():
             from lorebind_knowledge.middleware.cache import QueryCache
 
-            made: Wrapper = QueryCache(declaration.max_entries, declaration.ttl_seconds)
+            wrapper: Wrapper = QueryCache(declaration.max_entries, declaration.ttl_seconds)
         case RateLimitWrapper():
             from lorebind_knowledge.middleware.resilience import RateLimit
 
-            made = RateLimit(
+            wrapper = RateLimit(
                 declaration.queries_per_second,
                 burst=declaration.burst,
                 longest_wait=(
@@ -62,18 +62,18 @@ def make_wrapper(declaration: WrapperDeclaration, environment: Environment) -> t
         case RetryWrapper():
             from lorebind_knowledge.middleware.resilience import StoreRetries
 
-            made = StoreRetries(declaration.retry)
+            wrapper = StoreRetries(declaration.retry)
         case TracingWrapper():
             from lorebind_knowledge.middleware.tracing import Tracing
 
-            made = Tracing(record_text=declaration.record_text)
+            wrapper = Tracing(record_text=declaration.record_text)
         case IsolationWrapper():
             from lorebind_knowledge.middleware.isolation import Isolation
 
-            made = Isolation()
+            wrapper = Isolation()
         case PythonWrapper():
             return repr(declaration.class_path), _of_project(declaration, environment)
-    return repr(declaration.type), made
+    return repr(declaration.type), wrapper
 
 
 def _of_project(declaration: PythonWrapper, environment: Environment) -> Wrapper:
@@ -83,15 +83,18 @@ def _of_project(declaration: PythonWrapper, environment: Environment) -> Wrapper
     factory = named_factory(
         declaration, environment, expected, Wrapper, methods=_PARTS, failure=PluginError
     )
-    own = PartEnvironment(environment)
-    with own.saying(UsageError, f"the wrapper {path} cannot be created from this configuration"):
-        made = factory(**own.fill(dict(declaration.config)))
-    if isinstance(made, Wrapper):
-        return made
-    methods = {name: getattr(made, name) for name in _PARTS if callable(getattr(made, name, None))}
+    secrets = PartEnvironment(environment)
+    refused = f"the wrapper {path} cannot be created from this configuration"
+    with secrets.saying(UsageError, refused):
+        instance = factory(**secrets.fill(dict(declaration.config)))
+    if isinstance(instance, Wrapper):
+        return instance
+    methods = {
+        name: getattr(instance, name) for name in _PARTS if callable(getattr(instance, name, None))
+    }
     if not methods:
         raise PluginError(
-            f"the wrapper {path} made a {type(made).__name__}, which has none of the methods "
+            f"the wrapper {path} made a {type(instance).__name__}, which has none of the methods "
             f"{', '.join(_PARTS)}; derive it from Wrapper"
         )
     wrapper = Wrapper()
@@ -99,17 +102,17 @@ def _of_project(declaration: PythonWrapper, environment: Environment) -> Wrapper
     return wrapper
 
 
-def _search(asked: Retrieval) -> Awaitable[QueryResult]:
+def _search(retrieval: Retrieval) -> Awaitable[QueryResult]:
     """Start the search that fits the knowledge bases."""
     from lorebind_knowledge.retrieval.existing import search_existing
     from lorebind_knowledge.retrieval.search import search  # with NumPy, as above
 
-    ours = [kb for kb in asked.kbs if isinstance(kb, KnowledgeBase)]
-    theirs = [kb for kb in asked.kbs if isinstance(kb, ExistingKnowledgeBase)]
+    ours = [kb for kb in retrieval.kbs if isinstance(kb, IndexedKnowledgeBase)]
+    theirs = [kb for kb in retrieval.kbs if isinstance(kb, ExistingKnowledgeBase)]
     if not theirs:
-        return search(ours, asked.question, asked.settings)
-    if len(asked.kbs) == 1:
-        return search_existing(theirs[0], asked.question, asked.settings)
+        return search(ours, retrieval.question, retrieval.settings)
+    if len(retrieval.kbs) == 1:
+        return search_existing(theirs[0], retrieval.question, retrieval.settings)
     raise UsageError(
         f"knowledge base {theirs[0].id!r} is filled by others, and its scores cannot be "
         "compared with those of other knowledge bases; search them one by one"
@@ -125,18 +128,18 @@ class Middleware:
             UsageError, PluginError, MissingDependencyError: a wrapper cannot be made.
         """
         self._wrappers: list[tuple[str, Wrapper]] = [
-            make_wrapper(one, environment) for one in declared
+            make_wrapper(declaration, environment) for declaration in declared
         ]
         retrieve: Retrieve = _search
         for _, wrapper in reversed(self._wrappers):
             retrieve = wrapper.retrieval(retrieve)
         self._retrieve = retrieve
 
-    async def retrieve(self, asked: Retrieval) -> QueryResult:
+    async def retrieve(self, retrieval: Retrieval) -> QueryResult:
         """Run a search through all wrappers, as its tenant."""
-        threads = threads_of(kb.threads for kb in asked.kbs)
-        with only_errors(), tenant(asked.tenant), threads.lane("read"):
-            return await self._retrieve(asked)
+        threads = threads_of(kb.threads for kb in retrieval.kbs)
+        with only_errors(), tenant(retrieval.tenant), threads.lane("read"):
+            return await self._retrieve(retrieval)
 
     def embedder(self, inner: Embedder) -> Embedder:
         """Return the embedder within all wrappers.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_config.errors import StoreError
 from lorebind_config.namespace import chunk_id
-from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.retrieval.judging import stages_of
@@ -34,11 +34,12 @@ class Isolation(Wrapper):
     """
 
     def retrieval(self, inner: Retrieve) -> Retrieve:
-        async def isolated(asked: Retrieval) -> QueryResult:
-            result = await inner(asked)
-            ours = all(isinstance(kb, KnowledgeBase) for kb in asked.kbs)  # foreign ids differ
-            if ours and not any(settings.neighbours for settings in stages_of(asked.settings)):
-                spaces = {kb.id: kb.namespace for kb in asked.kbs}
+        async def isolated(retrieval: Retrieval) -> QueryResult:
+            result = await inner(retrieval)
+            # The passages of existing databases have other ids.
+            ours = all(isinstance(kb, IndexedKnowledgeBase) for kb in retrieval.kbs)
+            if ours and not any(settings.neighbours for settings in stages_of(retrieval.settings)):
+                spaces = {kb.id: kb.namespace for kb in retrieval.kbs}
                 # Nearly always the first ordinal matches: documents rarely repeat a passage.
                 odd = [match for match in result if not _belongs(match, spaces, range(_FEW))]
                 if odd and not await call(_all_belong, odd, spaces):

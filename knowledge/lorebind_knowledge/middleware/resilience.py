@@ -53,8 +53,8 @@ class _Retried(StoreWrapper):
         super().__init__(inner)
         self._retries = retries
 
-    async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
-        return await (ask() if asked.name == "close" else self._retries.call(ask))
+    async def around(self, request: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
+        return await (ask() if request.name == "close" else self._retries.call(ask))
 
 
 def _final(error: StoreError, _: Failure, attempts: int) -> StoreError:
@@ -89,10 +89,10 @@ class RateLimit(Wrapper):
         self._limiter = RateLimiter(per_second, burst, clock)
 
     def retrieval(self, inner: Retrieve) -> Retrieve:
-        async def limited(asked: Retrieval) -> QueryResult:
-            if wait := self.take(asked.tenant):
+        async def limited(retrieval: Retrieval) -> QueryResult:
+            if wait := self.take(retrieval.tenant):
                 await self._sleep(wait)
-            return await inner(asked)
+            return await inner(retrieval)
 
         return limited
 

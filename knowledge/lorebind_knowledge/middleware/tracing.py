@@ -54,26 +54,28 @@ class Tracing(Wrapper):
         return _TracedStore(inner, self)
 
     def retrieval(self, inner: Retrieve) -> Retrieve:
-        async def traced(asked: Retrieval) -> QueryResult:
-            namespace = asked.kbs[0].namespace
+        async def traced(retrieval: Retrieval) -> QueryResult:
+            namespace = retrieval.kbs[0].namespace
             about = {
                 "gen_ai.operation.name": "retrieval",
-                "gen_ai.data_source.id": " ".join(kb.id for kb in asked.kbs),
+                "gen_ai.data_source.id": " ".join(kb.id for kb in retrieval.kbs),
                 "lorebind.project": namespace.project,
                 "lorebind.tenant": namespace.tenant,
                 "lorebind.scope": namespace.scope,
-                "lorebind.kb_ids": [kb.id for kb in asked.kbs],
-                "lorebind.top_k": asked.settings.top_k,
+                "lorebind.kb_ids": [kb.id for kb in retrieval.kbs],
+                "lorebind.top_k": retrieval.settings.top_k,
             }
 
-            def found(result: QueryResult) -> Mapping[str, Any]:
+            def describe(result: QueryResult) -> Mapping[str, Any]:
                 return {
                     "lorebind.strategy": result.strategy,
                     "lorebind.matches": len(result.matches),
                 }
 
-            name = f"retrieval {' '.join(kb.id for kb in asked.kbs)}"
-            return await self.span(name, about, [asked.question], lambda: inner(asked), found)
+            name = f"retrieval {' '.join(kb.id for kb in retrieval.kbs)}"
+            return await self.span(
+                name, about, [retrieval.question], lambda: inner(retrieval), describe
+            )
 
         return traced
 
@@ -83,7 +85,7 @@ class Tracing(Wrapper):
         about: Mapping[str, Any],
         texts: Sequence[str],
         ask: Callable[[], Awaitable[R]],
-        found: Callable[[R], Mapping[str, Any]] | None = None,
+        describe: Callable[[R], Mapping[str, Any]] | None = None,
     ) -> R:
         """Make a call within a span.
 
@@ -92,7 +94,7 @@ class Tracing(Wrapper):
             about: the attributes of the span.
             texts: the texts to record if `record_text` is on.
             ask: makes the call.
-            found: returns further attributes for the call's result.
+            describe: returns further attributes for the call's result.
         """
         tracer = self._api.get_tracer("lorebind", tracer_provider=self._provider)
         attributes = dict(about)
@@ -108,12 +110,12 @@ class Tracing(Wrapper):
             try:
                 result = await ask()
             except BaseException as error:
-                said = str(error) if self._record_text else None
+                message = str(error) if self._record_text else None
                 span.set_attribute("error.type", type(error).__qualname__)
-                span.set_status(self._api.Status(self._api.StatusCode.ERROR, said))
+                span.set_status(self._api.Status(self._api.StatusCode.ERROR, message))
                 raise
-            if found is not None:
-                span.set_attributes(dict(found(result)))
+            if describe is not None:
+                span.set_attributes(dict(describe(result)))
             return result
 
 
@@ -141,23 +143,23 @@ class _TracedStore(StoreWrapper):
         super().__init__(inner)
         self._tracing = tracing
 
-    async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
+    async def around(self, request: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
         about: dict[str, Any] = {
             "db.system.name": str(self.inner).partition(" ")[0],
-            "db.operation.name": asked.name,
+            "db.operation.name": request.name,
         }
         texts: list[str] = []
-        if asked.index is not None:
-            namespace = asked.index.namespace
+        if request.index is not None:
+            namespace = request.index.namespace
             about["db.collection.name"] = namespace.kb
             about["db.namespace"] = f"{namespace.tenant}/{namespace.project}/{namespace.scope}"
-        if asked.name == "add":
-            vectors = asked.arguments[1]
+        if request.name == "add":
+            vectors = request.arguments[1]
             about["db.operation.batch.size"] = len(vectors)
             texts = [vector.text for vector in vectors]
 
-        def found(result: R) -> Mapping[str, Any]:
+        def describe(result: R) -> Mapping[str, Any]:
             rows = result.numbers if isinstance(result, SearchHits) else result
             return {"db.response.returned_rows": len(rows)} if isinstance(rows, Sized) else {}
 
-        return await self._tracing.span(asked.name, about, texts, ask, found)
+        return await self._tracing.span(request.name, about, texts, ask, describe)

@@ -229,8 +229,8 @@ class only_errors:  # noqa: N801  # used like a function
         if error is None or self._is_meant(error):
             return
         what = "tried to end the process:" if isinstance(error, SystemExit) else "raised"
-        said = ": ".join(filter(None, (type(error).__name__, text_of(error))))
-        raise RuntimeError(f"it {what} {said}") from error
+        message = ": ".join(filter(None, (type(error).__name__, text_of(error))))
+        raise RuntimeError(f"it {what} {message}") from error
 
     def _is_meant(self, error: BaseException) -> bool:
         if isinstance(error, asyncio.CancelledError):  # a thread leaves it to the waiting task
@@ -263,8 +263,8 @@ def finish(result: R | Awaitable[R]) -> R:
     if not inspect.isawaitable(result):
         return result
 
-    async def awaited(given: Awaitable[R]) -> R:
-        return await given
+    async def awaited(awaitable: Awaitable[R]) -> R:
+        return await awaitable
 
     loop = _loop_thread(_STORES).loop
     return asyncio.run_coroutine_threadsafe(awaited(result), loop).result()

@@ -14,33 +14,33 @@ class Once:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: dict[Hashable, tuple[str | None, Future[bool]]] = {}
-        """The value that each run was `given`, and whether the run completed, when known."""
+        """The value that each run was called with, and whether the run completed, when known."""
 
     async def do(
-        self, key: Hashable, action: Callable[[], Awaitable[object]], given: str | None = None
+        self, key: Hashable, action: Callable[[], Awaitable[object]], value: str | None = None
     ) -> None:
         """Run the action unless it has already run for this key.
 
-        With a different value of `given` it runs again; None accepts any earlier value. If the
+        With a different `value` it runs again; None accepts any earlier value. If the
         action fails, all waiting callers receive the error, and the next call runs it again. If
         the caller that runs it is cancelled, one of the waiting callers runs it.
         """
         while True:
-            run, ours = self._run(key, given)
+            run, ours = self._run(key, value)
             if ours:
                 await self._execute(key, action, run)
                 return
             if await asyncio.wrap_future(run):
                 return
 
-    def _run(self, key: Hashable, given: str | None) -> tuple[Future[bool], bool]:
+    def _run(self, key: Hashable, value: str | None) -> tuple[Future[bool], bool]:
         with self._lock:
             before, run = self._runs.get(key, (None, None))
-            if run is not None and given in (None, before):
+            if run is not None and value in (None, before):
                 return run, False
             run = Future()
             run.set_running_or_notify_cancel()  # or one cancelled caller would cancel it for all
-            self._runs[key] = (given, run)
+            self._runs[key] = (value, run)
             return run, True
 
     async def _execute(

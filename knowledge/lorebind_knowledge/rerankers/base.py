@@ -40,13 +40,13 @@ async def rerank_texts(
     """
     try:
         with lane("wait"):
-            given = await call(reranker.rerank, question, texts)
-        figures = [None if figure is None else float(figure) for figure in given]
+            scores = await call(reranker.rerank, question, texts)
+        figures = [None if figure is None else float(figure) for figure in scores]
     except LorebindError:
         raise
     except Exception as error:  # any of the provider's own exceptions, without keys
-        said = redacted_message(error, holder=reranker)
-        raise RerankerError(f"the reranker failed: {said}") from error
+        message = redacted_message(error, holder=reranker)
+        raise RerankerError(f"the reranker failed: {message}") from error
     if len(figures) != len(texts):
         raise RerankerError(f"the reranker returned {len(figures)} scores for {len(texts)} texts")
     wrong = [f for f in figures if f is not None and not 0 <= f <= 1]
@@ -67,11 +67,11 @@ def make_reranker(declaration: RerankerBase, environment: Environment) -> Rerank
         RerankerError: the configuration does not allow to make a reranker.
         PluginError: the plugin is broken.
     """
-    own = PartEnvironment(environment)
-    made: Reranker = make_part(
-        "rerankers", declaration, own, ("rerank",), RerankerError, RedactingReranker
+    secrets = PartEnvironment(environment)
+    reranker: Reranker = make_part(
+        "rerankers", declaration, secrets, ("rerank",), RerankerError, RedactingReranker
     )
-    return made
+    return reranker
 
 
 class RedactingReranker(Reranker):

@@ -81,9 +81,9 @@ class FastembedReranker(Reranker):
         by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         passages = [encodable(texts[row]) for row in by_length]
         encoder = self._loaded.get()
-        found = encoder.rerank(encodable(question), passages, batch_size=self._batch_size)
+        logits = encoder.rerank(encodable(question), passages, batch_size=self._batch_size)
         figures: list[float | None] = [None] * len(texts)
-        for row, logit in zip(by_length, found, strict=True):
+        for row, logit in zip(by_length, logits, strict=True):
             figures[row] = logistic(logit)
         return figures
 

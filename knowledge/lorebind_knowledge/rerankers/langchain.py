@@ -54,14 +54,15 @@ def make(declaration: RerankDeclaration, environment: PartEnvironment) -> Rerank
         methods=("rerank",),
         failure=RerankerError,
     )
-    made = kind(**environment.fill(dict(declaration.config)))
-    reranker = LangChainReranker(made) if isinstance(made, BaseDocumentCompressor) else made
+    reranker = inner = kind(**environment.fill(dict(declaration.config)))
+    if isinstance(inner, BaseDocumentCompressor):
+        reranker = LangChainReranker(inner)
     if not isinstance(reranker, Reranker):
         raise RerankerError(
             f"{declaration.class_path} is neither a BaseDocumentCompressor of LangChain nor a "
             "Reranker"
         )
-    return RedactingReranker(reranker, environment, holder=made)
+    return RedactingReranker(reranker, environment, holder=inner)
 
 
 class LangChainReranker(Reranker):
@@ -80,22 +81,22 @@ class LangChainReranker(Reranker):
 
         documents = [Document(text, metadata={"lorebind_at": at}) for at, text in enumerate(texts)]
         compressor = self._compressor
-        found = await call_client(
+        ranked = await call_client(
             compressor.compress_documents, compressor.acompress_documents, documents, question
         )
         figures: list[float | None] = [None] * len(texts)
-        written = [document.metadata.get("relevance_score") for document in found]
+        written = [document.metadata.get("relevance_score") for document in ranked]
         raw = [figure for figure in written if figure is not None]
-        for place, document in enumerate(found):
+        for place, document in enumerate(ranked):
             at = document.metadata.get("lorebind_at")
             if at is None:
                 raise RerankerError(
                     f"{type(self._compressor).__name__} returns new documents instead of a "
                     "selection of the given ones; it cannot be a reranker"
                 )
-            complete = len(raw) == len(found)
-            figures[at] = float(raw[place]) if complete else 1 - place / len(found)
-        known = [figure for figure in figures if figure is not None]
-        if any(not 0 <= figure <= 1 for figure in known):
+            complete = len(raw) == len(ranked)
+            figures[at] = float(raw[place]) if complete else 1 - place / len(ranked)
+        scored = [figure for figure in figures if figure is not None]
+        if any(not 0 <= figure <= 1 for figure in scored):
             return [None if figure is None else logistic(figure) for figure in figures]
         return figures

@@ -114,8 +114,8 @@ class OnnxReranker(Reranker):
         figures: list[float | None] = [None] * len(pairs)
         for first in range(0, len(by_length), self._batch_size):
             rows = by_length[first : first + self._batch_size]
-            found = self._run(session, tokenizer, [encodings[row] for row in rows])
-            for row, logit in zip(rows, found, strict=True):
+            logits = self._run(session, tokenizer, [encodings[row] for row in rows])
+            for row, logit in zip(rows, logits, strict=True):
                 figures[row] = logistic(logit)
         return figures
 
@@ -130,9 +130,11 @@ class OnnxReranker(Reranker):
             ids[row, : len(encoding.ids)] = encoding.ids
             mask[row, : len(encoding.ids)] = 1
             types[row, : len(encoding.ids)] = encoding.type_ids
-        given = dict(zip(_KNOWN, (ids, mask, types), strict=True))
-        asked = {one.name: given[one.name].astype(_TYPES[one.type]) for one in session.get_inputs()}
-        answer = np.asarray(session.run(None, asked)[0], dtype=np.float64)
+        arrays = dict(zip(_KNOWN, (ids, mask, types), strict=True))
+        inputs = {
+            node.name: arrays[node.name].astype(_TYPES[node.type]) for node in session.get_inputs()
+        }
+        answer = np.asarray(session.run(None, inputs)[0], dtype=np.float64)
         return self._logits(answer, len(encodings))
 
     def _logits(self, answer: NDArray[np.float64], pairs: int) -> list[float]:
@@ -177,10 +179,10 @@ class OnnxReranker(Reranker):
             session = cpu_session(str(self._model_path), self._threads)
         except Exception as error:  # ONNX Runtime's exceptions have no common base class
             raise RerankerError(f"cannot load the model {self._model_path}: {error}") from error
-        for one in session.get_inputs():
-            if one.name not in _KNOWN or one.type not in _TYPES:
+        for node in session.get_inputs():
+            if node.name not in _KNOWN or node.type not in _TYPES:
                 raise RerankerError(
-                    f"the model {self._model_path} has an input {one.name!r} of {one.type}; "
+                    f"the model {self._model_path} has an input {node.name!r} of {node.type}; "
                     f"a cross-encoder has integers in {', '.join(_KNOWN)}"
                 )
         return session
@@ -189,6 +191,6 @@ class OnnxReranker(Reranker):
 def _padding(tokenizer: Any) -> int:
     """Return the padding token's id; some graphs count positions by it."""
     for name in ("[PAD]", "<pad>"):
-        if (found := tokenizer.token_to_id(name)) is not None:
-            return int(found)
+        if (logits := tokenizer.token_to_id(name)) is not None:
+            return int(logits)
     return 0

@@ -113,8 +113,8 @@ def is_lost_connection(error: BaseException) -> bool:
 
 def provider_message(error: Exception, holder: object, **settings: Any) -> str:
     """Return what `redacted_message` returns, shortened to a maximum length."""
-    said = redacted_message(error, holder=holder, **settings)
-    return textwrap.shorten(said, _LONGEST_MESSAGE, placeholder=" …")
+    message = redacted_message(error, holder=holder, **settings)
+    return textwrap.shorten(message, _LONGEST_MESSAGE, placeholder=" …")
 
 
 def retry_after(headers: Any, now: float | None = None) -> float | None:

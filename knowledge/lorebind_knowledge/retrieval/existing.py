@@ -62,7 +62,7 @@ class _ExistingSearch(Search):
     async def ranked(self, settings: RetrievalDeclaration) -> tuple[list[DocumentMatch], float]:
         strategy, top_k = settings.strategy, settings.top_k
         if strategy == "similarity":
-            return await self._found(settings, top_k)
+            return await self._nearest(settings, top_k)
         self.notices["fusion"] = (
             f"{self.name} is filled by others and has no word index: {strategy!r} ranks by vectors "
             "only, without the scores lexical, document, smoothed and fused"
@@ -71,10 +71,10 @@ class _ExistingSearch(Search):
         nearest = before_reranking(settings).model_copy(update=apart)
         if strategy == "rerank":
             reranker, most = declared_reranker(self, settings)
-            candidates, _ = await self._found(nearest, most)
+            candidates, _ = await self._nearest(nearest, most)
             ranked = await rerank(reranker, self.question, candidates, settings)
         else:
-            candidates, _ = await self._found(nearest, _CHOSEN_FROM)
+            candidates, _ = await self._nearest(nearest, _CHOSEN_FROM)
             ranked = await self._diverse(settings, candidates)
         best = max((relevance(match.scores, settings) for match in ranked), default=0.0)
         passed = passing(ranked, settings)
@@ -91,7 +91,7 @@ class _ExistingSearch(Search):
             candidates[at] for at in await store.chosen(self.question, texts, len(texts), weight)
         ]
 
-    async def _found(
+    async def _nearest(
         self, settings: RetrievalDeclaration, k: int
     ) -> tuple[list[DocumentMatch], float]:
         kb, allows = self.kbs[0], compile_filter(settings.filters)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.index import Index
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class KnowledgeBaseVectorStore(LorebindVectorStore):
     Adding and deleting raise UsageError, since an ingest mirrors the sources into the index.
     """
 
-    def __init__(self, index: Index, find: Callable[[], KnowledgeBase]) -> None:
+    def __init__(self, index: Index, find: Callable[[], IndexedKnowledgeBase]) -> None:
         """
         Args:
             index: the index of the knowledge base.
@@ -37,7 +37,7 @@ class KnowledgeBaseVectorStore(LorebindVectorStore):
         self._index, self._find = index, find
 
     @property
-    def _kb(self) -> KnowledgeBase:
+    def _kb(self) -> IndexedKnowledgeBase:
         return self._find()
 
     @property

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.index.view import View
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
     from lorebind_knowledge.records import DocumentMatch, QueryResult, Vector
     from lorebind_knowledge.retrieval.query import Ranking, Strategy
 
@@ -57,7 +57,7 @@ _MOST = 1000
 
 
 async def search(
-    kbs: Sequence[KnowledgeBase], question: str, settings: RetrievalDeclaration
+    kbs: Sequence[IndexedKnowledgeBase], question: str, settings: RetrievalDeclaration
 ) -> QueryResult:
     """Return the passages that answer a question best, in one ranking, best first.
 
@@ -92,7 +92,7 @@ async def search(
 class _IndexSearch(Search):
     """A question to indexes, embedded only once."""
 
-    kbs: Sequence[KnowledgeBase]
+    kbs: Sequence[IndexedKnowledgeBase]
     question: str
     vector: Vector | None = None
     missing: dict[str, NotIngestedError] = field(default_factory=dict)
@@ -249,7 +249,7 @@ class _IndexSearch(Search):
                     )
 
 
-def index_in_use(kb: KnowledgeBase) -> IndexEntry:
+def index_in_use(kb: IndexedKnowledgeBase) -> IndexEntry:
     """Return the index that searches of a knowledge base read.
 
     Raises:
@@ -263,7 +263,7 @@ def index_in_use(kb: KnowledgeBase) -> IndexEntry:
     return index
 
 
-def not_ingested(kb: KnowledgeBase) -> NotIngestedError:
+def not_ingested(kb: IndexedKnowledgeBase) -> NotIngestedError:
     fill = kb.fill_command
     return NotIngestedError(
         f"nothing has been ingested into knowledge base {kb.id!r} yet; run: {fill}",
@@ -271,7 +271,7 @@ def not_ingested(kb: KnowledgeBase) -> NotIngestedError:
     )
 
 
-def check_embedder(kb: KnowledgeBase, index: IndexEntry) -> None:
+def check_embedder(kb: IndexedKnowledgeBase, index: IndexEntry) -> None:
     if kb.embedder.fingerprint.key != index.manifest.embedder_key:
         raise IndexMismatchError(
             f"the index of knowledge base {kb.id!r} was built with the embedder "
@@ -281,14 +281,14 @@ def check_embedder(kb: KnowledgeBase, index: IndexEntry) -> None:
         )
 
 
-def declared_embedder(kb: KnowledgeBase, index: IndexEntry) -> str:
+def declared_embedder(kb: IndexedKnowledgeBase, index: IndexEntry) -> str:
     """Return the name of the declared embedder, if it is not the one that built the index."""
     name = str(kb.embedder.fingerprint)
     return f"{name} with other settings" if name == index.manifest.embedder else name
 
 
 async def rank(
-    kb: KnowledgeBase, question: str, settings: RetrievalDeclaration, limit: int
+    kb: IndexedKnowledgeBase, question: str, settings: RetrievalDeclaration, limit: int
 ) -> list[DocumentMatch]:
     """Return the ranking of the strategy itself, at least `limit` passages if there are enough.
 

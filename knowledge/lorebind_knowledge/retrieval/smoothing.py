@@ -50,7 +50,7 @@ def smooth(
     """
     if not candidates:
         return candidates
-    near = figures_of_near_documents(fused, documents, vectors, smoothing.documents)
+    near = scores_of_near_documents(fused, documents, vectors, smoothing.documents)
     mixed = (1 - smoothing.weight) * fused + smoothing.weight * near
     figures = {**candidates.raw_scores, "smoothed": np.round(near, _DECIMALS)}
     return weighed(
@@ -58,7 +58,7 @@ def smooth(
     )
 
 
-def figures_of_near_documents(
+def scores_of_near_documents(
     figures: NDArray[np.float64], documents: Sequence[Hashable], vectors: Matrix, count: int
 ) -> NDArray[np.float64]:
     """For each passage the mean figure of the documents nearest to its own, by their cosines.
