@@ -10,8 +10,8 @@ from lorebind_config.declarations.embedders import EmbedderBase
 from lorebind_config.declarations.knowledge_bases import ChunkerBase
 from lorebind_config.declarations.models import TokenizerBase
 from lorebind_config.declarations.retrieval import RerankerBase
-from lorebind_config.declarations.secrets import Secret
 from lorebind_config.declarations.sources import SourceBase
+from lorebind_config.declarations.values import Secret
 from lorebind_config.declarations.vector_dbs import VectorDBBase
 from lorebind_config.declarations.wrappers import ExtensionBase
 from lorebind_config.errors import (

@@ -18,7 +18,7 @@ from lorebind_config.errors import UsageError
 from lorebind_config.namespace import digest
 
 if TYPE_CHECKING:
-    from lorebind_config.trust.demands import TrustRequirement, TrustRequirements
+    from lorebind_config.trust import TrustRequirement, TrustRequirements
 
 HOME = "LOREBIND_HOME"
 """The environment variable that names the folder for the user's own Lorebind files."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_config.declarations.agents import AgentDeclaration
     from lorebind_config.reading.loaded import LoadedProject
-    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates import Environment
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_config.checks.template_checks import run_references, texts
 from lorebind_config.errors import UsageError, did_you_mean
 from lorebind_config.reading.yaml_source import described_type
-from lorebind_config.templates.language import HintingScope, TemplateError, fill, mentions
+from lorebind_config.templates import HintingScope, TemplateError, fill, mentions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
     from lorebind_config.declarations.workflows import WorkflowDeclaration
     from lorebind_config.reading.loaded import LoadedProject
-    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates import Environment
 
 
 def check_inputs(
@@ -89,7 +89,7 @@ def ingest_scope(
         name: f"pass the input {name!r}: --input {name}=…, or inputs={{{name!r}: …}} in Python"
         for name in declared.input
     }
-    scopes = _before(loaded.environment, values) | loaded.environment.confided_scopes()
+    scopes = _before(loaded.environment, values) | loaded.environment.traced_scopes()
     variables = HintingScope()
     for name, value in declared.vars.items():
         try:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from lorebind_config.declarations.models import ModelDeclaration
-    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates import Environment
     from lorebind_prompts import TokenCounter
 
 _told: dict[int, Mapping[str, str]] = {}

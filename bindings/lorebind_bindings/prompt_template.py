@@ -5,19 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.templates.language import (
-    as_text,
-    injected_variable,
-    look_up,
-    parts,
-    references,
-)
+from lorebind_config.templates import as_text, injected_variable, look_up, parts, references
 from lorebind_prompts.rendering.imitations import without_imitations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from lorebind_config.templates.language import Reference
+    from lorebind_config.templates import Reference
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,15 +103,7 @@ def _filter(where: Any) -> Predicate:
 
 
 def _each(compile_part: Callable[..., T], parts: Iterable[tuple[Any, tuple[Any, ...]]]) -> list[T]:
-    """Compile each part of a filter.
-
-    Args:
-        compile_part: compiles one part.
-        parts: the key or index of each part, and the arguments for compiling it.
-
-    Raises:
-        UsageError: parts are malformed; the error lists the mistakes of all of them.
-    """
+    """Compile the parts: the key or index of each, and its arguments. Collect all mistakes."""
     compiled: list[T] = []
     errors: list[UsageError] = []
     for step, arguments in parts:
@@ -186,9 +178,12 @@ def _entry(name: Any, condition: Any) -> Predicate:
     if not isinstance(name, str):
         raise UsageError(f"the fields of a filter are strings, not {name!r}")
     if name in ("$and", "$or"):
-        filters = _list_of_filters(name, condition)
-        parts = _each(_filter, ((at, (part,)) for at, part in enumerate(filters)))
-        return _all(parts) if name == "$and" else _any(parts)
+        if not _is_list(condition) or not condition:
+            raise UsageError(f"{name} takes a list of at least one filter, not {condition!r}")
+        parts = _each(_filter, ((at, (part,)) for at, part in enumerate(condition)))
+        if name == "$and":
+            return _all(parts)
+        return lambda metadata: any(part(metadata) for part in parts)
     if name == "$not":
         inner = _filter(condition)
         return lambda metadata: not inner(metadata)
@@ -271,10 +266,6 @@ def _all(parts: Sequence[Predicate]) -> Predicate:
     return lambda metadata: all(part(metadata) for part in parts)
 
 
-def _any(parts: Sequence[Predicate]) -> Predicate:
-    return lambda metadata: any(part(metadata) for part in parts)
-
-
 def _scalar(name: str, key: str, value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"the filter on {name!r}: {value!r} is not a number that can be stored")
@@ -292,12 +283,6 @@ def _comparable(name: str, key: str, value: Any) -> Any:
     return value
 
 
-def _list_of_filters(name: str, condition: Any) -> Sequence[Any]:
-    if not _is_list(condition) or not condition:
-        raise UsageError(f"{name} takes a list of at least one filter, not {condition!r}")
-    return list(condition)
-
-
 def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple | set | frozenset)
 
@@ -307,11 +292,8 @@ def _misplaced(key: str) -> str:
         return f"{key} combines whole filters, so write it outside a field: {{{key!r}: …}}"
     if key in _FIELD_OPERATORS:
         return f"{key} applies to a field, so write it under one: {{'field': {{{key!r}: …}}}}"
-    return f"unknown operator {key!r}; {_hint(key)}"
-
-
-def _hint(key: str) -> str:
-    return did_you_mean(key, (*_FIELD_OPERATORS, *_LOGICAL_OPERATORS))
+    known = (*_FIELD_OPERATORS, *_LOGICAL_OPERATORS)
+    return f"unknown operator {key!r}; {did_you_mean(key, known)}"
 
 
 def _known_operators() -> str:

@@ -94,7 +94,9 @@ def offers(group: Group) -> Mapping[str, tuple[PluginOffer, ...]]:
         if where == group
     }
     for entry in _installed().select(group=f"lorebind.{group}"):
-        offer = PluginOffer(group, entry.name, _named(entry), entry)
+        dist = entry.dist
+        owner = f"{dist.name} {dist.version}" if dist else "an unnamed distribution"
+        offer = PluginOffer(group, entry.name, owner, entry)
         there = found.get(entry.name, ())
         if offer not in there:  # a folder that is on the path twice lists its plugins twice
             found[entry.name] = (*there, offer)
@@ -105,14 +107,6 @@ def offers(group: Group) -> Mapping[str, tuple[PluginOffer, ...]]:
 def _installed() -> Any:  # the type differs between Python versions
     """Return the entry points of all groups; reading those of one group takes as long."""
     return entry_points()
-
-
-def _named(entry: EntryPoint) -> str:
-    return (
-        "an unnamed distribution"
-        if entry.dist is None
-        else f"{entry.dist.name} {entry.dist.version}"
-    )
 
 
 def register_built_in(kinds: Mapping[Group, Mapping[str, str]]) -> None:

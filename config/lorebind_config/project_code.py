@@ -110,7 +110,8 @@ def import_of_project(path: str, root: Path) -> Any:
         missing = isinstance(error, ModuleNotFoundError) and not own
         where = f" from {files[-1].relative_to(root.resolve())}" if files else ""
         said = str(error) if missing else f"{type(error).__name__}: {error}"
-        hint = f"; put {_file_name(module_name)} into the project folder, or install its package"
+        file = f"{module_name.replace('.', '/')}.py"
+        hint = f"; put {file} into the project folder, or install its package"
         raise UsageError(
             f"{path!r} cannot be imported{where}: {said}{hint if missing else ''}"
         ) from error
@@ -232,7 +233,3 @@ def _refuse_current_folder(path: str) -> None:
         f"{path!r} would be imported from the current folder, where Lorebind does not look for "
         "code; put it into the project folder, or install its package"
     )
-
-
-def _file_name(module: str) -> str:
-    return f"{module.replace('.', '/')}.py"

@@ -56,7 +56,7 @@ def locate(root: Path, name: str, named: str = "") -> Path | None:
         RefusedCodeError: two files have this name, or a link leads out of the folder.
     """
     own = root.joinpath(*name.split("."))
-    files = [file for file in (own.with_suffix(".py"), own / "__init__.py") if _there(file)]
+    files = [file for file in (own.with_suffix(".py"), own / "__init__.py") if os.path.isfile(file)]
     if len(files) > 1:
         both = " and ".join(str(file.relative_to(root)) for file in files)
         raise RefusedCodeError(
@@ -216,10 +216,3 @@ def _relative_imports(module: Module) -> Iterator[str]:
             for names in (base, *([*base, alias.name] for alias in node.names)):
                 if names and "*" not in names:
                     yield ".".join(names)
-
-
-def _there(file: Path) -> bool:
-    try:
-        return file.is_file()
-    except OSError:  # the name is longer than the file system allows
-        return False

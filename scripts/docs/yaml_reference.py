@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 
 from lorebind_config.declarations.base import ID_PATTERN
 from lorebind_config.declarations.schema import FILES, json_schema
-from lorebind_config.declarations.secrets import SECRET_PATTERN
-from lorebind_config.declarations.values import FILE_PATTERN
+from lorebind_config.declarations.values import FILE_PATTERN, SECRET_PATTERN
 
 Schema: TypeAlias = dict[str, Any]
 

@@ -15,7 +15,7 @@ from lorebind import trust
 from lorebind_config import project_modules
 from lorebind_config.errors import UsageError
 from lorebind_config.reading.yaml_source import YamlSource
-from lorebind_config.trust.demands import read_demands
+from lorebind_config.trust import read_demands
 
 from .helpers import DOCUMENTS, EXTENSION, HOOKS, PROJECT, Cli
 
@@ -260,7 +260,7 @@ def test_many_at_once_lose_nothing(tmp_path: Path, forked: ForkedPython) -> None
     """Concurrent processes that trust projects, one of them all the time, lose no entry."""
     program = (
         "import sys\nfrom lorebind import trust\n"
-        "from lorebind_config.trust.demands import read_demands\n"
+        "from lorebind_config.trust import read_demands\n"
         "for path in sys.argv[1:] * 20: trust.trust(read_demands(path))\n"
     )
     folders = [tmp_path / str(number) for number in range(6)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_bindings import RunResult, Workflows
 from lorebind_config.errors import ModelError, UsageError
 from lorebind_config.reading.loading import build_project
-from lorebind_config.templates.language import TemplateError
+from lorebind_config.templates import TemplateError
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.ingest.engine import ingest
 from tests.app.helpers import Cli

@@ -24,7 +24,7 @@ from lorebind_config.errors import (
 )
 from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.loading import build_project
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge import KnowledgeService
 from lorebind_prompts import EstimateCounter, ExtractiveChatModel
 

@@ -15,7 +15,7 @@ from lorebind_bindings.prompt_template import Block, Prompt, label_of, literal
 from lorebind_config.errors import ConfigurationError
 from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.loading import load_project
-from lorebind_config.templates.language import TemplateError, injected_variable
+from lorebind_config.templates import TemplateError, injected_variable
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.ingest.engine import ingest

@@ -16,7 +16,7 @@ from langgraph.types import interrupt
 
 from lorebind_bindings.workflow.threads.threads import Thread, ThreadStore, open_threads
 from lorebind_config.declarations.workflows import CheckpointerDeclaration
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 
 THREAD = Thread("default", "shop", "triage", "ticket 7")
 WAITS = {"task": "approve", "path": "approve", "prompt": "Pay?", "schema": {"type": "boolean"}}

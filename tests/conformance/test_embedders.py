@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.embedders.fastembed import FastembedEmbedderDeclaration
 from lorebind_knowledge.embedders.hashing import HashingEmbedderDeclaration

@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ProgrammingError
 
 from lorebind_config.errors import StoreError
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB, recipe_of

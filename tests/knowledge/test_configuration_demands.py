@@ -12,7 +12,7 @@ from lorebind_config.checks.named_code import code_named
 from lorebind_config.declarations import schema
 from lorebind_config.declarations.base import Declaration
 from lorebind_config.declarations.values import CLASS_PATH, FACTORY_PATH, CodePath
-from lorebind_config.trust.demands import TrustRequirements, read_demands
+from lorebind_config.trust import TrustRequirements, read_demands
 
 PROJECT = """\
 name: p

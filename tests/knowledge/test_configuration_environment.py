@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from lorebind_config.errors import ConfigurationError
-from lorebind_config.templates.environment import Environment
-from lorebind_config.templates.language import TemplateError
+from lorebind_config.templates import Environment, TemplateError
 
 
 class _Unlisted(Mapping):

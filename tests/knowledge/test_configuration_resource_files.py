@@ -11,7 +11,7 @@ from lorebind_config.editing.resources import export_resources
 from lorebind_config.editing.yaml_text import as_yaml
 from lorebind_config.errors import ConfigurationError, UsageError
 from lorebind_config.reading.loading import load_project
-from lorebind_config.trust.demands import read_demands
+from lorebind_config.trust import read_demands
 
 FILES = {
     "lorebind.yaml": """\

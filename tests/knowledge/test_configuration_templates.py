@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_config.templates.language import TemplateError, fill, references
+from lorebind_config.templates import TemplateError, fill, references
 
 SCOPES = {
     "env": {"HOME": "/home/ann", "EMPTY": ""},

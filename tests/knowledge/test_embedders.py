@@ -17,7 +17,7 @@ from langchain_core.embeddings import Embeddings
 
 from lorebind_config.errors import ConfigurationError, EmbedderError, StoreError, UsageError
 from lorebind_config.reading.loading import build_project
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.embedders import local as local_module
 from lorebind_knowledge.embedders.base import (
     Embedder,

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_config.errors import EmbedderError, MissingDependencyError
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
 from lorebind_knowledge.embedders.hashing import HashingEmbedderDeclaration
 from lorebind_knowledge.embedders.langchain import LangChainEmbedderDeclaration

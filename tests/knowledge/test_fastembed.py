@@ -24,7 +24,7 @@ from lorebind_config.errors import (
     RerankerError,
 )
 from lorebind_config.reading.loading import build_project
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
 from lorebind_knowledge.embedders.fastembed import prefixes_of
 from lorebind_knowledge.embedders.wrapper import make_embedder

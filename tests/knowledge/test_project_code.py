@@ -20,7 +20,7 @@ from lorebind_config.errors import ConfigurationError, UsageError
 from lorebind_config.project_code import import_of_project
 from lorebind_config.project_modules import run_only
 from lorebind_config.reading.loading import load_project
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
 
 PROJECT = """\

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import ConfigurationError, RerankerError
 from lorebind_config.reading.loading import build_project
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.rerankers.base import make_reranker, rerank_texts
 from lorebind_knowledge.rerankers.onnx import OnnxRerankDeclaration, OnnxReranker
 from tests.density import examples

@@ -13,7 +13,7 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import Field
 
 from lorebind_config.errors import RerankerError, UsageError
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.rerankers.base import Reranker, make_reranker, rerank_texts
 from lorebind_knowledge.rerankers.langchain import RerankDeclaration
 

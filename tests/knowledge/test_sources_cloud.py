@@ -13,7 +13,7 @@ import fsspec
 import pytest
 
 from lorebind_config.errors import SourceError
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.report import skipped_summary
 from lorebind_knowledge.sources.base import Content, SourceItem

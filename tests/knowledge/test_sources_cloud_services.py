@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from lorebind_config.errors import SourceError
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.sources.base import Content, Source, SourceItem
 from lorebind_knowledge.sources.cloud.source import CloudStorageSource
 from lorebind_knowledge.sources.make import make_source

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from lorebind_config.declarations.sources import SourceDeclaration
 from lorebind_config.errors import ConfigurationError, SourceError
 from lorebind_config.reading.loading import load_project
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.sources.base import Source
 from lorebind_knowledge.sources.make import make_source
 from tests.bindings.helpers import write

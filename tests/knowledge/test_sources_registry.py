@@ -17,7 +17,7 @@ from lorebind_bindings import ingest_scope
 from lorebind_config.declarations.sources import SourceDeclaration
 from lorebind_config.errors import SourceError
 from lorebind_config.reading.loading import load_project
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.report import SourceReport
 from lorebind_knowledge.plumbing.bridge import call

@@ -18,7 +18,7 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from lorebind_config.errors import StoreError, UsageError
 from lorebind_config.namespace import IndexKey, Namespace
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.langchain import store as module

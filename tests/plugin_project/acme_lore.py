@@ -33,7 +33,7 @@ from lorebind.plugin import (
     TokenizerBase,
     VectorDBBase,
 )
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.stores.memory import MemoryStore
 
 if TYPE_CHECKING:

@@ -123,7 +123,7 @@ def _trust(folder: Path) -> None:
     Failures are ignored, because `ask` reports missing trust when it is needed.
     """
     from lorebind.trust import trust
-    from lorebind_config.trust.demands import read_demands
+    from lorebind_config.trust import read_demands
 
     with suppress(ConfigurationError, UsageError):
         demands = read_demands(folder)

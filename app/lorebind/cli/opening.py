@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lorebind.knowledge_base import KnowledgeBase
     from lorebind.project import Project
     from lorebind_config.reading.loaded import LoadedProject
-    from lorebind_config.trust.demands import TrustRequirements
+    from lorebind_config.trust import TrustRequirements
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
@@ -126,7 +126,7 @@ def project_at(path: Path, *, trusted: bool) -> Project:
         UsageError: the path is none of these, or the project is not trusted yet.
     """
     from lorebind_config.project_modules import run_only
-    from lorebind_config.trust.demands import demands_of
+    from lorebind_config.trust import demands_of
 
     config = config_at(path)
     demands = demands_of(config)

@@ -26,7 +26,7 @@ def trust(
     from lorebind import trust as trusted
     from lorebind.cli.opening import config_at
     from lorebind.cli.printing import print_data, print_line
-    from lorebind_config.trust.demands import demands_of
+    from lorebind_config.trust import demands_of
 
     path = Path(folder)
     if list_:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_config.checks.template_checks import texts
 from lorebind_config.redaction import without
-from lorebind_config.templates.language import as_template, mentions
+from lorebind_config.templates import as_template, mentions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

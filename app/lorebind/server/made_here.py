@@ -12,7 +12,7 @@ from lorebind_config.declarations.kinds import is_plugins
 from lorebind_config.declarations.rendering import RENDERERS, is_file
 from lorebind_config.errors import ConfigurationError, Problem
 from lorebind_config.reading.at_run_time import pointer, read_knowledge_base
-from lorebind_config.templates.language import looks_like_one
+from lorebind_config.templates import looks_like_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

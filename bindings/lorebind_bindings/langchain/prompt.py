@@ -15,7 +15,7 @@ from lorebind_bindings.langchain.citing import AskedInRuns
 from lorebind_bindings.langchain.markers import next_marker, passages_in
 from lorebind_bindings.prompt_template import Prompt, literal
 from lorebind_config.errors import UsageError, did_you_mean
-from lorebind_config.templates.language import references
+from lorebind_config.templates import references
 from lorebind_knowledge.plumbing.bridge import run
 from lorebind_prompts import (
     build_messages,

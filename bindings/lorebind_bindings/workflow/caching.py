@@ -11,7 +11,7 @@ from lorebind_config.checks.conditions import compile_condition
 from lorebind_config.checks.template_checks import texts
 from lorebind_config.declarations.tasks import with_nested
 from lorebind_config.namespace import digest
-from lorebind_config.templates.language import TemplateError, look_up, mentions
+from lorebind_config.templates import TemplateError, look_up, mentions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.results import Outcome
     from lorebind_bindings.workflow.running import Context
     from lorebind_config.declarations.tasks import TaskBase
-    from lorebind_config.templates.language import Reference
+    from lorebind_config.templates import Reference
 
 
 def cached(context: Context) -> Outcome | None:

@@ -20,7 +20,7 @@ from lorebind_bindings.workflow.running import NotKept, Suspended, TaskFailed, k
 from lorebind_config.checks.conditions import compile_condition
 from lorebind_config.checks.template_checks import unset_variables
 from lorebind_config.errors import LorebindError, MissingVariableError, UsageError
-from lorebind_config.templates.language import UnsetVariableError
+from lorebind_config.templates import UnsetVariableError
 from lorebind_knowledge.plumbing.bridge import only_errors
 from lorebind_knowledge.resilience.failures import classify
 from lorebind_knowledge.resilience.retries import Retries

@@ -13,7 +13,7 @@ from lorebind_config.declarations.flow import Flow
 from lorebind_config.errors import LorebindError, UsageError
 from lorebind_config.reading.make_part import PartEnvironment
 from lorebind_config.redaction import message_of
-from lorebind_config.templates.language import fill
+from lorebind_config.templates import fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lorebind_bindings.workflow.results import Update
     from lorebind_config.declarations.workflows import WorkflowDeclaration
-    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates import Environment
 
     Reducer = Callable[[Any, Any], Any]
 

@@ -105,7 +105,7 @@ class Condition:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        tokens = list(_tokens(text))
+        tokens = [match[0] for match in _TOKEN.finditer(text) if match.lastgroup != "comment"]
         self.paths = frozenset(_paths(tokens))
         """The paths that it uses: `tasks.read.output` is ("tasks", "read", "output")."""
         self.roots = frozenset(path[0] for path in self.paths)
@@ -385,12 +385,6 @@ def _described(value: Any) -> str:
         dict: "a mapping",
     }
     return kinds[type(value)]
-
-
-def _tokens(text: str) -> Iterator[str]:
-    for match in _TOKEN.finditer(text):
-        if match.lastgroup != "comment":
-            yield match[0]
 
 
 def _paths(tokens: list[str]) -> Iterator[tuple[str, ...]]:

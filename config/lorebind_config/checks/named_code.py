@@ -27,7 +27,7 @@ from lorebind_config.project_code import (
     is_factory,
 )
 from lorebind_config.project_modules import RefusedCodeError
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 
 _CLASS: Place = ("class_path",)
 

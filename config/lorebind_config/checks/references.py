@@ -17,7 +17,7 @@ from lorebind_config.declarations.tasks import with_nested
 from lorebind_config.declarations.workflows import WorkflowDeclaration
 from lorebind_config.declarations.wrappers import ExtensionBase
 from lorebind_config.errors import Problem, did_you_mean
-from lorebind_config.templates.language import looks_like_one
+from lorebind_config.templates import looks_like_one
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from lorebind_config.declarations.tasks import (
 )
 from lorebind_config.declarations.workflows import WorkflowDeclaration
 from lorebind_config.errors import MissingDependencyError, Problem, did_you_mean
-from lorebind_config.templates.language import ANYTHING, Reference, mentions
+from lorebind_config.templates import ANYTHING, Reference, mentions
 
 
 def agents(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lorebind_config.declarations.base import Path
 from lorebind_config.declarations.flow import reachable
 from lorebind_config.declarations.tasks import RouterTask, TaskBase
-from lorebind_config.templates.language import ANYTHING
+from lorebind_config.templates import ANYTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from lorebind_config.checks.task_graph import TaskGraph
 from lorebind_config.declarations.tasks import CHANNELS, BasicTask, CollectionTask, TaskBase
 from lorebind_config.declarations.workflows import WorkflowDeclaration
 from lorebind_config.errors import did_you_mean
-from lorebind_config.templates.language import ANYTHING, Reference
+from lorebind_config.templates import ANYTHING, Reference
 
 _ERROR = dict.fromkeys(("task", "type", "message"), ANYTHING)
 _ONLY = {

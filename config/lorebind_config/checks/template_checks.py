@@ -11,6 +11,7 @@ from io import TextIOWrapper
 from pathlib import Path as FilePath
 from typing import Any
 
+from lorebind_config import templates
 from lorebind_config.checks.task_names import Names, standings, widened
 from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.base import (
@@ -24,15 +25,14 @@ from lorebind_config.declarations.base import (
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.project import ProjectDeclaration
 from lorebind_config.declarations.rendering import check_passage_template, is_file
-from lorebind_config.declarations.secrets import is_secret_path
+from lorebind_config.declarations.values import is_secret_path
 from lorebind_config.declarations.workflows import WorkflowDeclaration
 from lorebind_config.errors import ConfigurationError, MissingVariableError, Problem, UsageError
 from lorebind_config.project_files import OutsideError, open_inside
-from lorebind_config.templates import language as templates
-from lorebind_config.templates.environment import Environment
-from lorebind_config.templates.language import (
+from lorebind_config.templates import (
     ANYTHING,
     SCOPES,
+    Environment,
     LazyScope,
     MalformedTemplateError,
     Reference,

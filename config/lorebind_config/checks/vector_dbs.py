@@ -18,7 +18,7 @@ def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
     """Find catalogs declared at the location of another one, as far as the files show it."""
     taken: dict[object, str] = {}
     for vector_db in project.vector_dbs:
-        path = _path(getattr(vector_db, "config", None))
+        path = getattr(getattr(vector_db, "config", None), "path", None)
         if getattr(vector_db, "type", None) == "sqlite" and isinstance(path, str):
             taken[path, None] = vector_db.id
     for vector_db in project.vector_dbs:
@@ -27,7 +27,7 @@ def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
             continue
         # The default schema in PostgreSQL contains the database's id, so it cannot clash.
         named = isinstance(catalog.dsn, str) and isinstance(catalog.table_schema, str)
-        place = (catalog.dsn, catalog.table_schema) if named else (_path(catalog), None)
+        place = (catalog.dsn, catalog.table_schema) if named else (catalog.path, None)
         if not isinstance(place[0], str):
             continue
         if place in taken:
@@ -35,10 +35,6 @@ def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
             field = "schema" if named else "path"
             yield vector_db.problem(("catalog", field), message, "choose another location")
         taken.setdefault(place, vector_db.id)
-
-
-def _path(of: object) -> object:
-    return getattr(of, "path", None)
 
 
 def dimensions(

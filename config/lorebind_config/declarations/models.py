@@ -10,8 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError, Wants, refused
 from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.objects import ClassOrObject, LiveObject, NameOrObject
-from lorebind_config.declarations.secrets import Secret
-from lorebind_config.declarations.values import ConfigMap, FactoryPath
+from lorebind_config.declarations.values import ConfigMap, FactoryPath, Secret
 
 
 class TokenizerBase(Declaration):

@@ -31,17 +31,15 @@ class OneOrMore:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        return core_schema.no_info_before_validator_function(as_list, handler(source))
+        return core_schema.no_info_before_validator_function(
+            lambda value: value if isinstance(value, list) else [value], handler(source)
+        )
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         several = handler(schema)
         return {"anyOf": [several["items"], several]}
-
-
-def as_list(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
 
 
 CHANNELS = ("messages", "extra", "errors")

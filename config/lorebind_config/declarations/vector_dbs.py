@@ -17,8 +17,7 @@ from lorebind_config.declarations.base import (
     refused,
 )
 from lorebind_config.declarations.kinds import KindRegistry
-from lorebind_config.declarations.secrets import Secret
-from lorebind_config.declarations.values import SqlName
+from lorebind_config.declarations.values import Secret, SqlName
 
 
 class CatalogDeclaration(Declaration):

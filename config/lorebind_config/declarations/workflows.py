@@ -11,14 +11,13 @@ from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.base import OUTSIDE, Declaration, Deferred, Id, Wants, refused
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
-from lorebind_config.declarations.secrets import Secret
 from lorebind_config.declarations.tasks import (
     ChannelDeclaration,
     TaskBase,
     TaskDeclaration,
     with_nested,
 )
-from lorebind_config.declarations.values import FilePattern, JsonMap, JsonValue
+from lorebind_config.declarations.values import FilePattern, JsonMap, JsonValue, Secret
 
 
 class CheckpointerDeclaration(Declaration):

@@ -129,7 +129,13 @@ def _applied(
     ((target, (before, after)),) = texts.items()
     name = target.relative_to(file.parent).as_posix()
     would_be = f"{name} with {shown_as}"
-    _check_result(file, target, after, name, would_be, environ)
+    try:
+        load_project(file, environ=environ, texts={target: after}, need_variables=True)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            replace(problem, file=would_be) if problem.file == name else problem
+            for problem in error.problems
+        ) from None
     lines = (before.splitlines(keepends=True), after.splitlines(keepends=True))
     diff = "".join(difflib.unified_diff(*lines, name, would_be))
     if not dry_run:
@@ -184,23 +190,6 @@ def _edited(text: str, section: str, changed: dict[str, Any], name: str) -> str:
             "write its entries one below the other, or edit it by hand"
         )
     return edited
-
-
-def _check_result(
-    file: Path,
-    target: Path,
-    text: str,
-    name: str,
-    would_be: str,
-    environ: Mapping[str, str] | None,
-) -> None:
-    try:
-        load_project(file, environ=environ, texts={target: text}, need_variables=True)
-    except ConfigurationError as error:
-        raise ConfigurationError(
-            replace(problem, file=would_be) if problem.file == name else problem
-            for problem in error.problems
-        ) from None
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.embedders import EmbedderDeclaration
@@ -20,15 +20,9 @@ from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
 from lorebind_config.declarations.workflows import CheckpointerDeclaration, WorkflowDeclaration
 from lorebind_config.errors import NotFoundError, Problem, TenantRequiredError, did_you_mean
 from lorebind_config.namespace import DEFAULT_TENANT, PROJECT_SCOPE, Namespace, named_tenant
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 
-
-class _Named(Protocol):
-    @property
-    def id(self) -> str: ...
-
-
-T = TypeVar("T", bound=_Named)
+T = TypeVar("T", bound=Any)
 
 
 @dataclass(frozen=True)

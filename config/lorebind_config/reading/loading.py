@@ -41,7 +41,7 @@ from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.partial import partial
 from lorebind_config.reading.problems import Finding, findings
 from lorebind_config.reading.yaml_source import YamlSource
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 
 PROJECT_FILE = "lorebind.yaml"
 

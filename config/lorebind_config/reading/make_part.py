@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from lorebind_config import templates
 from lorebind_config.checks.template_checks import refuse_unset
 from lorebind_config.declarations.base import Declaration
 from lorebind_config.declarations.kinds import REGISTRIES, is_plugins
 from lorebind_config.errors import LorebindError, PluginError
 from lorebind_config.plugins import Group
 from lorebind_config.redaction import redacted_message
-from lorebind_config.templates import language as templates
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 
 
 class PartEnvironment(Environment):

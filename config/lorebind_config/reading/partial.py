@@ -22,7 +22,7 @@ from lorebind_config.reading.shapes import (
     unwrapped,
 )
 from lorebind_config.reading.yaml_source import YamlSource
-from lorebind_config.templates.language import ANYTHING
+from lorebind_config.templates import ANYTHING
 
 D = TypeVar("D", bound=Declaration)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_config.errors import PluginError, SourceError
 from lorebind_config.reading.make_part import PartEnvironment, make_part
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.chunking.base import Chunker
 
 if TYPE_CHECKING:

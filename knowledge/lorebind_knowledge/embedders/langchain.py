@@ -11,8 +11,7 @@ from pydantic import Field
 from lorebind_config.checks.named_code import named_class
 from lorebind_config.declarations.embedders import EmbedderBase, RetryConfig
 from lorebind_config.declarations.objects import ClassOrObject, LiveObject
-from lorebind_config.declarations.secrets import Secret
-from lorebind_config.declarations.values import ConfigMap
+from lorebind_config.declarations.values import ConfigMap, Secret
 from lorebind_config.errors import EmbedderError
 from lorebind_config.project_code import module_of
 from lorebind_knowledge.embedders.base import (

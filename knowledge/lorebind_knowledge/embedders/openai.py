@@ -11,8 +11,7 @@ from pydantic import Field, model_validator
 
 from lorebind_config.declarations.base import Fault, RefusedError, Settings
 from lorebind_config.declarations.embedders import EmbedderBase, RetryConfig
-from lorebind_config.declarations.secrets import Secret
-from lorebind_config.declarations.values import WebAddress
+from lorebind_config.declarations.values import Secret, WebAddress
 from lorebind_config.errors import EmbedderError
 from lorebind_config.plugins import import_extra
 from lorebind_config.redaction import without

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.declarations.embedders import EmbedderBase
     from lorebind_config.namespace import Namespace
-    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates import Environment
     from lorebind_knowledge.embedders.base import Fingerprint, TokenCount
     from lorebind_knowledge.events import Events
     from lorebind_knowledge.records import Matrix, Vector

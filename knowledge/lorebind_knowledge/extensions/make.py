@@ -16,7 +16,7 @@ from lorebind_knowledge.events import Extension
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates import Environment
 
 
 def make_extensions(

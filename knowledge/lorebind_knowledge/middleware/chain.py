@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from lorebind_config.declarations.wrappers import WrapperDeclaration
-    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates import Environment
     from lorebind_knowledge.middleware.base import Retrieval, Retrieve
     from lorebind_knowledge.records import QueryResult
 

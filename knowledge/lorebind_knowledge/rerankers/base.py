@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lorebind_config.declarations.retrieval import RerankerBase
-    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates import Environment
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lorebind_config.declarations.secrets import is_secret_path
+from lorebind_config.declarations.values import is_secret_path
 from lorebind_config.errors import SourceError
 from lorebind_config.namespace import digest
 from lorebind_config.redaction import HIDDEN

@@ -8,13 +8,13 @@ from dataclasses import replace
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lorebind_config import templates
 from lorebind_config.checks.template_checks import refuse_unset
 from lorebind_config.declarations.kinds import is_plugins
 from lorebind_config.errors import ConfigurationError, LorebindError, SourceError
 from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_config.redaction import without
-from lorebind_config.templates import language as templates
-from lorebind_config.templates.language import TemplateError
+from lorebind_config.templates import TemplateError
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.base import key_of, too_large
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.declarations.base import Declaration
     from lorebind_config.declarations.sources import SourceBase
-    from lorebind_config.templates.environment import Environment
-    from lorebind_config.templates.language import Reference
+    from lorebind_config.templates import Environment, Reference
     from lorebind_knowledge.sources.base import Content, Source, SourceItem
 
     AnyDeclaration = TypeVar("AnyDeclaration", bound=Declaration)
@@ -42,7 +41,7 @@ class SourceEnvironment(PartEnvironment):
             of_run = {"workflow": workflow, "input": workflow.get("input", {})}
         super().__init__(environment, of_run)
         self.key = key
-        self._confided = {**environment.confided_scopes(), **of_run}
+        self._confided = {**environment.traced_scopes(), **of_run}
 
     def value(self, reference: Reference) -> Any:
         """Return the value of a template; a `TracedText` text includes how it may be shown.

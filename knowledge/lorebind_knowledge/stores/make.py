@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lorebind_config.declarations.vector_dbs import VectorDBBase
-    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates import Environment
     from lorebind_knowledge.stores.base import VectorStore
     from lorebind_knowledge.stores.wrapper import StoreCall
 

@@ -16,7 +16,7 @@ from typing import Any
 from lorebind_config.declarations.base import RefusedError
 from lorebind_config.declarations.rendering import check_passage_template
 from lorebind_config.errors import UsageError
-from lorebind_config.templates.language import TemplateError, fill, parts
+from lorebind_config.templates import TemplateError, fill, parts
 from lorebind_prompts.cleaning import LINE_BREAKS, clean_line, clean_text
 from lorebind_prompts.rendering.base import LINE_START, NUMBER, Passage, delimited, spelled
 from lorebind_prompts.rendering.formats import indented

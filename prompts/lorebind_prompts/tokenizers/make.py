@@ -9,7 +9,7 @@ from lorebind_config.reading.make_part import PartEnvironment, make_part
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.models import TokenizerBase
-    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates import Environment
     from lorebind_prompts.tokens import TokenCounter
 
 

@@ -23,7 +23,7 @@ from lorebind.remote import RemoteProject
 from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
 from lorebind_config.errors import LorebindError, Suggestion
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from lorebind_knowledge.events import Event, Extension
 from tests.app.forked_python import CONSTANTS, Forked, ForkedPython
 from tests.app.helpers import Cli

@@ -23,7 +23,7 @@ import pytest
 
 from lorebind.server.listening import is_loopback, listen
 from lorebind.server.state.tables import open_state
-from lorebind_config.templates.environment import Environment
+from lorebind_config.templates import Environment
 from tests.app.helpers import Cli
 
 from .conftest import PROJECT, Process, serving, write_project

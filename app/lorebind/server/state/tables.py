@@ -11,7 +11,7 @@ from lorebind_knowledge.database.tables import Tables
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.vector_dbs import CatalogDeclaration
-    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates import Environment
     from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
 

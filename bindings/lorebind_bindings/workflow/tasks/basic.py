@@ -8,7 +8,7 @@ from lorebind_bindings.agent_tools import agent_request, tool_bindings
 from lorebind_bindings.answering import Request, answer, stream
 from lorebind_bindings.prompt_template import Prompt
 from lorebind_bindings.workflow.results import Outcome
-from lorebind_config.templates.language import fill, injected_variable
+from lorebind_config.templates import fill, injected_variable
 from lorebind_prompts.rendering.imitations import without_imitations
 
 if TYPE_CHECKING:

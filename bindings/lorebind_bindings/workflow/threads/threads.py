@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple
 
     from lorebind_config.declarations.workflows import CheckpointerDeclaration
-    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates import Environment
 
 _LONGEST_ID = 200
 _READABLE = 40

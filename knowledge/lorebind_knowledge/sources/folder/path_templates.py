@@ -7,15 +7,15 @@ from dataclasses import replace
 from posixpath import normpath
 from typing import TYPE_CHECKING
 
+from lorebind_config import templates
 from lorebind_config.declarations.values import leaves_project
 from lorebind_config.errors import SourceError
-from lorebind_config.templates import language as templates
-from lorebind_config.templates.language import TracedText
+from lorebind_config.templates import TracedText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lorebind_config.templates.language import Reference
+    from lorebind_config.templates import Reference
     from lorebind_knowledge.sources.base import Source, SourceItem
     from lorebind_knowledge.sources.make import SourceEnvironment
 

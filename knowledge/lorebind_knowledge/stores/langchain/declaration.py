@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.declarations.base import Path
     from lorebind_config.reading.make_part import PartEnvironment
-    from lorebind_config.templates.environment import Environment
+    from lorebind_config.templates import Environment
     from lorebind_knowledge.stores.base import VectorStore
     from lorebind_knowledge.stores.langchain.existing import ExistingStore
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from lorebind_config.declarations.secrets import Secret
+from lorebind_config.declarations.values import Secret
 from lorebind_config.declarations.vector_dbs import CatalogDeclaration, VectorDBBase
 from lorebind_knowledge.stores.pgvector.settings import PgvectorSettings
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
 from lorebind_config.declarations.base import OUTSIDE, Fault, Id, RefusedError, Settings
-from lorebind_config.declarations.secrets import Secret
+from lorebind_config.declarations.values import Secret
 from lorebind_config.declarations.vector_dbs import (
     CATALOG,
     DIMENSION,

@@ -1,1 +1,0 @@
-"""Templates in declarations: `{{ .scope.name }}`, and the values that they look up."""

@@ -1,1 +1,0 @@
-"""Requirements of a project that its user must trust: code, variables, hosts and paths."""
