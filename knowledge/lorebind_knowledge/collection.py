@@ -101,13 +101,13 @@ class LorebindVectorStore(LangChainVectorStore):
             UsageError: the numbers of texts, metadatas and ids differ.
             EmbedderError, StoreError: an outage, or a document cannot be stored.
         """
-        made = cls(
+        store = cls(
             Index(MemoryStore(), Catalog()) if index is None else index,
             LangChainEmbedder(embedding),
             namespace or Namespace(current_tenant(), "langchain", PROJECT_SCOPE, "documents"),
         )
-        made.add_texts(texts, metadatas, ids=ids)
-        return made
+        store.add_texts(texts, metadatas, ids=ids)
+        return store
 
     @property
     def embeddings(self) -> Embeddings:
@@ -137,13 +137,13 @@ class LorebindVectorStore(LangChainVectorStore):
         _refuse(kwargs, known=("ids", "metadatas", "batch_size"))
         written = list(texts)
         about: Sequence[Mapping[str, Any]] = metadatas or [{}] * len(written)
-        wanted: Sequence[str | None] = ids or [None] * len(written)
-        if not len(written) == len(about) == len(wanted):
+        chosen: Sequence[str | None] = ids or [None] * len(written)
+        if not len(written) == len(about) == len(chosen):
             raise UsageError(
-                f"{len(written)} texts, {len(about)} metadatas and {len(wanted)} ids were given; "
+                f"{len(written)} texts, {len(about)} metadatas and {len(chosen)} ids were given; "
                 "expected the same number of each"
             )
-        names = [name or str(uuid.uuid4()) for name in wanted]
+        names = [name or str(uuid.uuid4()) for name in chosen]
         self._check_writable()
         if not written:
             return names
@@ -182,8 +182,8 @@ class LorebindVectorStore(LangChainVectorStore):
     async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return the documents with these ids, in the order of the ids, without missing ones."""
         nothing: dict[str, StoredChunk] = {}
-        found = await self._asked(lambda view: view.named(ids), nothing)
-        return [_document(found[name]) for name in dict.fromkeys(ids) if name in found]
+        chunks = await self._read(lambda view: view.named(ids), nothing)
+        return [_document(chunks[name]) for name in dict.fromkeys(ids) if name in chunks]
 
     async def asimilarity_search_with_score(
         self, query: str, k: int = 4, **kwargs: Any
@@ -200,19 +200,19 @@ class LorebindVectorStore(LangChainVectorStore):
             EmbedderError, StoreError: an outage; it never gives an empty result.
         """
         where = _filter(kwargs)
-        found = await self._nearest(await self._embedded(query), k, where)
-        return [(_document(chunk), score_of(cosine)) for chunk, cosine in found]
+        pairs = await self._nearest(await self._embedded(query), k, where)
+        return [(_document(chunk), score_of(cosine)) for chunk, cosine in pairs]
 
     async def asimilarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        found = await self.asimilarity_search_with_score(query, k, **kwargs)
-        return [document for document, _ in found]
+        pairs = await self.asimilarity_search_with_score(query, k, **kwargs)
+        return [document for document, _ in pairs]
 
     async def asimilarity_search_by_vector(
         self, embedding: list[float], k: int = 4, **kwargs: Any
     ) -> list[Document]:
         vector = np.array(embedding, np.float32)
-        found = await self._nearest(vector, k, _filter(kwargs))
-        return [_document(chunk) for chunk, _ in found]
+        pairs = await self._nearest(vector, k, _filter(kwargs))
+        return [_document(chunk) for chunk, _ in pairs]
 
     async def amax_marginal_relevance_search_by_vector(
         self,
@@ -227,16 +227,16 @@ class LorebindVectorStore(LangChainVectorStore):
         where = _filter(kwargs)
 
         def choose(view: View) -> list[StoredChunk]:
-            found = view.nearest(vector, max(k, fetch_k), where).numbers.tolist()
-            if not found:
+            numbers = view.nearest(vector, max(k, fetch_k), where).numbers.tolist()
+            if not numbers:
                 return []
-            like = [vector.tolist() for vector in view.vectors(found)]
+            like = [vector.tolist() for vector in view.vectors(numbers)]
             chosen = maximal_marginal_relevance(vector, like, lambda_mult, k)
-            chunks = view.chunks([found[at] for at in chosen])
-            return [chunks[found[at]] for at in chosen]
+            chunks = view.chunks([numbers[at] for at in chosen])
+            return [chunks[numbers[at]] for at in chosen]
 
         nothing: list[StoredChunk] = []
-        return [_document(chunk) for chunk in await self._asked(choose, nothing)]
+        return [_document(chunk) for chunk in await self._read(choose, nothing)]
 
     async def amax_marginal_relevance_search(
         self,
@@ -275,24 +275,24 @@ class LorebindVectorStore(LangChainVectorStore):
             raise UsageError(f"top_k must be at least 1, not {k}")
 
         def find(view: View) -> list[tuple[StoredChunk, float]]:
-            found = view.nearest(vector, k, where)
-            chunks = view.chunks(found.numbers.tolist())
-            pairs = zip(found.numbers.tolist(), found.scores.tolist(), strict=True)
+            hits = view.nearest(vector, k, where)
+            chunks = view.chunks(hits.numbers.tolist())
+            pairs = zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True)
             return [(chunks[number], figure) for number, figure in pairs]
 
-        return await self._asked(find, [])
+        return await self._read(find, [])
 
-    async def _asked(self, ask: Callable[[View], T], nothing: T) -> T:
+    async def _read(self, ask: Callable[[View], T], nothing: T) -> T:
         """Return the result of `ask` for a view of the index, or `nothing` without an index."""
 
-        def asked(view: View) -> T:
+        def checked(view: View) -> T:
             self._check(view.index)
             return ask(view)
 
         try:
             catalog = self._index.catalog
             with catalog.threads.lane("wait" if catalog.is_remote else "search"):
-                return await call(self._index.read, self._namespace, asked)
+                return await call(self._index.read, self._namespace, checked)
         except NoIndexError:
             return self._without_index(nothing)
 

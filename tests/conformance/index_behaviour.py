@@ -39,7 +39,7 @@ class IndexBehaviour(IndexTests):
             record("d", uri="d.md"),
         )
         changes = to.publish_all({"a.md": 2, "b.md": 3, "c.md": 9, "d.md": 1, "new.md": 1})
-        assert to.found() == ["a2", "b2", "d"]
+        assert to.hits() == ["a2", "b2", "d"]
         assert changes == {
             "a.md": (1, 1, 0),
             "b.md": (1, 1, 0),
@@ -53,9 +53,9 @@ class IndexBehaviour(IndexTests):
         to.open()
         to.add(record("a"), record("b", uri="b.md"))
         to.publish(generation=2)
-        assert to.found() == ["b"]
+        assert to.hits() == ["b"]
         to.add(record("a", generation=3))
-        assert to.found() == ["a", "b"]
+        assert to.hits() == ["a", "b"]
 
     def test_publishing_an_unknown_document(self, to: Driver) -> None:
         """A document that has no chunks can be published."""
@@ -81,10 +81,10 @@ class IndexBehaviour(IndexTests):
         to.stage(record("b", uri="b.md"))
         with pytest.raises(StoreError, match=r"a\.md"):
             to.publish_all({"b.md": 1, "a.md": 1})
-        assert to.found() == ["new"]
+        assert to.hits() == ["new"]
         assert to.count() == 1
         to.publish("b.md")
-        assert to.found() == ["b", "new"]
+        assert to.hits() == ["b", "new"]
 
     def test_a_live_generation_is_not_staged(self, to: Driver) -> None:
         """Staging the live generation or an older one is an error and changes nothing."""
@@ -104,9 +104,9 @@ class IndexBehaviour(IndexTests):
         to.stage(record("three", generation=3))
         to.add(record("two", generation=2))
         to.sweep()
-        assert to.found() == ["two"]
+        assert to.hits() == ["two"]
         to.publish(generation=3)
-        assert to.found() == ["three"]
+        assert to.hits() == ["three"]
 
     def test_another_text_under_the_same_id(self, to: Driver) -> None:
         """Text, vector and words of a found chunk belong to the same generation."""
@@ -146,7 +146,7 @@ class IndexBehaviour(IndexTests):
         with pytest.raises(StoreError, match=r"bad\.md"):
             to.stage(record("a"), bad, record("b"))
         to.publish()
-        assert to.found() == []
+        assert to.hits() == []
         assert to.index.compare(entry, deep=True)[:2] == (0, [])
 
     def test_wrong_dimension_says_which(self, to: Driver) -> None:
@@ -164,12 +164,12 @@ class IndexBehaviour(IndexTests):
         to.stage(record("new", generation=2), record("staged", uri="s.md"))
         assert to.remove("none.md") == 0
         assert to.remove("a.md", "d.md", "s.md", "none.md") == 3
-        assert to.found() == ["cc"]
+        assert to.hits() == ["cc"]
         assert ids(to.words("aa bb cc dd new staged")) == ["cc"]
         assert to.count() == 1
         assert to.remove("a.md") == 0
         to.publish(generation=2)
-        assert to.found() == ["cc"]
+        assert to.hits() == ["cc"]
 
     def test_metadata_comes_back(self, to: Driver) -> None:
         """Metadata may be any JSON object: nested, in any script, with big and small numbers."""
@@ -209,7 +209,7 @@ class IndexBehaviour(IndexTests):
         assert (match.score, match.metadata) == (1.0, {"tags": ["x"]})
         match.metadata["tags"].append("z")
         assert to.search()[0].metadata == {"tags": ["x"]}
-        assert to.found(where={"tags": ["y", "z"]}) == []
+        assert to.hits(where={"tags": ["y", "z"]}) == []
 
     def test_any_float_vector(self, to: Driver) -> None:
         """Vectors may be float64, a view, or read-only; searches give the same results."""
@@ -252,8 +252,8 @@ class IndexBehaviour(IndexTests):
         to.open()
         to.add(record("a", line_start=1), record("b", line_start=9))
         to.add(record("a", generation=2, line_start=5), record("b", generation=2, line_start=13))
-        assert to.found(where={"line_start": {"$lt": 9}}) == ["a"]
-        assert to.found(where={"line_start": {"$gte": 9}}) == ["b"]
+        assert to.hits(where={"line_start": {"$lt": 9}}) == ["a"]
+        assert to.hits(where={"line_start": {"$gte": 9}}) == ["b"]
 
     def test_malformed_filter(self, to: Driver) -> None:
         """A malformed filter is a usage error, even on an empty index."""

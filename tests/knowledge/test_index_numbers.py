@@ -74,7 +74,7 @@ class TestNumbers(OnEveryCatalog):
         assert [one.metadata["line_start"] for one in to.fetch("aa", "bb").values()] == [7, 8]
         to.sweep()
         assert store.deleted == []
-        assert to.found() == ["aa", "bb"]
+        assert to.hits() == ["aa", "bb"]
 
     @pytest.mark.parametrize("change", [{"context": "Other"}, {"text": "other"}], ids=str)
     def test_a_chunk_that_changes(

@@ -78,7 +78,7 @@ class TestNominees(IndexTests):
         before = to.search(NORTH)
         store.add(entry.space, [StoredVector(number, vector(NORTH), "", {})])
         assert to.search(NORTH) == before
-        assert to.found(values=NORTH, k=1) == ["b"]
+        assert to.hits(values=NORTH, k=1) == ["b"]
 
     @pytest.mark.parametrize("times", [2, 9])
     def test_nominees_that_come_twice(self, to: Driver, store: OddStore, times: int) -> None:
@@ -155,9 +155,9 @@ class TestNominees(IndexTests):
         to.open()
         vectors = {"c": EAST, "b": (-1.0, 0, 0, 0), "a": NORTH, "d": (-1.0, 1, 0, 0), "e": EAST}
         to.add(*(record(name, values, even=name in "bd") for name, values in vectors.items()))
-        assert to.found(where={"even": True}) == ["b", "d"]
-        assert to.found(where={"even": False}) == ["c", "e", "a"]
-        assert to.found(k=1, where={"even": True}) == ["b"]
+        assert to.hits(where={"even": True}) == ["b", "d"]
+        assert to.hits(where={"even": False}) == ["c", "e", "a"]
+        assert to.hits(k=1, where={"even": True}) == ["b"]
 
     def test_a_filter_and_lost_vectors(self, to: Driver, store: OddStore) -> None:
         """A search with a filter detects lost vectors too."""
@@ -166,4 +166,4 @@ class TestNominees(IndexTests):
         store.delete(entry.space, [to.fetch("3")["3"].number])
         with pytest.raises(Exception, match="has lost"):
             to.search(where={"n": {"$in": [2, 3]}})
-        assert to.found(where={"n": 2}) == ["2"]
+        assert to.hits(where={"n": 2}) == ["2"]

@@ -91,8 +91,8 @@ class AddedDocuments:
             beside: an index in which they have not failed.
         """
         values = _values(namespace, index, beside)
-        found = sql.run(f"select uri {_WAITING}{page.sql}", **values, **page._asdict())
-        return [uri for (uri,) in found]
+        rows = sql.run(f"select uri {_WAITING}{page.sql}", **values, **page._asdict())
+        return [uri for (uri,) in rows]
 
     def count_waiting_within(
         self,

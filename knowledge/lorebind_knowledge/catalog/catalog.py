@@ -122,7 +122,7 @@ class Catalog:
                     f"another ingest of knowledge base {namespace.kb!r} is under way; "
                     "wait for it to end"
                 )
-            with leases.kept(self._database, lease):
+            with leases.renewed(self._database, lease):
                 yield lease
 
     @asynccontextmanager

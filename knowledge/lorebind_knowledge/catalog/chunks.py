@@ -102,10 +102,10 @@ class Chunks:
     def around(self, name: str, reach: int) -> list[StoredChunk]:
         """Return a chunk, by id, with `reach` chunks before and after it; empty if missing."""
         query = f"select c.version, c.row {_LIVE_CHUNKS} and c.id = :name"
-        rows = self._run(query, name=name)
-        if not rows:
+        chunk = self._run(query, name=name)
+        if not chunk:
             return []
-        here = {"version": rows[0][0], "row": rows[0][1]}
+        here = {"version": chunk[0][0], "row": chunk[0][1]}
         columns = f"{_WHOLE} from {_CHUNKS} where c.version = :version"
         before = f"{columns} and c.row < :row order by c.row desc limit :n"
         after = f"{columns} and c.row >= :row order by c.row limit :n"

@@ -45,15 +45,15 @@ def split_again(sql: Sql) -> None:
 
 
 def _split(sql: Sql, space: int, versions: list[int]) -> None:
-    said: dict[int, list[tuple[int, str, str]]] = {version: [] for version in versions}
+    chunks_of: dict[int, list[tuple[int, str, str]]] = {version: [] for version in versions}
     for version, *passage in sql.run(
         "select version, number, context, text from catalog_chunks where version in (:*versions)"
         " order by row",
         versions=versions,
     ):
-        said[version].append((passage[0], passage[1], passage[2]))
+        chunks_of[version].append((passage[0], passage[1], passage[2]))
     passages: list[Passage] = []
-    for version, chunks in said.items():
+    for version, chunks in chunks_of.items():
         language = detect_language("\n".join(text for *_, text in chunks)) if chunks else ""
         sql.run(
             "update catalog_versions set language = :language where version = :version",

@@ -126,11 +126,11 @@ class EmbeddingCache:
             return ours, theirs
 
     async def _embed_new(
-        self, embedder: Embedder, new: Mapping[str, str], known: Mapping[str, Vector]
+        self, embedder: Embedder, new: Mapping[str, str], cached: Mapping[str, Vector]
     ) -> dict[str, Vector]:
         try:
             matrix = await embed_documents(embedder, list(new.values()))
-            others = {len(vector) for vector in known.values()} - {matrix.shape[1]}
+            others = {len(vector) for vector in cached.values()} - {matrix.shape[1]}
             if others:
                 raise EmbedderError(
                     f"embedder {embedder.fingerprint} returned vectors of dimension "
@@ -152,8 +152,8 @@ class EmbeddingCache:
         The lookup does not count as a use of cached vectors, and writes nothing.
         """
         by_key = dict(zip(_keys(embedder, texts), texts, strict=True))
-        known = {key for (key,) in self._rows("key", by_key)}
-        return {key: text for key, text in by_key.items() if key not in known}
+        cached = {key for (key,) in self._rows("key", by_key)}
+        return {key: text for key, text in by_key.items() if key not in cached}
 
     async def trim(self) -> int:
         """Evict the least recently used vectors until the cache is within its size limit.

@@ -96,7 +96,7 @@ def check(sql: Sql, lease: Lease) -> None:
 
 
 @contextmanager
-def kept(database: Database, lease: Lease) -> Iterator[None]:
+def renewed(database: Database, lease: Lease) -> Iterator[None]:
     """Renew a lease regularly inside the block, and release it at the end."""
     ended = threading.Event()
 

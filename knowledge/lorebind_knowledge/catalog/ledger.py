@@ -113,8 +113,8 @@ class Ledger:
 
     def index_within(self, sql: Sql, namespace: Namespace, state: str) -> IndexEntry | None:
         """Return the newest index in a state, or None, within a transaction."""
-        found = self._indexes_within(sql, namespace, state)
-        return found[0] if found else None
+        indexes = self._indexes_within(sql, namespace, state)
+        return indexes[0] if indexes else None
 
     def namespaces(self, project: str) -> list[Namespace]:
         """Return all namespaces of a project, of all tenants, that have any rows."""
@@ -218,8 +218,8 @@ class Ledger:
         """
         failed = self.page_within(sql, beside, page, "failed")
         uris = [entry.uri for entry in failed]
-        found = self._entries_within(sql, key, " and uri in (:*uris)", uris=uris)
-        served = {entry.uri: entry for entry in found}
+        entries = self._entries_within(sql, key, " and uri in (:*uris)", uris=uris)
+        served = {entry.uri: entry for entry in entries}
         return [_as_served(entry, served.get(entry.uri)) for entry in failed]
 
     def document_within(
@@ -229,9 +229,9 @@ class Ledger:
 
         If it has failed in the index `beside`, its failure is returned; see `failures_within`.
         """
-        found = self._named_within(sql, key, document)
+        served = self._named_within(sql, key, document)
         failed = self._named_within(sql, beside, document) if beside else None
-        return _as_served(failed, found) if failed and failed.state == "failed" else found
+        return _as_served(failed, served) if failed and failed.state == "failed" else served
 
     def counts_within(
         self, sql: Sql, key: IndexKey, beside: IndexKey | None = None
@@ -300,8 +300,8 @@ class Ledger:
 
     def _named_within(self, sql: Sql, key: IndexKey, document: str) -> DocumentEntry | None:
         for column in ("uri", "id"):
-            if found := self._entries_within(sql, key, f" and {column} = :name", name=document):
-                return found[0]
+            if entries := self._entries_within(sql, key, f" and {column} = :name", name=document):
+                return entries[0]
         return None
 
     def _entries_within(
@@ -321,13 +321,13 @@ class Ledger:
             "select number, manifest, index_uid from catalog_indexes"
             f" where {OURS} and state = :state order by number desc"
         )
-        found = []
+        indexes = []
         with decoding(self._database, nullcontext(sql), "indexes"):
             for number, encoded, index_uid in sql.run(query, **owner(namespace), state=state):
                 check_types((number, index_uid), (int, int))
                 manifest = _manifest(encoded if isinstance(encoded, str) else json.dumps(encoded))
-                found.append(IndexEntry(IndexKey(namespace, number), state, manifest, index_uid))
-        return found
+                indexes.append(IndexEntry(IndexKey(namespace, number), state, manifest, index_uid))
+        return indexes
 
     @contextmanager
     def _writing(self, lease: Lease) -> Iterator[Sql]:

@@ -48,12 +48,12 @@ def add(db: psycopg.Connection, space: int, passages: Sequence[Passage]) -> None
         [
             (
                 bigint(space),
-                bigint(one.number),
+                bigint(passage.number),
                 array(_BIGINT, [_term(space, word) for word in words]),
                 array(_INTEGER, [integer(times) for times in words.values()]),
                 integer(length),
             )
-            for one, words, length in zip(passages, counted, lengths, strict=True)
+            for passage, words, length in zip(passages, counted, lengths, strict=True)
         ],
     )
     db.execute(
@@ -79,10 +79,10 @@ def postings(db: psycopg.Connection, space: int, word: str) -> Postings | None:
     """Return the passages that contain a word, in its stored form; None if there are none."""
     import numpy as np
 
-    found = db.execute(_PLACES, {"space": space, "word": _number(space, word)}).fetchone()
-    if found is None or not found[0]:
+    row = db.execute(_PLACES, {"space": space, "word": _number(space, word)}).fetchone()
+    if row is None or not row[0]:
         return None
-    numbers, times = np.array(found, np.int64)
+    numbers, times = np.array(row, np.int64)
     order = np.argsort(numbers)
     return Postings(numbers[order], times[order])
 

@@ -56,9 +56,9 @@ def check_types(values: Iterable[object], types: tuple[type, ...]) -> None:
     Raises:
         TypeError: a value has another type.
     """
-    found = tuple(map(type, values))
-    if found != types:
-        wrong = next(pair for pair in zip_longest(found, types) if pair[0] is not pair[1])
+    actual = tuple(map(type, values))
+    if actual != types:
+        wrong = next(pair for pair in zip_longest(actual, types) if pair[0] is not pair[1])
         raise TypeError("expected {1.__name__}, found {0.__name__}".format(*wrong))
 
 

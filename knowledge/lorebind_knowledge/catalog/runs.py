@@ -57,25 +57,25 @@ class Runs:
             values = {"started_at": before.started_at, "run_id": before.run_id}
         order = " order by started_at desc, run_id desc"
         end = "" if limit is None else " limit :limit"
-        return self._found(namespace, f"{where}{order}{end}", limit=limit, **values)
+        return self._select(namespace, f"{where}{order}{end}", limit=limit, **values)
 
     def get(self, namespace: Namespace, run_id: str) -> RunInfo | None:
         """Return a run, or None if it does not exist."""
-        found = self._found(namespace, " and run_id = :run_id", run_id=run_id)
-        return found[0] if found else None
+        runs = self._select(namespace, " and run_id = :run_id", run_id=run_id)
+        return runs[0] if runs else None
 
-    def _found(self, namespace: Namespace, which: str, **values: Any) -> Sequence[RunInfo]:
+    def _select(self, namespace: Namespace, which: str, **values: Any) -> Sequence[RunInfo]:
         query = (
             "select run_id, status, strategy, started_at, finished_at, report from catalog_runs"
             f" where {OURS}{which}"
         )
         runs = []
         with decoding(self._database, self._database.reading(), "runs") as sql:
-            for *known, encoded in sql.run(query, **owner(namespace), **values):
-                ended = type(None) if known[1] == "running" else float
-                check_types(known, (str, str, str, float, ended))
-                given = json.loads(encoded) if isinstance(encoded, str) else encoded
-                report = None if given is None else dict(given)
+            for *columns, encoded in sql.run(query, **owner(namespace), **values):
+                ended = type(None) if columns[1] == "running" else float
+                check_types(columns, (str, str, str, float, ended))
+                decoded = json.loads(encoded) if isinstance(encoded, str) else encoded
+                report = None if decoded is None else dict(decoded)
                 error = report.pop("error", "") if report else ""
-                runs.append(RunInfo(*[*known, error, report]))
+                runs.append(RunInfo(*[*columns, error, report]))
         return runs

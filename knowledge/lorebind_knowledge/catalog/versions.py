@@ -59,7 +59,7 @@ def words_in(sql: Sql) -> ModuleType:
 
 
 def stage(
-    sql: Sql, space: int, entries: Sequence[Entry], told: Callable[[str], Any]
+    sql: Sql, space: int, entries: Sequence[Entry], payload: Callable[[str], Any]
 ) -> dict[int, Entry]:
     """Write chunks that no search finds yet.
 
@@ -67,7 +67,7 @@ def stage(
         sql: a write transaction.
         space: the index.
         entries: the chunks; no two of them have the same document, generation and id.
-        told: returns the part of a chunk's metadata, given as JSON, that the store receives.
+        payload: returns the part of a chunk's metadata, given as JSON, that the store receives.
 
     Returns:
         the chunks whose vectors the store does not have yet, by their numbers.
@@ -75,12 +75,12 @@ def stage(
     Raises:
         StoreError: a generation is not newer than the live one, or has chunks in two languages.
     """
-    wanted: dict[tuple[str, int], str] = {}
+    languages: dict[tuple[str, int], str] = {}
     for entry in entries:
-        language = wanted.setdefault((entry.uri, entry.generation), entry.language)
+        language = languages.setdefault((entry.uri, entry.generation), entry.language)
         if language != entry.language:
             raise _two_languages(entry.uri, language, entry.language)
-    versions = _staged_versions(sql, space, wanted)
+    versions = _staged_versions(sql, space, languages)
     there = [
         _Known(*row)
         for row in sql.run(
@@ -93,13 +93,13 @@ def stage(
     _tombstone_replaced(sql, space, versions, entries, there)
     live = _live_chunks(sql, there)
 
-    def kept(entry: Entry) -> int | None:
+    def reused(entry: Entry) -> int | None:
         before = live.get((entry.uri, entry.id, entry.language))
         if before is None or (before.context, before.text) != (entry.context, entry.text):
             return None
-        return before.number if told(before.metadata) == told(entry.metadata) else None
+        return before.number if payload(before.metadata) == payload(entry.metadata) else None
 
-    numbers = [kept(entry) for entry in entries]
+    numbers = [reused(entry) for entry in entries]
     count = numbers.count(None)
     ((following,),) = sql.run(
         "update catalog_indexes set next_number = next_number + :count, entered = entered + :count"
@@ -110,8 +110,8 @@ def stage(
     fresh = iter(range(following - count, following))
     new = {}
     rows = []
-    for entry, known in zip(entries, numbers, strict=True):
-        number = known
+    for entry, reusable in zip(entries, numbers, strict=True):
+        number = reusable
         if number is None:
             number = next(fresh)
             new[number] = entry
@@ -148,16 +148,16 @@ def publish(sql: Sql, space: int, generations: Mapping[str, int]) -> dict[str, C
         space=space,
         uris=list(generations),
     ):
-        wanted = generations[uri]
-        if generation == wanted:
+        published = generations[uri]
+        if generation == published:
             unseen.pop(uri)
             if state == STAGED:
                 rising[version] = uri
         elif state == LIVE:
-            if generation > wanted:
-                raise _older(uri, wanted, generation)
+            if generation > published:
+                raise _older(uri, published, generation)
             falling[version] = uri
-        elif generation < wanted:
+        elif generation < published:
             stale.append(version)
     _insert_versions(sql, space, dict.fromkeys(unseen.items(), ""), LIVE)
     before, gone = _members(sql, falling)
@@ -272,35 +272,35 @@ def drop(sql: Sql, space: int) -> None:
 
 
 def _staged_versions(
-    sql: Sql, space: int, wanted: Mapping[tuple[str, int], str]
+    sql: Sql, space: int, languages: Mapping[tuple[str, int], str]
 ) -> dict[tuple[str, int], int]:
     """Return the versions that chunks are staged into, by document and generation.
 
     Args:
         wanted: the languages, by document and generation.
     """
-    found = {}
+    versions = {}
     for version, uri, generation, state, language in sql.run(
         "select version, uri, generation, state, language from catalog_versions"
         f" where space = :space and state <> {DEAD} and uri in (:*uris)",
         space=space,
-        uris=list({uri for uri, _ in wanted}),
+        uris=list({uri for uri, _ in languages}),
     ):
-        found[uri, generation] = version
-        for other, number in wanted:
+        versions[uri, generation] = version
+        for other, number in languages:
             if state == LIVE and other == uri and number <= generation:
                 raise _older(uri, number, generation)
-        if (asked := wanted.get((uri, generation), language)) != language:
-            raise _two_languages(uri, language, asked)
-    missing = {one: language for one, language in wanted.items() if one not in found}
-    return found | _insert_versions(sql, space, missing, STAGED)
+        if (expected := languages.get((uri, generation), language)) != language:
+            raise _two_languages(uri, language, expected)
+    missing = {key: language for key, language in languages.items() if key not in versions}
+    return versions | _insert_versions(sql, space, missing, STAGED)
 
 
 def _insert_versions(
-    sql: Sql, space: int, wanted: Mapping[tuple[str, int], str], state: int
+    sql: Sql, space: int, languages: Mapping[tuple[str, int], str], state: int
 ) -> dict[tuple[str, int], int]:
-    made = {}
-    for (uri, generation), language in wanted.items():
+    versions = {}
+    for (uri, generation), language in languages.items():
         ((version,),) = sql.run(
             "insert into catalog_versions (space, uri, generation, state, language)"
             " values (:space, :uri, :generation, :state, :language) returning version",
@@ -310,8 +310,8 @@ def _insert_versions(
             generation=generation,
             state=state,
         )
-        made[uri, generation] = version
-    return made
+        versions[uri, generation] = version
+    return versions
 
 
 def _tombstone_replaced(
@@ -319,11 +319,11 @@ def _tombstone_replaced(
     space: int,
     versions: Mapping[tuple[str, int], int],
     entries: Sequence[Entry],
-    known: Iterable[_Known],
+    stored: Iterable[_Known],
 ) -> None:
     """Mark chunks as dead that were staged before in the same version under the same id."""
-    wanted = {(versions[entry.uri, entry.generation], entry.id) for entry in entries}
-    replaced = [one.row for one in known if (one.version, one.id) in wanted]
+    replacing = {(versions[entry.uri, entry.generation], entry.id) for entry in entries}
+    replaced = [chunk.row for chunk in stored if (chunk.version, chunk.id) in replacing]
     if replaced:
         (grave,) = _insert_versions(sql, space, {("", 0): ""}, DEAD).values()
         sql.run(
@@ -333,17 +333,17 @@ def _tombstone_replaced(
         )
 
 
-def _live_chunks(sql: Sql, known: Sequence[_Known]) -> dict[tuple[str, str, str], _Known]:
+def _live_chunks(sql: Sql, stored: Sequence[_Known]) -> dict[tuple[str, str, str], _Known]:
     """Return the chunks that searches find, by document, id and language."""
     # No join: PostgreSQL might start it with all live versions.
     rows = sql.run(
         "select version, uri, language from catalog_versions"
         f" where version in (:*versions) and state = {LIVE}",
-        versions=list({one.version for one in known}),
+        versions=list({chunk.version for chunk in stored}),
     )
     live = {version: (uri, language) for version, uri, language in rows}
-    found = ((live[one.version], one) for one in known if one.version in live)
-    return {(uri, one.id, language): one for (uri, language), one in found}
+    pairs = ((live[chunk.version], chunk) for chunk in stored if chunk.version in live)
+    return {(uri, chunk.id, language): chunk for (uri, language), chunk in pairs}
 
 
 def _members(
@@ -364,8 +364,8 @@ def _members(
 def _update_postings(
     sql: Sql, space: int, versions: list[int], numbers: Iterable[int], *, count: bool
 ) -> None:
-    wanted = set(numbers)
-    if not wanted:
+    chosen = set(numbers)
+    if not chosen:
         return
     passages = [
         Passage(number, f"{context}\n{text}", language)
@@ -375,7 +375,7 @@ def _update_postings(
             " where c.version in (:*versions)",
             versions=versions,
         )
-        if number in wanted
+        if number in chosen
     ]
     if count:
         words_in(sql).add(sql.driver, space, passages)
@@ -401,16 +401,16 @@ def _grow(sql: Sql, space: int, chunks: int) -> None:
     )
 
 
-def _two_languages(uri: str, one: str, other: str) -> StoreError:
+def _two_languages(uri: str, a: str, b: str) -> StoreError:
     """Return the error. Words added by one language could not be removed by the other."""
     return StoreError(
-        f"{uri!r}: one generation of a document cannot be in two languages, {one!r} and {other!r}; "
+        f"{uri!r}: one generation of a document cannot be in two languages, {a!r} and {b!r}; "
         "stage it as another generation"
     )
 
 
-def _older(uri: str, asked: int, live: int) -> StoreError:
+def _older(uri: str, other: int, live: int) -> StoreError:
     return StoreError(
-        f"{uri!r}: generation {asked} is not newer than generation {live}, which searches find; "
+        f"{uri!r}: generation {other} is not newer than generation {live}, which searches find; "
         "another writer has published in the meantime; run the ingest again"
     )

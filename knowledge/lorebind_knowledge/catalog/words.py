@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 def add(db: sqlite3.Connection, space: int, passages: Sequence[Passage]) -> None:
     """Add the words of passages."""
-    table = _made(db, space)
+    table = _create(db, space)
     db.executemany(f"insert into {table} (rowid, text) values (?, ?)", map(_row, passages))
 
 
 def remove(db: sqlite3.Connection, space: int, passages: Sequence[Passage]) -> None:
     """Remove the words of passages. FTS5 stores no texts, so the same texts must be given again."""
-    table = _made(db, space)
+    table = _create(db, space)
     delete = f"insert into {table} ({table}, rowid, text) values ('delete', ?, ?)"
     db.executemany(delete, map(_row, passages))
 
@@ -42,8 +42,8 @@ def postings(db: sqlite3.Connection, space: int, word: str) -> Postings | None:
         f" using fts5vocab (main, '{_table(space)}', 'instance')"
     )
     # One concatenated row is faster than a row per occurrence.
-    said = db.execute(f"select group_concat(doc, ' ') from {vocabulary} where term = ?", (word,))
-    ((places,),) = said
+    rows = db.execute(f"select group_concat(doc, ' ') from {vocabulary} where term = ?", (word,))
+    ((places,),) = rows
     if not places:
         return None
     return Postings(*np.unique(np.fromstring(places, np.int64, sep=" "), return_counts=True))
@@ -75,13 +75,13 @@ def _varints(data: Any) -> list[int]:
     """
     if type(data) is not bytes:
         raise damaged("the words of an index are not stored as expected")
-    found, value = [], 0
+    numbers, value = [], 0
     for byte in data:
         value = value << 7 | byte & 0x7F
         if byte < 0x80:
-            found.append(value)
+            numbers.append(value)
             value = 0
-    return found
+    return numbers
 
 
 def drop(db: sqlite3.Connection, space: int) -> None:
@@ -94,7 +94,7 @@ def _row(passage: Passage) -> tuple[int, str]:
     return passage.number, index_terms(passage.text, passage.language)
 
 
-def _made(db: sqlite3.Connection, space: int) -> str:
+def _create(db: sqlite3.Connection, space: int) -> str:
     table = _table(space)
     db.execute(
         f"create virtual table if not exists {table}"

@@ -68,8 +68,8 @@ class PostgresAddress:
 
     def advice(self, error: BaseException) -> str:
         """Return PostgreSQL's message, without the password, with a suggested fix."""
-        said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
-        text = " ".join(said.split())
+        message = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
+        text = " ".join(message.split())
         if password := self._settings.get("password"):
             text = text.replace(password, HIDDEN)
         code = getattr(error, "sqlstate", None) or ""

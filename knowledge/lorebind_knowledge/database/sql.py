@@ -63,8 +63,8 @@ class Sql:
     def has_table(self, name: str) -> bool:
         if self.is_postgres:
             return bool(self.run("select to_regclass(:name) is not null", name=name)[0][0])
-        found = "select 1 from sqlite_master where type = 'table' and name = :name"
-        return bool(self.run(found, name=name))
+        query = "select 1 from sqlite_master where type = 'table' and name = :name"
+        return bool(self.run(query, name=name))
 
     @property
     def now(self) -> str:

@@ -103,10 +103,10 @@ class SqliteDatabase:
                     raise
         except sqlite3.Error as error:
             if self.path is not None and self.path.is_dir():
-                said = "the path is a folder; write the path of a file"
+                message = "the path is a folder; write the path of a file"
             else:
-                said = _advice(str(error), self._move_away)
-            raise StoreError(f"{self._name}: {said}") from error
+                message = _advice(str(error), self._move_away)
+            raise StoreError(f"{self._name}: {message}") from error
         except UnicodeDecodeError as error:  # from SQLite's message, which quotes damaged data
             raise StoreError(f"{self._name}: it is damaged; {self._move_away}") from error
         except UnicodeEncodeError as error:

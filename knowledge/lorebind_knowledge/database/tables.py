@@ -72,14 +72,14 @@ class Tables:
             version: the version before the migration; None if there were no tables.
         """
 
-    def made(self, *, postgres: bool) -> list[str]:
+    def dialect_statements(self, *, postgres: bool) -> list[str]:
         """Return the statements in the dialect of the database."""
-        made = [f"create table if not exists {self._version_table} (version integer primary key)"]
+        ddl = [f"create table if not exists {self._version_table} (version integer primary key)"]
         for statement in self.statements:
             for word, kind in (_POSTGRES if postgres else _SQLITE).items():
                 statement = statement.replace(word, kind)
-            made.append(statement)
-        return [*made, *(self.postgres_statements if postgres else ())]
+            ddl.append(statement)
+        return [*ddl, *(self.postgres_statements if postgres else ())]
 
     def version_in(self, sql: Sql) -> int | None:
         """Return the version of the tables, or None if there are none."""
@@ -116,12 +116,12 @@ class Tables:
 
         Only one process at a time may call it, in a write transaction.
         """
-        version_table, *made = self.made(postgres=sql.is_postgres)
+        version_table, *ddl = self.dialect_statements(postgres=sql.is_postgres)
         # First, because PostgreSQL may have cached, before its turn came, that it is missing.
         sql.run(version_table)
         version = self.version_in(sql)
         if version != self.version:
-            for statement in (*([] if version is None else self.steps(version)), *made):
+            for statement in (*([] if version is None else self.steps(version)), *ddl):
                 sql.run(statement)
             sql.run(f"delete from {self._version_table}")
             sql.run(
@@ -135,11 +135,11 @@ class Tables:
         Args:
             version: the version of the existing tables; None if there are none.
         """
-        made, today = self.made(postgres=True), self.version
+        ddl, today = self.dialect_statements(postgres=True), self.version
         if version is None:
-            return script(*made, f"INSERT INTO {self._version_table} (version) VALUES ({today})")
+            return script(*ddl, f"INSERT INTO {self._version_table} (version) VALUES ({today})")
         set_version = f"UPDATE {self._version_table} SET version = {today}"
-        return script(*self.steps(version), *made, set_version)
+        return script(*self.steps(version), *ddl, set_version)
 
     @property
     def _version_table(self) -> str:

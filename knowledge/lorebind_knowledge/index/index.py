@@ -178,12 +178,12 @@ class Index:
             return
         with self.catalog.writing(lease) as sql:
             _check_there(sql, index)
-            new = versions.stage(sql, space.index_uid, entries, self._told)
+            new = versions.stage(sql, space.index_uid, entries, self._payload)
             if not self.store.returns_vectors:
                 copies = {number: entry.vector for number, entry in new.items()}
                 Chunks(sql, space.index_uid).keep_vectors(copies)
         vectors = [
-            StoredVector(number, entry.vector, entry.text, self._told(entry.metadata))
+            StoredVector(number, entry.vector, entry.text, self._payload(entry.metadata))
             for number, entry in new.items()
         ]
         if vectors:
@@ -330,7 +330,7 @@ class Index:
             whole = Chunks(sql, index.index_uid).chunks(vectors.keys())
         added = [
             StoredVector(
-                n, unit_vector(vectors[n]), chunk.text, self._told(json.dumps(chunk.metadata))
+                n, unit_vector(vectors[n]), chunk.text, self._payload(json.dumps(chunk.metadata))
             )
             for n, chunk in whole.items()
         ]
@@ -389,7 +389,7 @@ class Index:
         ):
             self.sweep(lease, index)
 
-    def _told(self, metadata: str) -> dict[str, Any]:
+    def _payload(self, metadata: str) -> dict[str, Any]:
         """Return the part of a chunk's metadata, given as JSON, that the store receives."""
         if not self.store.filters:
             return {}

@@ -78,7 +78,7 @@ class Purge:
 
     def find(self) -> list[OrphanedIndex]:
         """Return the knowledge bases that `remove` would remove."""
-        return [self._described(namespace, db_ids[0]) for namespace, db_ids in self._found()]
+        return [self._described(namespace, db_ids[0]) for namespace, db_ids in self._orphans()]
 
     def remove(self) -> list[OrphanedIndex]:
         """Remove undeclared knowledge bases, and return what was removed.
@@ -89,13 +89,13 @@ class Purge:
             StoreError: an outage; another purge removes the rest.
         """
         removed = []
-        for namespace, db_ids in self._found():
+        for namespace, db_ids in self._orphans():
             described = self._described(namespace, db_ids[0])
             self._remove(namespace, db_ids)
             removed.append(described)
         return removed
 
-    def _found(self) -> list[tuple[Namespace, list[str]]]:
+    def _orphans(self) -> list[tuple[Namespace, list[str]]]:
         """Return undeclared knowledge bases with their vector databases: some share a catalog."""
         orphans: dict[tuple[Namespace, IndexEntry | str], list[str]] = {}
         tenant_owned = self._made()

@@ -255,9 +255,9 @@ class View(Chunks):
         if not numbers:
             return _NOTHING, 1.0
         scores = cosines(vectors, direction)
-        return self._found(numbers, scores, only), float(scores[-1])
+        return self._hits(numbers, scores, only), float(scores[-1])
 
-    def _found(self, numbers: Sequence[int], scores: NDArray[np.float64], only: _Filter) -> Found:
+    def _hits(self, numbers: Sequence[int], scores: NDArray[np.float64], only: _Filter) -> Found:
         """Return the chunks that are live and pass a filter, each once."""
         passing = self._passing(numbers, only)
         places = {number: at for at, number in enumerate(numbers) if number in passing}
@@ -312,7 +312,7 @@ class View(Chunks):
         limit = k
         while True:
             some = _best_of(scores, limit)
-            hits = self._found(numbers[some].tolist(), scores[some], only)
+            hits = self._hits(numbers[some].tolist(), scores[some], only)
             if len(hits.ids) >= k or len(some) == len(scores):
                 return hits.best(k, float(hits.scores.max(initial=0.0)) or 1.0)
             limit *= _GROWTH

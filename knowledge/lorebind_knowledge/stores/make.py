@@ -38,14 +38,14 @@ def make_store(declaration: VectorDBBase, environment: Environment) -> tuple[Vec
         StoreError: the store cannot be made from the declaration.
         PluginError: the plugin is broken.
     """
-    own = PartEnvironment(environment)
+    part = PartEnvironment(environment)
 
-    def redacting(made: VectorStore, _: object) -> VectorStore:
-        return RedactingStore(made, declaration.id, own)
+    def redacting(store: VectorStore, _: object) -> VectorStore:
+        return RedactingStore(store, declaration.id, part)
 
     members = (*_METHODS, *_FLAGS)
-    store: VectorStore = make_part("vector_dbs", declaration, own, members, StoreError, redacting)
-    return store, _catalog(declaration, own, persistent=getattr(store, "persistent", True))
+    store: VectorStore = make_part("vector_dbs", declaration, part, members, StoreError, redacting)
+    return store, _catalog(declaration, part, persistent=getattr(store, "persistent", True))
 
 
 def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent: bool) -> Catalog:
@@ -90,7 +90,7 @@ class RedactingStore(StoreWrapper):
         self.persistent = getattr(inner, "persistent", True)
         self._name, self._environment = name, environment
 
-    async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
-        what = f"vector database {self._name!r} failed in {asked.name}"
+    async def around(self, request: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
+        what = f"vector database {self._name!r} failed in {request.name}"
         with self._environment.saying(StoreError, what):
             return await ask()

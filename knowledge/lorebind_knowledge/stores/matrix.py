@@ -63,8 +63,8 @@ class ExactMatrix:
             vectors[new[part]] = self._vectors[old[part]]
         missing = numbers[~here]
         if len(missing):
-            for found, block in fetch(missing):
-                vectors[np.searchsorted(numbers, found)] = block
+            for fetched, block in fetch(missing):
+                vectors[np.searchsorted(numbers, fetched)] = block
         return ExactMatrix(numbers, vectors)
 
     def nearest(

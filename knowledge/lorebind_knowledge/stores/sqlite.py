@@ -94,7 +94,7 @@ class _Latest:
 
     def __init__(self, empty: ExactMatrix) -> None:
         self.lock = threading.Lock()
-        self.known: tuple[int | None, ExactMatrix] = None, empty
+        self.loaded: tuple[int | None, ExactMatrix] = None, empty
         """A version of the space, and its vectors."""
 
 
@@ -124,8 +124,8 @@ class SqliteStore(VectorStore):
 
         matrix = stacked(space, vectors)
         rows = [
-            (space.index_uid, one.number, vector.data)
-            for one, vector in zip(vectors, matrix, strict=True)
+            (space.index_uid, stored.number, vector.data)
+            for stored, vector in zip(vectors, matrix, strict=True)
         ]
         self._check_open()
         if not rows:
@@ -158,8 +158,8 @@ class SqliteStore(VectorStore):
             if version is None:
                 return {}
             latest = self._latest.get(space)
-            if latest is not None and latest.known[0] == version:
-                return latest.known[1].get(numbers)
+            if latest is not None and latest.loaded[0] == version:
+                return latest.loaded[1].get(numbers)
             rows = db.execute(
                 f"select number, embedding from store_vectors where {_AMONG}",
                 (space.index_uid, _json(numbers)),
@@ -228,14 +228,14 @@ class SqliteStore(VectorStore):
             self._latest.pop(space, None)
             return empty
         latest = self._latest.setdefault(space, _Latest(empty))
-        known, matrix = latest.known
-        if known == version:
+        loaded_version, matrix = latest.loaded
+        if loaded_version == version:
             return matrix
         with latest.lock:
-            known, matrix = latest.known
-            if known != version:
+            loaded_version, matrix = latest.loaded
+            if loaded_version != version:
                 matrix = _loaded(db, space, matrix)
-                latest.known = version, matrix
+                latest.loaded = version, matrix
             return matrix
 
     def _check_open(self) -> None:
@@ -333,8 +333,8 @@ def _vectors(
             (space.index_uid, int(part[0]), int(part[-1])),
         ).fetchall()
         if len(rows) > len(part):
-            wanted = set(part.tolist())
-            rows = [row for row in rows if row[0] in wanted]
+            numbers = set(part.tolist())
+            rows = [row for row in rows if row[0] in numbers]
         if len(rows) < len(part):
             raise ValueError(f"vectors of {space} are missing")
         yield _decoded(rows, space.dimension)

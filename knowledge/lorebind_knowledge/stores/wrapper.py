@@ -54,7 +54,7 @@ class StoreWrapper(VectorStore):
 
             self.finish_load = finish_load
 
-    async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
+    async def around(self, request: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
         """Run around each call; `await ask()` makes the call, any number of times."""
         return await ask()
 

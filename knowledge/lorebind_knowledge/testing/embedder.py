@@ -137,16 +137,16 @@ class EmbedderConformance:
     async def test_no_secrets_are_shown(self, embedder: Embedder, secrets: Sequence[str]) -> None:
         """Secrets appear neither in the fingerprint nor in the texts of the embedder."""
         await embed_query(embedder, "question")
-        shown = f"{embedder!r} {embedder} {embedder.fingerprint!r} {embedder.fingerprint}"
-        assert not [secret for secret in secrets if secret in shown]
+        texts = f"{embedder!r} {embedder} {embedder.fingerprint!r} {embedder.fingerprint}"
+        assert not [secret for secret in secrets if secret in texts]
 
     async def test_tasks(self, embedder: Embedder) -> None:
         """Concurrent tasks get the same vectors as single calls."""
         expected = await embed_documents(embedder, PASSAGES)
-        found = await asyncio.gather(
+        matrices = await asyncio.gather(
             *(embed_documents(embedder, PASSAGES[at % 5 :]) for at in range(6))
         )
-        for at, matrix in enumerate(found):
+        for at, matrix in enumerate(matrices):
             np.testing.assert_allclose(matrix, expected[at % 5 :], atol=1e-5)
 
     async def test_threads_and_event_loops(self, embedder: Embedder) -> None:

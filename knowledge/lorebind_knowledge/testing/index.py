@@ -75,11 +75,11 @@ class IndexConformance(IndexRecovery):
         assert to.search() == []
         to.publish("b.md")
         to.stage(record("second"))
-        assert to.found() == ["first"]
+        assert to.hits() == ["first"]
         assert ids(to.words("first second")) == ["first"]
         assert to.count() == 1
         to.publish()
-        assert to.found() == ["first", "second"]
+        assert to.hits() == ["first", "second"]
         assert ids(to.words("first second")) == ["first", "second"]
         assert to.count() == 2
 
@@ -88,9 +88,9 @@ class IndexConformance(IndexRecovery):
         to.open()
         to.add(record("a1"), record("a2"), record("b1", uri="b.md", generation=7))
         to.stage(record("a2", generation=2), record("a3", generation=2))
-        assert to.found() == ["a1", "a2", "b1"]
+        assert to.hits() == ["a1", "a2", "b1"]
         assert to.publish(generation=2) == {"a.md": (1, 1, 1)}
-        assert to.found() == ["a2", "a3", "b1"]
+        assert to.hits() == ["a2", "a3", "b1"]
         assert to.count() == 3
 
     def test_the_last_staged_wins(self, to: Driver) -> None:
@@ -129,9 +129,9 @@ class IndexConformance(IndexRecovery):
         to.open()
         vectors = ramp(20)
         to.add(*(record(f"{99 - at}", values) for at, values in enumerate(vectors)))
-        found = to.search()
-        assert ids(found) == [str(99 - at) for at in range(20)]
-        for match, values in zip(found, vectors, strict=True):
+        matches = to.search()
+        assert ids(matches) == [str(99 - at) for at in range(20)]
+        for match, values in zip(matches, vectors, strict=True):
             cosine = 1.0 / math.hypot(*values)
             assert match.figure == pytest.approx(cosine, abs=1e-6)
             assert match.score == pytest.approx(cosine, abs=1e-6)
@@ -142,9 +142,9 @@ class IndexConformance(IndexRecovery):
         to.open()
         to.add(record("a", (1e-6, 1e-6, 0, 0)), record("b", (3e6, 3e6, 0, 0)))
         for scale in (1e-3, 1.0, 1e3):
-            found = to.search((scale, 0, 0, 0))
-            assert ids(found) == ["a", "b"]
-            assert [m.score for m in found] == pytest.approx([math.sqrt(0.5)] * 2, abs=1e-6)
+            matches = to.search((scale, 0, 0, 0))
+            assert ids(matches) == ["a", "b"]
+            assert [m.score for m in matches] == pytest.approx([math.sqrt(0.5)] * 2, abs=1e-6)
 
     def test_ties_go_by_id(self, to: Driver) -> None:
         """Equal vectors have equal scores in any document, and are sorted by id."""
@@ -152,9 +152,9 @@ class IndexConformance(IndexRecovery):
         values = (0.3, 0.1, -0.7, 0.2)
         names = [f"{number * 7919 % 1009:04d}" for number in range(60)]
         to.add(*(record(name, values, uri=f"{name[-1]}.md") for name in names))
-        found = to.search((0.2, -0.5, -0.4, 0.9))
-        assert ids(found) == sorted(names)
-        assert len({match.score for match in found}) == 1
+        matches = to.search((0.2, -0.5, -0.4, 0.9))
+        assert ids(matches) == sorted(names)
+        assert len({match.score for match in matches}) == 1
 
     def test_fewer_are_a_prefix_of_more(self, to: Driver) -> None:
         """The top 3 are the first of the top 8, even if the limit splits a tie."""
@@ -173,22 +173,22 @@ class IndexConformance(IndexRecovery):
         """A negative cosine stays in the raw figure; its score is 0, and such chunks tie."""
         to.open()
         to.add(record("c", EAST), record("b", NORTH), record("a", (-1.0, 0, 0, 0)))
-        found = to.search()
-        assert [(m.id, m.score) for m in found] == [("c", 1.0), ("a", 0.0), ("b", 0.0)]
-        assert [m.figure for m in found] == pytest.approx([1.0, -1.0, 0.0], abs=1e-6)
-        assert to.found(k=2) == ["c", "a"]
+        matches = to.search()
+        assert [(m.id, m.score) for m in matches] == [("c", 1.0), ("a", 0.0), ("b", 0.0)]
+        assert [m.figure for m in matches] == pytest.approx([1.0, -1.0, 0.0], abs=1e-6)
+        assert to.hits(k=2) == ["c", "a"]
 
     def test_zero_vectors(self, to: Driver) -> None:
         """A vector of length 0, of a query or a chunk, has the cosine 0 with every vector."""
         to.open()
         to.add(record("b"), record("a", NORTH), record("c", (0.0,) * 4))
-        found = to.search((0.0,) * 4)
-        assert [(m.id, m.score, m.figure) for m in found] == [
+        matches = to.search((0.0,) * 4)
+        assert [(m.id, m.score, m.figure) for m in matches] == [
             ("a", 0.0, 0.0),
             ("b", 0.0, 0.0),
             ("c", 0.0, 0.0),
         ]
-        assert to.found(k=2) == ["b", "a"]
+        assert to.hits(k=2) == ["b", "a"]
 
     def test_dead_vectors_take_nobodys_place(self, to: Driver) -> None:
         """`k` chunks are found, even if many dead or staged ones are nearer."""
@@ -198,8 +198,8 @@ class IndexConformance(IndexRecovery):
         to.add(record("far", (1.0, 2.0, 0, 0), generation=2))
         to.stage(*(record(f"new {at}", generation=3) for at in range(40)))
         to.add(record("farther", (1.0, 3.0, 0, 0), uri="b.md"))
-        assert to.found(k=1) == ["far"]
-        assert to.found(k=2) == ["far", "farther"]
+        assert to.hits(k=1) == ["far"]
+        assert to.hits(k=2) == ["far", "farther"]
 
     # Filtering
 
@@ -208,24 +208,24 @@ class IndexConformance(IndexRecovery):
         to.open()
         to.add(*(replace(record(name), metadata=fields) for name, fields in SHELF.items()))
         for where, expected in FILTERS:
-            assert "".join(to.found(where=where)) == expected, where
-            assert "".join(to.found(where=where, values=(0.0,) * 4)) == expected, where
+            assert "".join(to.hits(where=where)) == expected, where
+            assert "".join(to.hits(where=where, values=(0.0,) * 4)) == expected, where
 
     def test_filter_comes_before_the_cut(self, to: Driver) -> None:
         """`k` counts only chunks that pass the filter, however low they rank."""
         to.open()
         vectors = ramp(30)
         to.add(*(record(f"{at:02d}", values, n=at) for at, values in enumerate(vectors)))
-        assert to.found(k=2, where={"n": {"$gte": 20}}) == ["20", "21"]
+        assert to.hits(k=2, where={"n": {"$gte": 20}}) == ["20", "21"]
 
     def test_filter_sees_what_is_published(self, to: Driver) -> None:
         """A repeated filter sees newly published generations."""
         to.open()
         to.add(record("a", state="old"), record("b", uri="b.md", state="old"))
-        assert to.found(where={"state": "old"}) == ["a", "b"]
+        assert to.hits(where={"state": "old"}) == ["a", "b"]
         to.add(record("a", generation=2, state="new"))
-        assert to.found(where={"state": "old"}) == ["b"]
-        assert to.found(where={"state": "new"}) == ["a"]
+        assert to.hits(where={"state": "old"}) == ["b"]
+        assert to.hits(where={"state": "new"}) == ["a"]
 
     # Namespaces
 
@@ -253,7 +253,7 @@ class IndexConformance(IndexRecovery):
         to.sweep(neighbour)
         assert to.count() == 2
         to.drop(theirs)
-        assert to.found() == ["a", "b"]
+        assert to.hits() == ["a", "b"]
         assert to.index.compare(to.entry(), deep=True).lost == []
 
     # Indexes
@@ -298,7 +298,7 @@ class IndexConformance(IndexRecovery):
         assert to.search((1.0, 0.0)) == []
         assert to.words("bread") == []
         to.add(record("b", (0.0, 1.0)))
-        assert to.found(values=(1.0, 0.0)) == ["b"]
+        assert to.hits(values=(1.0, 0.0)) == ["b"]
 
     # Concurrency and persistence
 
@@ -321,15 +321,15 @@ class IndexConformance(IndexRecovery):
         def read() -> None:
             newest = 1
             while not done.is_set():
-                found = [match.metadata["n"] for match in to.search()]
-                assert found == found[:1] * size
-                assert found[0] >= newest
-                newest = found[0]
+                seen = [match.metadata["n"] for match in to.search()]
+                assert seen == seen[:1] * size
+                assert seen[0] >= newest
+                newest = seen[0]
 
         with ThreadPoolExecutor(4) as threads:
             for task in [threads.submit(write), *(threads.submit(read) for _ in range(3))]:
                 task.result()
-        assert to.found() == [f"{last}-{n}" for n in range(size)]
+        assert to.hits() == [f"{last}-{n}" for n in range(size)]
 
     def test_threads_of_a_writer_do_not_lose_each_other(self, to: Driver) -> None:
         """Documents that threads of one writer write at the same time are all found afterwards."""
@@ -343,7 +343,7 @@ class IndexConformance(IndexRecovery):
         uris = [f"{at}.md" for at in range(8)]
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(write, uris))
-        assert to.found() == [f"{uri}-5" for uri in uris]
+        assert to.hits() == [f"{uri}-5" for uri in uris]
         assert to.index.compare(entry, deep=True)[:2] == (len(uris), [])
         to.agree()
 
@@ -364,7 +364,7 @@ class IndexConformance(IndexRecovery):
         with closing(Driver(reopen(), make_catalog())) as again:
             assert (again.search(), again.words("kept")) == before
             again.publish(generation=2)
-            assert again.found() == ["b"]
+            assert again.hits() == ["b"]
 
     def test_two_stores_on_the_same_data(
         self,
@@ -378,13 +378,13 @@ class IndexConformance(IndexRecovery):
         with closing(Driver(reopen(), make_catalog())) as other:
             entry = to.open()
             to.add(record("a"))
-            assert other.found() == ["a"]
+            assert other.hits() == ["a"]
             to.add(record("b", generation=2))
             to.sweep()
-            assert other.found() == ["b"]
+            assert other.hits() == ["b"]
             to.remove("a.md")
             to.sweep()
-            assert other.found() == []
+            assert other.hits() == []
             to.drop(entry)
             with pytest.raises(NoIndexError):
                 other.search()

@@ -96,16 +96,16 @@ class Driver:
 
     def open(self, namespace: Namespace = HERE, dimension: int = DIMENSION) -> IndexEntry:
         """Create and activate an index."""
-        made = self.build(namespace, dimension)
-        self.catalog.ledger.activate_index(self.lease(namespace), made.key)
-        return made
+        entry = self.build(namespace, dimension)
+        self.catalog.ledger.activate_index(self.lease(namespace), entry.key)
+        return entry
 
     def entry(self, namespace: Namespace = HERE) -> IndexEntry:
         """Return the active index."""
-        found = self.catalog.ledger.index(namespace, "active")
-        if found is None:
+        entry = self.catalog.ledger.index(namespace, "active")
+        if entry is None:
             raise NoIndexError(namespace)
-        return found
+        return entry
 
     def stage(self, *records: Record, namespace: Namespace = HERE) -> None:
         entry = self.entry(namespace)
@@ -137,12 +137,12 @@ class Driver:
         """Return the chunks nearest to a vector."""
 
         def ask(view: View) -> list[Match]:
-            found = view.nearest(vector(values), k, where)
-            return _matches(view, found, 1.0)
+            hits = view.nearest(vector(values), k, where)
+            return _matches(view, hits, 1.0)
 
         return self.index.read(namespace, ask)
 
-    def found(self, **options: Any) -> list[str]:
+    def hits(self, **options: Any) -> list[str]:
         """Return the ids that a search finds, best first."""
         return ids(self.search(**options))
 
@@ -156,8 +156,8 @@ class Driver:
         """Return the chunks that match the words of a question; the best has the score 1."""
 
         def ask(view: View) -> list[Match]:
-            found = view.bm25_search(question, k, where)
-            return _matches(view, found, found.scores.max(initial=0.0) or 1.0)
+            hits = view.bm25_search(question, k, where)
+            return _matches(view, hits, hits.scores.max(initial=0.0) or 1.0)
 
         return self.index.read(namespace, ask)
 
@@ -169,9 +169,9 @@ class Driver:
         """Return the vectors of chunks, by the chunks' ids."""
 
         def ask(view: View) -> dict[str, Vector]:
-            found = view.named(names)
-            vectors = view.vectors([one.number for one in found.values()])
-            return dict(zip(found, vectors, strict=True))
+            chunks = view.named(names)
+            vectors = view.vectors([chunk.number for chunk in chunks.values()])
+            return dict(zip(chunks, vectors, strict=True))
 
         return self.index.read(namespace, ask)
 
@@ -211,12 +211,12 @@ class Driver:
         self.index.close()
 
 
-def _matches(view: View, found: Found, best: float) -> list[Match]:
-    numbers = found.numbers.tolist()
+def _matches(view: View, hits: Found, best: float) -> list[Match]:
+    numbers = hits.numbers.tolist()
     whole = view.chunks(numbers)
     return [
         Match(name, score_of(figure / best), figure, whole[number].text, whole[number].metadata)
-        for number, name, figure in zip(numbers, found.ids, found.scores.tolist(), strict=True)
+        for number, name, figure in zip(numbers, hits.ids, hits.scores.tolist(), strict=True)
     ]
 
 
@@ -230,15 +230,15 @@ class IndexTests:
     @pytest.fixture
     def make_catalog(self, tmp_path: Path) -> Iterator[Callable[[], Catalog]]:
         """Yield a function that makes catalogs of the same data, by default in a file."""
-        made: list[Catalog] = []
+        catalogs: list[Catalog] = []
 
         def make() -> Catalog:
-            made.append(Catalog(tmp_path / "of the index" / "catalog.db"))
-            return made[-1]
+            catalogs.append(Catalog(tmp_path / "of the index" / "catalog.db"))
+            return catalogs[-1]
 
         yield make
-        for one in made:
-            one.close()
+        for catalog in catalogs:
+            catalog.close()
 
     @pytest.fixture
     def to(self, store: VectorStore, make_catalog: Callable[[], Catalog]) -> Iterator[Driver]:

@@ -80,7 +80,7 @@ def edit(to: Driver, generation: int, namespace: Namespace) -> None:
 
 def documents(view: View) -> dict[str, str]:
     """Return the ids of live chunks by document, after checking three ways to find them."""
-    seen = {uri: " ".join(one.id for one in view.document(uri)) for uri in _BEFORE}
+    seen = {uri: " ".join(chunk.id for chunk in view.document(uri)) for uri in _BEFORE}
     every = " ".join(filter(None, seen.values())).split()
     assert sorted(view.nearest(vector(_SLANT), 100).ids) == sorted(every)
     worded = view.bm25_search("bread butter milk cheese", 100)
@@ -204,9 +204,9 @@ class IndexRecovery(IndexTests):
         assert seen[0] == _BEFORE
         assert seen[-1] == _AFTER
         for uri in _BEFORE:
-            changed = [one[uri] for one in seen].index(_AFTER[uri])
-            assert {one[uri] for one in seen[:changed]} <= {_BEFORE[uri]}
-            assert {one[uri] for one in seen[changed:]} == {_AFTER[uri]}
+            changed = [documents_seen[uri] for documents_seen in seen].index(_AFTER[uri])
+            assert {view[uri] for view in seen[:changed]} <= {_BEFORE[uri]}
+            assert {view[uri] for view in seen[changed:]} == {_AFTER[uri]}
 
     def test_a_crash_at_any_step(
         self,
@@ -259,11 +259,11 @@ class IndexRecovery(IndexTests):
                 to.drop(first)
                 crashed = False
             except Crash:
-                assert to.found(namespace=here) == ["new"]
+                assert to.hits(namespace=here) == ["new"]
                 to.drop(first)
             steps.end_at(0)
             assert to.catalog.ledger.retired_indexes(here) == []
-            assert to.found(namespace=here) == ["new"]
+            assert to.hits(namespace=here) == ["new"]
             assert to.store_count(first) in (None, 0)
             to.agree(here)
             if not crashed:
@@ -276,18 +276,18 @@ class IndexRecovery(IndexTests):
         entry = to.open()
         to.add(record("bread"), record("tea", NORTH))
         to.stage(record("milk", uri="b.md"), record("rice", NORTH, uri="b.md"))
-        last = max(one.number for one in to.fetch("bread", "tea").values())
+        last = max(chunk.number for chunk in to.fetch("bread", "tea").values())
         to.let_go()
         to.sweep(abandon=True)
         late = [StoredVector(last + n, vector(EAST), "late", {}) for n in (1, 2)]
         finish(to.store.add(entry.space, late))
-        assert to.found() == ["bread", "tea"]
+        assert to.hits() == ["bread", "tea"]
         to.index.delete_strays(to.lease(), entry)
         if to.store_count(entry) is not None:
             assert to.store_count(entry) == 2
         to.agree()
         to.add(record("milk", uri="b.md", generation=2))
-        assert to.found() == ["bread", "milk", "tea"]
+        assert to.hits() == ["bread", "milk", "tea"]
 
     # Losses
 

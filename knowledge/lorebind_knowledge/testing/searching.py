@@ -34,8 +34,8 @@ class SearchingConformance(StoreConformance):
 
     async def test_an_empty_space(self, to: Driver) -> None:
         """An empty space has no hits."""
-        assert await to.found() == []
-        assert await to.found(allowed_ids=[1, 2]) == []
+        assert await to.hits() == []
+        assert await to.hits(allowed_ids=[1, 2]) == []
 
     @pytest.mark.parametrize(("dimension", "count"), [(1, 7), (4, 60), (384, 120)])
     async def test_the_nearest(self, to: Driver, dimension: int, count: int) -> None:
@@ -43,19 +43,19 @@ class SearchingConformance(StoreConformance):
         to = to.about(space(dimension))
         matrix = vectors(count, dimension)
         await to.add(range(1, count + 1), matrix)
-        missed = asked = 0
+        missed = requested = 0
         for query in vectors(8, dimension, seed=1):
             for k in (1, 2, 10, count - 1, count, count + 7):
                 missed += check(await to.nearest(query, k), matrix, query, k)
-                asked += min(k, count)
-        assert missed <= (0 if to.store.is_exact else asked / 10)
+                requested += min(k, count)
+        assert missed <= (0 if to.store.is_exact else requested / 10)
 
     async def test_ties(self, to: Driver) -> None:
         """If equal vectors are around the k-th, there are at least `k` hits."""
-        one, other = vectors(2, seed=2)
-        matrix = np.array([other, one, one, other, one, one, -one, one, *vectors(20)])
+        first, other = vectors(2, seed=2)
+        matrix = np.array([other, first, first, other, first, first, -first, first, *vectors(20)])
         await to.add(range(1, len(matrix) + 1), matrix)
-        for query in (one, other, *vectors(4, seed=3)):
+        for query in (first, other, *vectors(4, seed=3)):
             for k in range(1, 12):
                 missed = check(await to.nearest(query, k), matrix, query, k)
                 assert not missed or not to.store.is_exact
@@ -63,8 +63,8 @@ class SearchingConformance(StoreConformance):
     async def test_fewer_than_asked(self, to: Driver) -> None:
         """There are fewer than `k` hits only if the space has no more."""
         await to.add(range(1, 6), vectors(5))
-        assert await to.found(k=5) == await to.found(k=10_000) == [1, 2, 3, 4, 5]
-        assert len(await to.found(k=4)) >= 4
+        assert await to.hits(k=5) == await to.hits(k=10_000) == [1, 2, 3, 4, 5]
+        assert len(await to.hits(k=4)) >= 4
 
     async def test_behind_the_question(self, to: Driver) -> None:
         """Vectors at a right angle to the question, or pointing away from it, are found too."""
@@ -81,8 +81,8 @@ class SearchingConformance(StoreConformance):
         assert sorted(int(number) for number in hits.numbers) == [1, 2, 3]
         assert int(hits.numbers[0]) == 2
         check_vectors(hits, matrix)
-        for found in (await to.get(1, 3)).values():
-            assert found is None or not found.any()
+        for zero in (await to.get(1, 3)).values():
+            assert zero is None or not zero.any()
 
     async def test_many(self, to: Driver) -> None:
         """Thousands of vectors are added, nominated, returned and deleted in one call each."""
@@ -97,7 +97,7 @@ class SearchingConformance(StoreConformance):
         assert missed <= (0 if to.store.is_exact else most // 10)
         assert sorted(await to.get(*numbers)) == numbers
         await to.delete(*numbers[100:])
-        assert await to.found(k=count) == numbers[:100]
+        assert await to.hits(k=count) == numbers[:100]
         assert await to.counts(100)
 
     # Filtering
@@ -128,7 +128,7 @@ class SearchingConformance(StoreConformance):
         await to.add(numbers, vectors(len(SHELF)), metadata=list(SHELF.values()))
         for where, expected in FILTERS:
             passing = [n for n, name in zip(numbers, SHELF, strict=True) if name in expected]
-            hits = await to.found(where=where)
+            hits = await to.hits(where=where)
             assert set(passing) <= set(hits) <= set(numbers), where
 
 
@@ -151,18 +151,18 @@ def check(
     names = range(1, len(matrix) + 1) if numbers is None else numbers
     position = {number: at for at, number in enumerate(names)}
     exact = cosines(matrix, query)
-    found = [position[int(number)] for number in hits.numbers]
-    assert len(set(found)) == len(found)
-    figures = exact[found]
+    positions = [position[int(number)] for number in hits.numbers]
+    assert len(set(positions)) == len(positions)
+    figures = exact[positions]
     assert (np.diff(figures) <= TOLERANCE).all()
-    check_vectors(hits, matrix[found], [names[at] for at in found])
-    wanted = min(k, len(matrix))
-    if not wanted:
+    check_vectors(hits, matrix[positions], [names[at] for at in positions])
+    expected = min(k, len(matrix))
+    if not expected:
         return 0
-    last = np.sort(exact)[-wanted]
+    last = np.sort(exact)[-expected]
     nearer = set(np.flatnonzero(exact > last + TOLERANCE).tolist())
     enough = int((figures >= last - TOLERANCE).sum())
-    return max(len(nearer - set(found)), wanted - enough, 0)
+    return max(len(nearer - set(positions)), expected - enough, 0)
 
 
 def check_vectors(hits: SearchHits, matrix: Matrix, numbers: Sequence[int] | None = None) -> None:

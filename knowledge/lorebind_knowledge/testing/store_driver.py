@@ -146,8 +146,8 @@ class Driver:
         pairs = list(zip(numbers, matrix, strict=True))
         fields = metadata if metadata is not None and self.store.filters else [{}] * len(pairs)
         added = [
-            StoredVector(number, one, text, own)
-            for (number, one), own in zip(pairs, fields, strict=True)
+            StoredVector(number, row, text, fields_of_one)
+            for (number, row), fields_of_one in zip(pairs, fields, strict=True)
         ]
         await call(self.store.add, self.space, added)
 
@@ -160,7 +160,7 @@ class Driver:
     ) -> SearchHits:
         return await call(self.store.nearest, self.space, query, k, where or {}, allowed_ids)
 
-    async def found(
+    async def hits(
         self,
         k: int = 100,
         where: Mapping[str, Any] | None = None,

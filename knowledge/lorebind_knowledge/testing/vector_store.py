@@ -79,7 +79,7 @@ class VectorStoreConformance(SearchingConformance):
         await to.add([], [])
         assert await to.counts(0)
         assert await to.get(1) == {}
-        assert await to.found() == []
+        assert await to.hits() == []
 
     # Adding
 
@@ -87,34 +87,34 @@ class VectorStoreConformance(SearchingConformance):
         """`get` returns vectors as they were added, and omits missing numbers."""
         matrix = vectors(20)
         await to.add(range(1, 21), matrix)
-        found = await to.get(20, 7, 99, 1)
-        assert sorted(found) == [1, 7, 20]
-        for number, one in found.items():
+        stored = await to.get(20, 7, 99, 1)
+        assert sorted(stored) == [1, 7, 20]
+        for number, row in stored.items():
             if not to.store.returns_vectors:
-                assert one is None
+                assert row is None
                 continue
-            assert one is not None
-            assert one.dtype == np.float32
-            np.testing.assert_allclose(one, matrix[number - 1], atol=1e-6)
+            assert row is not None
+            assert row.dtype == np.float32
+            np.testing.assert_allclose(row, matrix[number - 1], atol=1e-6)
         assert await to.get() == {}
 
     async def test_big_numbers(self, to: Driver) -> None:
         """Any number from 1 to 2**63 - 1 is valid."""
         await to.add(BIG, vectors(len(BIG)))
-        assert await to.found() == BIG
+        assert await to.hits() == BIG
         assert sorted(await to.get(*BIG)) == BIG
         await to.delete(2**63 - 1)
-        assert await to.found() == BIG[:-1]
+        assert await to.hits() == BIG[:-1]
 
     async def test_adding_again(self, to: Driver) -> None:
         """A number that is added twice with its vector is stored once."""
         matrix = vectors(5)
         await to.add(range(1, 6), matrix)
         await to.add(range(3, 6), matrix[2:])
-        assert await to.found() == [1, 2, 3, 4, 5]
+        assert await to.hits() == [1, 2, 3, 4, 5]
         assert await to.counts(5)
         await to.delete(4)
-        assert await to.found() == [1, 2, 3, 5]
+        assert await to.hits() == [1, 2, 3, 5]
 
     async def test_in_any_order(self, to: Driver) -> None:
         """Numbers may be added in any order, a few at a time, between searches."""
@@ -124,22 +124,22 @@ class VectorStoreConformance(SearchingConformance):
             some = order[step : step + 7].tolist()
             await to.add([at + 1 for at in some], matrix[some])
             there = sorted(at + 1 for at in order[: step + 7].tolist())
-            assert await to.found() == there
-        for number, one in (await to.get(*range(1, 31))).items():
-            assert one is None or np.allclose(one, matrix[number - 1], atol=1e-6)
+            assert await to.hits() == there
+        for number, row in (await to.get(*range(1, 31))).items():
+            assert row is None or np.allclose(row, matrix[number - 1], atol=1e-6)
 
     @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
     async def test_any_text(self, to: Driver, text: str) -> None:
         """A text may have any script and any length."""
         await to.add([1], vectors(1), text)
-        assert await to.found() == [1]
+        assert await to.hits() == [1]
 
     async def test_nul(self, to: Driver) -> None:
         """The character NUL is stored, or refused."""
         odd = [{"note": "be\0af"}]
         if self.keeps_nul:
             await to.add([1], vectors(1), "before\0after", odd)
-            assert await to.found() == [1]
+            assert await to.hits() == [1]
         else:
             with pytest.raises(StoreError):
                 await to.add([1], vectors(1), "before\0after", odd)
@@ -147,19 +147,19 @@ class VectorStoreConformance(SearchingConformance):
     async def test_any_metadata(self, to: Driver) -> None:
         """Metadata may be any JSON object: nested, in any script, with odd names and big values."""
         await to.add([1, 2], vectors(2), metadata=[METADATA, {}])
-        assert await to.found() == [1, 2]
-        assert 1 in await to.found(where={"title": METADATA["title"]})
+        assert await to.hits() == [1, 2]
+        assert 1 in await to.hits(where={"title": METADATA["title"]})
 
     async def test_nothing_stored_is_shared(self, to: Driver) -> None:
         """Changes to arguments or results do not change stored data."""
         east = vector(1, 0, 0, 0)
-        given, fields = east.copy(), {"tags": ["x"]}
-        added = [StoredVector(1, given, "text", fields if to.store.filters else {})]
+        argument, fields = east.copy(), {"tags": ["x"]}
+        added = [StoredVector(1, argument, "text", fields if to.store.filters else {})]
         await call(to.store.add, to.space, added)
-        given[:] = 0.5
+        argument[:] = 0.5
         fields["tags"].append("y")
         added.clear()
-        assert await to.found(where={"tags": "x"}) == [1]
+        assert await to.hits(where={"tags": "x"}) == [1]
         for _ in range(2):
             hits = await to.nearest(east, 1)
             handed_out = [*(await to.get(1)).values(), hits.vectors]
@@ -175,8 +175,8 @@ class VectorStoreConformance(SearchingConformance):
         wide[:, 2] = 1.0
         wide.setflags(write=False)
         await to.add([1], [wide[1, ::2]])
-        found = (await to.get(1))[1]
-        assert found is None or found.tolist() == [0, 1, 0, 0]
+        stored = (await to.get(1))[1]
+        assert stored is None or stored.tolist() == [0, 1, 0, 0]
 
     # Deleting
 
@@ -184,14 +184,14 @@ class VectorStoreConformance(SearchingConformance):
         """Deleted numbers are gone; numbers that never existed are ignored."""
         await to.add(range(1, 11), vectors(10))
         await to.delete(2, 3, 99)
-        assert await to.found() == [1, 4, 5, 6, 7, 8, 9, 10]
+        assert await to.hits() == [1, 4, 5, 6, 7, 8, 9, 10]
         assert sorted(await to.get(1, 2, 3, 4)) == [1, 4]
         assert await to.counts(8)
         await to.delete(2)
         await to.delete()
         assert await to.counts(8)
         await to.delete(*range(1, 11))
-        assert await to.found() == []
+        assert await to.hits() == []
         assert await to.get(1) == {}
         assert await to.counts(0)
 
@@ -200,30 +200,30 @@ class VectorStoreConformance(SearchingConformance):
         matrix = vectors(3)
         await to.delete(1)
         await to.add([1, 2], matrix[:2])
-        assert await to.found() == [1, 2]
+        assert await to.hits() == [1, 2]
         await to.delete(1)
         await to.delete(1)
-        assert await to.found() == [2]
+        assert await to.hits() == [2]
         await to.add([1], matrix[:1])
-        assert await to.found() == [1, 2]
+        assert await to.hits() == [1, 2]
         await to.delete(1, 2)
         await to.add([3], matrix[2:])
-        assert await to.found() == [3]
+        assert await to.hits() == [3]
 
     async def test_drop(self, to: Driver) -> None:
         """A dropped space is empty and can be filled again; other spaces do not change."""
         other = to.about(space(number=2))
         await to.add([1, 2], vectors(2))
         await other.add([1, 2, 3], vectors(3))
-        assert await to.found() == [1, 2]
+        assert await to.hits() == [1, 2]
         await to.drop()
         await to.drop()
-        assert await to.found() == []
+        assert await to.hits() == []
         assert await to.get(1) == {}
         assert await to.counts(0)
-        assert await other.found() == [1, 2, 3]
+        assert await other.hits() == [1, 2, 3]
         await to.add([5], vectors(1))
-        assert await to.found() == [5]
+        assert await to.hits() == [5]
         assert await to.counts(1)
 
     async def test_spaces_do_not_see_each_other(self, to: Driver) -> None:
@@ -242,17 +242,17 @@ class VectorStoreConformance(SearchingConformance):
             # Joined without separators, these names equal those of the first space.
             space(tenant="acme/support", project="project", scope="handbook", kb=""),
         ]
-        for at, one in enumerate(spaces):
-            await to.about(one).add([1, 10 + at], vectors(2, one.dimension, seed=at))
-        for at, one in enumerate(spaces):
-            assert await to.about(one).found() == [1, 10 + at]
-            assert await to.about(one).counts(2)
-            own = (await to.about(one).get(1, 10, 11, 12, 13))[1]
-            expected = vectors(2, one.dimension, seed=at)[0]
-            assert own is None or np.allclose(own, expected, atol=1e-6)
+        for at, partition in enumerate(spaces):
+            await to.about(partition).add([1, 10 + at], vectors(2, partition.dimension, seed=at))
+        for at, partition in enumerate(spaces):
+            assert await to.about(partition).hits() == [1, 10 + at]
+            assert await to.about(partition).counts(2)
+            stored = (await to.about(partition).get(1, 10, 11, 12, 13))[1]
+            expected = vectors(2, partition.dimension, seed=at)[0]
+            assert stored is None or np.allclose(stored, expected, atol=1e-6)
         await to.delete(1, 11)
-        assert await to.found() == [10]
-        assert await to.about(spaces[1]).found() == [1, 11]
+        assert await to.hits() == [10]
+        assert await to.about(spaces[1]).hits() == [1, 11]
 
     async def test_finishing_a_load(self, to: Driver) -> None:
         """An approximate index can be built at any time, and loses nothing."""
@@ -263,7 +263,7 @@ class VectorStoreConformance(SearchingConformance):
             await to.add(range(first, first + 30), vectors(30, seed=first))
             await call(to.store.finish_load, to.space)
             await call(to.store.finish_load, to.space)
-        assert await to.found() == list(range(1, 61))
+        assert await to.hits() == list(range(1, 61))
 
     # Concurrency and persistence
 
@@ -271,14 +271,14 @@ class VectorStoreConformance(SearchingConformance):
         """Another thread with its own event loop sees additions and deletions immediately."""
         for number in range(1, 6):
             await to.add([number], vectors(1, seed=number))
-            assert await in_a_thread(to.found()) == list(range(1, number + 1))
+            assert await in_a_thread(to.hits()) == list(range(1, number + 1))
         await in_a_thread(to.delete(3))
-        assert await to.found() == [1, 2, 4, 5]
+        assert await to.hits() == [1, 2, 4, 5]
 
     async def test_many_tasks(self, to: Driver) -> None:
         """Concurrent tasks that add, search and delete do not lose each other's vectors."""
         await asyncio.gather(*(work(to, first) for first in range(1000, 9000, 1000)))
-        assert await to.found(k=1000) == kept(range(1000, 9000, 1000))
+        assert await to.hits(k=1000) == remaining(range(1000, 9000, 1000))
         assert await to.counts(8 * 8)
 
     async def test_many_threads(self, to: Driver) -> None:
@@ -293,7 +293,7 @@ class VectorStoreConformance(SearchingConformance):
 
         await asyncio.to_thread(run_all)
         for driver in (to, other):
-            assert await driver.found(k=1000) == kept(range(1000, 5000, 1000))
+            assert await driver.hits(k=1000) == remaining(range(1000, 5000, 1000))
             assert await driver.counts(4 * 8)
 
     async def test_what_was_written_persists(
@@ -308,9 +308,9 @@ class VectorStoreConformance(SearchingConformance):
         await to.close()
         again = Driver(reopen(), to.space)
         try:
-            assert await again.found() == [number for number in range(1, 31) if number != 4]
-            one = (await again.get(30))[30]
-            assert one is None or np.allclose(one, matrix[29], atol=1e-6)
+            assert await again.hits() == [number for number in range(1, 31) if number != 4]
+            row = (await again.get(30))[30]
+            assert row is None or np.allclose(row, matrix[29], atol=1e-6)
             await again.add([31], vectors(1, seed=31))
             await again.delete(1)
             assert await again.counts(29)
@@ -325,19 +325,19 @@ class VectorStoreConformance(SearchingConformance):
             pytest.skip("nothing persists: there is no `reopen`")
         other = Driver(reopen(), to.space)
         try:
-            assert await other.found() == []
+            assert await other.hits() == []
             await to.add([1, 2], vectors(2))
-            assert await other.found() == [1, 2]
+            assert await other.hits() == [1, 2]
             await other.add([3], vectors(1, seed=3))
-            assert await to.found() == [1, 2, 3]
+            assert await to.hits() == [1, 2, 3]
             await other.delete(1)
-            assert await to.found() == [2, 3]
+            assert await to.hits() == [2, 3]
             assert sorted(await to.get(1, 2)) == [2]
             await to.drop()
-            assert await other.found() == []
+            assert await other.hits() == []
             assert await other.get(2) == {}
             await other.add([9], vectors(1, seed=9))
-            assert await to.found() == [9]
+            assert await to.hits() == [9]
         finally:
             await other.close()
 
@@ -348,7 +348,7 @@ class VectorStoreConformance(SearchingConformance):
         await to.close()
         attempts: list[Callable[[], Awaitable[Any]]] = [
             lambda: to.add([2], vectors(1)),
-            to.found,
+            to.hits,
             lambda: to.get(1),
             lambda: to.delete(1),
             lambda: to.counts(1),
@@ -368,13 +368,13 @@ async def work(to: Driver, first: int) -> None:
     for step in range(first, first + 20, 4):
         numbers = range(step, step + 4)
         await to.add(numbers, vectors(4, to.space.dimension, seed=step))
-        assert set(numbers) <= set(await to.found(k=1000))
+        assert set(numbers) <= set(await to.hits(k=1000))
         assert sorted(await to.get(*numbers)) == list(numbers)
         if step >= first + 8:
             await to.delete(*range(step - 8, step - 4))
-            assert not set(range(step - 8, step - 4)) & set(await to.found(k=1000))
+            assert not set(range(step - 8, step - 4)) & set(await to.hits(k=1000))
 
 
-def kept(firsts: range) -> list[int]:
+def remaining(firsts: range) -> list[int]:
     """Return the numbers that `work` leaves."""
     return [number for first in firsts for number in range(first + 12, first + 20)]

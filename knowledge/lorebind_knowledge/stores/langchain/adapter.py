@@ -57,20 +57,20 @@ def adopted(held: VectorStore, embedding: Embeddings) -> VectorStore:
 def _with_embeddings(held: Any, embedding: Embeddings, depth: int = 0) -> Any:
     """Copy an object, replacing each `Embeddings` in it and in its parts; None if it has none."""
     fields = getattr(held, "__dict__", {})
-    own = type(held).__module__.partition(".")[0]
+    package = type(held).__module__.partition(".")[0]
     changed: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, Embeddings):
             changed[name] = embedding
-        elif not depth and type(value).__module__.partition(".")[0] == own:
+        elif not depth and type(value).__module__.partition(".")[0] == package:
             inner = _with_embeddings(value, embedding, depth + 1)
             if inner is not None:
                 changed[name] = inner
     if not changed:
         return None
-    made = copy.copy(held)
-    vars(made).update(changed)
-    return made
+    replica = copy.copy(held)
+    vars(replica).update(changed)
+    return replica
 
 
 class GivenVectors(Embeddings):
@@ -109,12 +109,12 @@ class GivenVectors(Embeddings):
 class Adapter:
     """One `VectorStore` for vectors of one dimension. Only one thread at a time may use it."""
 
-    def __init__(self, recipe: Recipe, dimension: int, made_parts: Mapping[str, Any]) -> None:
+    def __init__(self, recipe: Recipe, dimension: int, parts: Mapping[str, Any]) -> None:
         self._recipe = recipe
         self._given = GivenVectors(dimension)
         self._by_vector = True
         parameter = recipe.embedding_parameter or EMBEDDING_PARAMETERS[0]
-        store = recipe.made({parameter: self._given, **made_parts})
+        store = recipe.create({parameter: self._given, **parts})
         if not isinstance(store, VectorStore):
             raise StoreError(f"{recipe.name} is not a LangChain VectorStore")
         if type(store).delete is VectorStore.delete:
@@ -125,13 +125,13 @@ class Adapter:
         self._given.probing = False
         self._store = store
 
-    def add(self, given: Sequence[tuple[Document, list[float]]]) -> None:
+    def add(self, pairs: Sequence[tuple[Document, list[float]]]) -> None:
         """Add documents with their vectors; documents with existing ids stay as they are.
 
         Some classes refuse an existing id, FAISS only after it has stored the vector.
         """
-        there = set(self._ids_there([str(document.id) for document, _ in given]) or ())
-        for documents, vectors in _parts(one for one in given if one[0].id not in there):
+        there = set(self._ids_there([str(document.id) for document, _ in pairs]) or ())
+        for documents, vectors in _parts(pair for pair in pairs if pair[0].id not in there):
             self._add(documents, vectors)
 
     def _add(self, documents: list[Document], vectors: dict[str, list[float]]) -> None:
@@ -193,11 +193,11 @@ class Adapter:
 
 
 def _parts(
-    given: Iterable[tuple[Document, list[float]]],
+    pairs: Iterable[tuple[Document, list[float]]],
 ) -> list[tuple[list[Document], dict[str, list[float]]]]:
     """Split documents into parts in which each text has one vector; return the vectors too."""
     parts: list[tuple[list[Document], dict[str, list[float]]]] = []
-    for document, vector in given:
+    for document, vector in pairs:
         for documents, vectors in parts:
             if vectors.setdefault(document.page_content, vector) == vector:
                 documents.append(document)

@@ -107,11 +107,11 @@ class LangChainVectorDB(VectorDBBase):
 
     @model_validator(mode="after")
     def _existing_has_no_catalog(self) -> LangChainVectorDB:
-        given = [name for name in _WRITTEN if name in self.model_fields_set]
-        if self.existing and given:
+        without_effect = [name for name in _WRITTEN if name in self.model_fields_set]
+        if self.existing and without_effect:
             raise RefusedError(
                 Fault(f"{name} has no effect if another program fills it", "remove it", (name,))
-                for name in given
+                for name in without_effect
             )
         return self
 
@@ -191,17 +191,17 @@ def recipe_of(declaration: LangChainVectorDB, environment: Environment) -> Recip
         )
     settings = environment.fill(declaration.config)
 
-    def recipe(name: str, make: Callable[..., Any], given: Any, written: Any, at: Path) -> Recipe:
+    def recipe(name: str, make: Callable[..., Any], filled: Any, written: Any, at: Path) -> Recipe:
         """Return a recipe with the recipes of its arguments; `at` is the settings' path."""
-        made = {}
+        recipes = {}
         for argument, key in parts(written):
-            part, filled = written[argument], given[argument]
+            part, values = written[argument], filled[argument]
             makes = named_part(declaration, environment, (*at, argument, key), StoreError)
             below = (*at, argument, "config")
-            made[argument] = recipe(
-                part[key], makes, filled.get("config", {}), part.get("config", {}), below
+            recipes[argument] = recipe(
+                part[key], makes, values.get("config", {}), part.get("config", {}), below
             )
-        return Recipe(name, make, given, written, made)
+        return Recipe(name, make, filled, written, recipes)
 
     path = declaration.factory or declaration.class_path
     return recipe(str(path), make, settings, declaration.config, ("config",))

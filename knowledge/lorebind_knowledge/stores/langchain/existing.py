@@ -91,8 +91,8 @@ class ExistingStore:
         Raises:
             StoreError: an outage.
         """
-        asked, rows = await self._directions(question, documents)
-        return maximal_marginal_relevance(asked, list(rows), weight, k)
+        direction, rows = await self._directions(question, documents)
+        return maximal_marginal_relevance(direction, list(rows), weight, k)
 
     async def scale(self) -> str:
         """Return the kind of the class's scores, one of `SCALES`; it is detected only once."""
@@ -111,18 +111,18 @@ class ExistingStore:
             self._recipe.close(opened)
 
     async def _found_out(self) -> str:
-        found = await self._scored(_PROBE, _TRIED)
-        if not found:
+        scored = await self._scored(_PROBE, _TRIED)
+        if not scored:
             raise NotIngestedError(
                 f"{self._recipe.name} has no documents; check that its collection, table or file "
                 "is the one that was filled"
             )
         # A document is nearest to itself, which distinguishes cosines from distances.
-        text = found[0][0].page_content
+        text = scored[0][0].page_content
         pairs: list[tuple[float, float]] = []
-        for asked, some in ((_PROBE, found), (text, await self._scored(text, _TRIED))):
-            known = await self._cosines(asked, [document for document, _ in some])
-            pairs += [(figure, cosine) for (_, figure), cosine in zip(some, known, strict=True)]
+        for query, some in ((_PROBE, scored), (text, await self._scored(text, _TRIED))):
+            cosines = await self._cosines(query, [document for document, _ in some])
+            pairs += [(figure, cosine) for (_, figure), cosine in zip(some, cosines, strict=True)]
 
         def error(name: str) -> float:
             return max(abs(SCALES[name](figure) - cosine) for figure, cosine in pairs)
@@ -141,44 +141,44 @@ class ExistingStore:
     async def _scored(self, question: str, k: int) -> list[tuple[Document, float]]:
         store = await self._opened()
         with self._recipe.saying("cannot be searched with scores"):
-            found = await call_client(
+            pairs = await call_client(
                 store.similarity_search_with_score,
                 store.asimilarity_search_with_score,
                 question,
                 k=k,
             )
-            return [(document, float(figure)) for document, figure in found]
+            return [(document, float(figure)) for document, figure in pairs]
 
     async def _cosines(self, question: str, documents: Sequence[Document]) -> list[float]:
         """Return the cosines of documents with a question, from newly made vectors."""
-        asked, rows = await self._directions(
+        direction, rows = await self._directions(
             question, [document.page_content for document in documents]
         )
-        figures: list[float] = (rows @ asked).tolist()
+        figures: list[float] = (rows @ direction).tolist()
         return figures
 
     async def _directions(self, question: str, texts: Sequence[str]) -> tuple[Any, Any]:
         """Embed a question and documents again, and return the vectors at length 1."""
-        own = (await self._opened()).embeddings
-        by = await call(self._embeddings) if own is None else own
+        embeddings = (await self._opened()).embeddings
+        by = await call(self._embeddings) if embeddings is None else embeddings
         with self._recipe.saying("has an embedder that failed"):
-            made = await call_client(by.embed_documents, by.aembed_documents, list(texts))
-            asked = await call_client(by.embed_query, by.aembed_query, question)
-        rows = np.stack([direction_of(np.asarray(one)) for one in made])
-        return direction_of(np.asarray(asked)), rows
+            vectors = await call_client(by.embed_documents, by.aembed_documents, list(texts))
+            query = await call_client(by.embed_query, by.aembed_query, question)
+        rows = np.stack([direction_of(np.asarray(vector)) for vector in vectors])
+        return direction_of(np.asarray(query)), rows
 
     async def _opened(self) -> VectorStore:
         store = self._store
-        return await call(self._made) if store is None else store
+        return await call(self._open) if store is None else store
 
-    def _made(self) -> VectorStore:
+    def _open(self) -> VectorStore:
         with self._making:
             if self._store is not None:
                 return self._store
             recipe, name = self._recipe, self._recipe.embedding_parameter
-            given = {name: self._embeddings()} if name else {}
-            self._parts = recipe.made_parts()
-            store = recipe.made({**given, **self._parts})
+            arguments = {name: self._embeddings()} if name else {}
+            self._parts = recipe.create_parts()
+            store = recipe.create({**arguments, **self._parts})
             if not isinstance(store, VectorStore):
                 raise StoreError(f"{recipe.name} is not a LangChain VectorStore")
             if type(store).similarity_search_with_score is VectorStore.similarity_search_with_score:

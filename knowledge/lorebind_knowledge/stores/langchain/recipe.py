@@ -35,9 +35,9 @@ class Recipe:
         parameters = inspect.signature(self.make).parameters
         return next((name for name in EMBEDDING_PARAMETERS if name in parameters), None)
 
-    def made_parts(self) -> dict[str, Any]:
+    def create_parts(self) -> dict[str, Any]:
         """Make the settings that are objects."""
-        return {name: part.made(part.made_parts()) for name, part in self.parts.items()}
+        return {name: part.create(part.create_parts()) for name, part in self.parts.items()}
 
     def close(self, parts: Mapping[str, Any]) -> None:
         """Close the made parts that have a method `close`."""
@@ -46,7 +46,7 @@ class Recipe:
                 with self.saying("cannot be closed"):
                     finish(close())
 
-    def made(self, arguments: Mapping[str, Any]) -> Any:
+    def create(self, arguments: Mapping[str, Any]) -> Any:
         """Call the class or function with the settings and these arguments, which override them."""
         with self.saying("cannot be created from this configuration"):
             return self.make(**{**self.settings, **arguments})
@@ -62,6 +62,6 @@ class Recipe:
             raise StoreError(f"{self.name} {what}: it has no method for it") from error
         except Exception as error:  # third-party code may raise anything
             written = self.settings if self.written is None else self.written
-            said = redacted_message(error, written=written, resolved=self.settings)
-            first, _, _ = said.partition("\n")  # later lines may repeat documents
+            message = redacted_message(error, written=written, resolved=self.settings)
+            first, _, _ = message.partition("\n")  # later lines may repeat documents
             raise StoreError(f"{self.name} {what}: {first}") from error

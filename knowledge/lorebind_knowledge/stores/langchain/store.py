@@ -61,7 +61,7 @@ class LangChainStore(VectorStore):
     def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         with self._using(space) as wrapped:
             for some in batches(vectors, _AT_ONCE):
-                wrapped.add([(_document(space, one), _handed(one.vector)) for one in some])
+                wrapped.add([(_document(space, stored), _handed(stored.vector)) for stored in some])
 
     def nearest(
         self,
@@ -71,22 +71,22 @@ class LangChainStore(VectorStore):
         where: Mapping[str, Any],
         allowed_ids: Collection[int] | None,
     ) -> SearchHits:
-        handed, asked, most = vector.tolist(), k, max(_MOST, _GROWTH * k)
+        handed, limit, most = vector.tolist(), k, max(_MOST, _GROWTH * k)
         with self._using(space) as wrapped:
             while True:
-                found = wrapped.search(handed, asked)
-                near, zeros = _numbers(space, found)
-                if len(found) < asked:
+                documents = wrapped.search(handed, limit)
+                near, zeros = _numbers(space, documents)
+                if len(documents) < limit:
                     return SearchHits([*near, *zeros])
                 if len(near) >= k:
                     return SearchHits(near)
-                if asked == most:
+                if limit == most:
                     raise StoreError(
                         f"the {self} has too many documents that are not of {space}: "
-                        f"{k} of its own are not among the {asked} nearest; "
+                        f"{k} of its own are not among the {limit} nearest; "
                         "declare a vector database with its own collection or table"
                     )
-                asked = min(_GROWTH * asked, most)
+                limit = min(_GROWTH * limit, most)
 
     def get(self, space: Partition, numbers: Collection[int]) -> dict[int, Vector | None]:
         with self._using(space) as wrapped:
@@ -132,7 +132,7 @@ class LangChainStore(VectorStore):
             if self._closed:
                 raise StoreError(f"the {self} is closed")
             if self._parts is None:
-                self._parts = self._recipe.made_parts()
+                self._parts = self._recipe.create_parts()
             if space.dimension not in self._made:
                 self._made[space.dimension] = Adapter(self._recipe, space.dimension, self._parts)
             yield self._made[space.dimension]
@@ -155,13 +155,13 @@ def _ids(space: Partition, numbers: Collection[int]) -> Iterator[Sequence[str]]:
     return batches([document_id(space, number) for number in numbers], _AT_ONCE)
 
 
-def _document(space: Partition, one: StoredVector) -> Document:
+def _document(space: Partition, stored: StoredVector) -> Document:
     """Return the document to store, whose metadata has its space and number."""
     # As a text, because some databases store numbers as floats.
-    metadata = {SPACE: space.name, _NUMBER: str(one.number)}
-    if not one.vector.any():
+    metadata = {SPACE: space.name, _NUMBER: str(stored.number)}
+    if not stored.vector.any():
         metadata[_ZERO] = "true"
-    return Document(one.text, id=document_id(space, one.number), metadata=metadata)
+    return Document(stored.text, id=document_id(space, stored.number), metadata=metadata)
 
 
 def _handed(vector: Vector) -> list[float]:

@@ -74,12 +74,12 @@ class AnnIndex:
 
         The search continues until enough rows pass the filter.
         """
-        found = db.execute(
+        row = db.execute(
             "select c.reloptions from pg_index i join pg_class c on c.oid = i.indexrelid"
             " where i.indisvalid and i.indexrelid = to_regclass(%s)",
             [f'"{self.name(space)}"'],
         ).fetchone()
-        if found is None:
+        if row is None:
             return False
         settings: dict[str, Any]
         if self.config.type == "hnsw":
@@ -89,7 +89,7 @@ class AnnIndex:
                 "hnsw.max_scan_tuples": 2**31 - 1,
             }
         else:
-            options = dict(option.split("=") for option in found[0] or ())
+            options = dict(option.split("=") for option in row[0] or ())
             lists = int(options.get("lists", 100))
             settings = {
                 "ivfflat.probes": self.config.probes or math.ceil(math.sqrt(lists)),
@@ -173,9 +173,9 @@ class AnnIndex:
         ours = re.compile(rf"{self._base}_([0-9a-f]{{16}})")
         there = False
         for name, valid in rows:
-            if found := ours.fullmatch(name):
+            if match := ours.fullmatch(name):
                 used = (
-                    f"select 1 from {self.table.quoted} where space = {int(found[1], 16)} limit 1"
+                    f"select 1 from {self.table.quoted} where space = {int(match[1], 16)} limit 1"
                 )
                 # An index is invalid if the process that built it ended too early.
                 if not valid or not db.execute(used).fetchone():
@@ -189,11 +189,11 @@ class AnnIndex:
         if self.config.type != "hnsw":
             return
         # The vector, its links on the lowest level, and pgvector's data about each.
-        wanted = min(records * (4 * space.dimension + 40 * self.config.m + 400), _MOST_MEMORY)
+        needed = min(records * (4 * space.dimension + 40 * self.config.m + 400), _MOST_MEMORY)
         db.execute(
             "select set_config('maintenance_work_mem', greatest(%s::bigint,"
             " pg_size_bytes(current_setting('maintenance_work_mem'))) / 1024 || 'kB', false)",
-            [wanted],
+            [needed],
         )
 
     @property

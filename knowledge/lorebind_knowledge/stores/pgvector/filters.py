@@ -76,13 +76,13 @@ def _operator(name: str, key: str, operand: Any, values: dict[str, Any]) -> str:
             return _compares(name, _ORDERINGS[key], operand, values)
 
 
-def _equals_any(name: str, wanted: Iterable[Any], values: dict[str, Any]) -> str:
+def _equals_any(name: str, operands: Iterable[Any], values: dict[str, Any]) -> str:
     # As `{"name": 1}` and as an item of a list, because containment uses the index.
     tests = [
         f"fields @> {_value(json.dumps({escaped(name): form}), values)}::jsonb"
-        for one in wanted
-        if _is_text(name, one)
-        for form in (_comparable(one), [_comparable(one)])
+        for operand in operands
+        if _is_text(name, operand)
+        for form in (_comparable(operand), [_comparable(operand)])
     ]
     return f"({' or '.join(tests)})" if tests else "false"
 
@@ -93,9 +93,9 @@ def _compares(name: str, sign: str, operand: Any, values: dict[str, Any]) -> str
     key = f"{_value(name, values)}::text"
     if isinstance(operand, str):
         kind, stored = "string", f'(fields ->> {key}) collate "C"'
-        if found := _SURROGATE.search(operand):
+        if surrogate := _SURROGATE.search(operand):
             # A surrogate sorts between the two characters around it that PostgreSQL can store.
-            operand, sign = operand[: found.start()] + "\ue000", ">=" if ">" in sign else "<"
+            operand, sign = operand[: surrogate.start()] + "\ue000", ">=" if ">" in sign else "<"
         limit = f"{_value(operand, values)}::text"
     else:
         kind, stored = "number", f"(fields ->> {key})::numeric"

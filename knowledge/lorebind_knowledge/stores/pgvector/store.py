@@ -90,7 +90,7 @@ class PgvectorStore(VectorStore):
                 self._table.make(db, self._name, allowed=self._settings.ensure_schema)
         target = f"{self._table.quoted} (space, number, embedding, fields)"
         # Sorted, because writers that add the same numbers in different orders could deadlock.
-        ordered = sorted(vectors, key=lambda one: one.number)
+        ordered = sorted(vectors, key=lambda stored: stored.number)
         with self._using(self._db.writing()) as db:
             for block in batches(ordered, _BLOCK):
                 insert_rows(db, target, rows_of(space, block), "on conflict do nothing")
@@ -109,7 +109,7 @@ class PgvectorStore(VectorStore):
         # By inner product, which is faster than the cosine and equal at length 1. For a vector
         # of length 0 it is 0, while pgvector's cosine is NaN.
         best = "order by embedding <#> %(query)s::vector limit %(k)s"
-        found: list[tuple[int, bytes]] = []
+        hits: list[tuple[int, bytes]] = []
         if self._is_there():
             with self._using(self._db.reading()) as db:
                 # A binary cursor returns vectors as bytes, and only those of the final rows.
@@ -119,24 +119,24 @@ class PgvectorStore(VectorStore):
                         f"{rows} order by {self._ann.order(space)} limit {self._ann.candidates(k)}"
                     )
                     near = f"(select number, embedding from {near}) as near"
-                    found = cursor.execute(f"select * from {near} {best}", values).fetchall()
-                if len(found) < k:
+                    hits = cursor.execute(f"select * from {near} {best}", values).fetchall()
+                if len(hits) < k:
                     # The index may stop early, or miss vectors of length 0.
                     statement = f"select number, embedding from {rows} {best}"
-                    found = cursor.execute(statement, values).fetchall()
-        vectors = vectors_of([data for _, data in found], space.dimension)
-        return SearchHits([number for number, _ in found], vectors)
+                    hits = cursor.execute(statement, values).fetchall()
+        vectors = vectors_of([data for _, data in hits], space.dimension)
+        return SearchHits([number for number, _ in hits], vectors)
 
     def get(self, space: Partition, numbers: Collection[int]) -> dict[int, Vector]:
-        found: dict[int, Vector] = {}
+        stored: dict[int, Vector] = {}
         if self._is_there():
             with self._using(self._db.reading()) as db:
                 for block in batches(list(numbers), _BLOCK):
                     statement = self._among("select number, embedding", space)
                     rows = db.cursor(binary=True).execute(statement, [block]).fetchall()
                     vectors = vectors_of([data for _, data in rows], space.dimension)
-                    found.update(zip((number for number, _ in rows), vectors, strict=True))
-        return found
+                    stored.update(zip((number for number, _ in rows), vectors, strict=True))
+        return stored
 
     def delete(self, space: Partition, numbers: Collection[int]) -> None:
         if self._is_there():

@@ -67,13 +67,13 @@ class Table:
             " where relname = %s and pg_table_is_visible(c.oid) and attnum > 0",
             [self.quoted.strip('"')],
         )
-        found = {name for (name,) in rows}
-        if found and (missing := sorted(_COLUMNS.keys() - found)):
+        columns = {name for (name,) in rows}
+        if columns and (missing := sorted(_COLUMNS.keys() - columns)):
             raise StoreError(
                 f"{store}: the table {self.quoted} is not one of Lorebind's, because it has no "
                 f"{', '.join(missing)}; name another table for the vector database"
             )
-        return bool(found)
+        return bool(columns)
 
     def make(self, db: psycopg.Connection, store: str, *, allowed: bool) -> None:
         """Create the extension and the table if missing; other processes may do the same.
@@ -141,14 +141,14 @@ def rows_of(space: Partition, vectors: Sequence[StoredVector]) -> list[tuple[byt
     packed = _packed(space, vectors)
     index_uid = bigint(space.index_uid)
     rows: list[tuple[bytes, ...]] = []
-    for vector, one in zip(packed, vectors, strict=True):
+    for vector, stored in zip(packed, vectors, strict=True):
         try:
-            fields = as_fields(one.metadata).encode()
+            fields = as_fields(stored.metadata).encode()
         except (TypeError, ValueError) as error:
             raise StoreError(
-                f"{space}: the metadata of vector {one.number} is not JSON: {error}"
+                f"{space}: the metadata of vector {stored.number} is not JSON: {error}"
             ) from error
-        rows.append((index_uid, bigint(one.number), vector.tobytes(), _JSONB_VERSION + fields))
+        rows.append((index_uid, bigint(stored.number), vector.tobytes(), _JSONB_VERSION + fields))
     return rows
 
 

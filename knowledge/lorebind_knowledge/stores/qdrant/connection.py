@@ -130,13 +130,13 @@ class QdrantConnection:
             return self._remote[1]
 
     def _advice(self, error: Exception) -> str:
-        said = _server_said(error) or self._said(error)
+        message = _server_said(error) or self._redacted(error)
         if self.is_local:
-            return f"the operation failed: {said}; check the folder and its permissions"
+            return f"the operation failed: {message}; check the folder and its permissions"
         exceptions = qdrant("qdrant_client.http.exceptions")
         if isinstance(error, exceptions.ResponseHandlingException):
             return (
-                f"no usable answer: {self._said(error.source)}; check that the server runs and "
+                f"no usable answer: {self._redacted(error.source)}; check that the server runs and "
                 f"answers within timeout_seconds, and that the url is right"
             )
         status = getattr(error, "status_code", None)
@@ -144,9 +144,9 @@ class QdrantConnection:
             return f"the server refuses the api key ({status}); check auth.api_key"
         if status == 404 and not _server_said(error):
             return "the server at this url is not Qdrant (404); check the url"
-        return f"the server refused a request: {said}"
+        return f"the server refused a request: {message}"
 
-    def _said(self, error: Exception) -> str:
+    def _redacted(self, error: Exception) -> str:
         hidden = {} if self._address == self._url else {self._url or "": self._address}
         return redacted_message(error, written="", resolved=self._api_key or "", values=hidden)
 

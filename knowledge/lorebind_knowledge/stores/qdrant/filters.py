@@ -25,13 +25,13 @@ _NO_FACT = ""
 
 def facts(metadata: Mapping[str, Any]) -> list[str]:
     """Return the facts of a point, for conditions on equality and existence."""
-    known = set()
+    hashes = set()
     for name, value in metadata.items():
-        known.add(_existence(name))
+        hashes.add(_existence(name))
         for item in value if isinstance(value, list | tuple) else [value]:
             if item is None or isinstance(item, str | int | float):
-                known.add(_equality(name, item))
-    return sorted(known)
+                hashes.add(_equality(name, item))
+    return sorted(hashes)
 
 
 def narrow(where: Mapping[str, Any], *, negated: bool = False) -> Any:
@@ -61,8 +61,8 @@ def _operator(name: str, key: str, operand: Any, negated: bool) -> Any:
         case "$eq" | "$ne":
             return has_fact([_equality(name, operand)], negated=negated != (key == "$ne"))
         case "$in" | "$nin":
-            wanted = [_equality(name, value) for value in operand]
-            return has_fact(wanted, negated=negated != (key == "$nin"))
+            values = [_equality(name, value) for value in operand]
+            return has_fact(values, negated=negated != (key == "$nin"))
         case "$exists":
             return has_fact([_existence(name)], negated=negated == operand)
         case _:
@@ -79,10 +79,10 @@ def _joined(parts: list[Any], *, every: bool) -> Any:
     return models.Filter(must=parts) if every else models.Filter(should=parts)
 
 
-def has_fact(wanted: Iterable[str], *, negated: bool = False) -> Any:
+def has_fact(alternatives: Iterable[str], *, negated: bool = False) -> Any:
     """Return the condition that a point has at least one of some facts, or none of them."""
     models = qdrant("qdrant_client.models")
-    any_of = models.MatchAny(any=sorted(set(wanted)) or [_NO_FACT])
+    any_of = models.MatchAny(any=sorted(set(alternatives)) or [_NO_FACT])
     condition = models.FieldCondition(key=FACTS, match=any_of)
     return models.Filter(must_not=[condition]) if negated else condition
 

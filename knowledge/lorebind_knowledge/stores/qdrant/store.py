@@ -99,11 +99,11 @@ class QdrantStore(VectorStore):
         return SearchHits([_number_of(point) for point in points], vectors)
 
     def get(self, space: Partition, numbers: Collection[int]) -> dict[int, Vector | None]:
-        found: dict[int, Vector | None] = {}
+        stored: dict[int, Vector | None] = {}
         for some in _ids(space, numbers, _READ_AT_ONCE):
             points = self._retrieve(space, some)
-            found.update(zip(map(_number_of, points), _vectors_of(space, points), strict=True))
-        return found
+            stored.update(zip(map(_number_of, points), _vectors_of(space, points), strict=True))
+        return stored
 
     def delete(self, space: Partition, numbers: Collection[int]) -> None:
         for some in _ids(space, numbers, _DELETED_AT_ONCE):
@@ -130,8 +130,8 @@ class QdrantStore(VectorStore):
         def upsert(client: QdrantClient, name: str) -> object:
             return client.upsert(name, points, wait=True)
 
-        made = space.dimension in self._made
-        if not made or self._ask(space, upsert, nothing=None) is None:
+        exists = space.dimension in self._made
+        if not exists or self._ask(space, upsert, nothing=None) is None:
             self._make_collection(space)
             self._made.add(space.dimension)
             self._connection.ask(lambda client: upsert(client, self._name(space)))
@@ -212,10 +212,10 @@ class QdrantStore(VectorStore):
         except StoreError:
             if not ask(lambda client: client.collection_exists(name)):
                 raise
-        kept: Any = ask(lambda client: client.get_collection(name)).config.params.vectors
-        if getattr(kept, "distance", None) != distance:
+        vectors: Any = ask(lambda client: client.get_collection(name)).config.params.vectors
+        if getattr(vectors, "distance", None) != distance:
             raise StoreError(
-                f"{self}: collection {name!r} was created with other settings ({kept}); set the "
+                f"{self}: collection {name!r} was created with other settings ({vectors}); set the "
                 "metric that it has, or name another collection"
             )
         if self._connection.is_local:  # local mode has no payload indexes, and warns about them
@@ -232,18 +232,18 @@ class QdrantStore(VectorStore):
 def _inside(space: Partition, *conditions: Any) -> Any:
     """Return the filter for points of a space that meet conditions."""
     models = qdrant("qdrant_client.models")
-    own = models.FieldCondition(key=_SPACE, match=models.MatchValue(value=space.name))
-    return models.Filter(must=[own, *conditions])
+    inside = models.FieldCondition(key=_SPACE, match=models.MatchValue(value=space.name))
+    return models.Filter(must=[inside, *conditions])
 
 
 def _point(space: Partition, stored: StoredVector) -> Any:
-    known = facts(stored.metadata)
+    known_facts = facts(stored.metadata)
     if not stored.vector.any():
-        known.append(_ZERO)
+        known_facts.append(_ZERO)
     return qdrant("qdrant_client.models").PointStruct(
         id=_id(space, stored.number),
         vector=stored.vector.tolist(),
-        payload={_SPACE: space.name, FACTS: known},
+        payload={_SPACE: space.name, FACTS: known_facts},
     )
 
 
