@@ -74,7 +74,7 @@ def stop_renewing(patch: pytest.MonkeyPatch) -> None:
     The process is alive and holds its lock.
     """
     patch.setattr(leases, "SECONDS", 0.0)
-    patch.setattr(leases, "kept", lambda *_: nullcontext())
+    patch.setattr(leases, "renewed", lambda *_: nullcontext())
 
 
 class TestLeases(OnEveryCatalog):

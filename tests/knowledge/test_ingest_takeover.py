@@ -71,7 +71,7 @@ class Stopped:
 def stopped(monkeypatch: pytest.MonkeyPatch) -> Stopped:
     """Let leases expire immediately, as those of a suspended process."""
     monkeypatch.setattr(leases, "SECONDS", 0.0)
-    monkeypatch.setattr(leases, "kept", lambda *_: nullcontext())
+    monkeypatch.setattr(leases, "renewed", lambda *_: nullcontext())
     return Stopped(monkeypatch)
 
 
