@@ -13,8 +13,8 @@ class Lowercase(Wrapper):
     """Ignores the difference between upper and lower case in questions."""
 
     def retrieval(self, inner):
-        async def lowercase(asked):
-            return await inner(dataclasses.replace(asked, question=asked.question.lower()))
+        async def lowercase(request):
+            return await inner(dataclasses.replace(request, question=request.question.lower()))
 
         return lowercase
 

@@ -134,7 +134,7 @@ class LorebindVectorStore(LangChainVectorStore):
             UsageError: the numbers of texts, metadatas and ids differ, or an argument is unknown.
             EmbedderError, StoreError: an outage, or a document cannot be stored; none was added.
         """
-        _refuse(kwargs, known=("ids", "metadatas", "batch_size"))
+        _refuse(kwargs, accepted=("ids", "metadatas", "batch_size"))
         written = list(texts)
         about: Sequence[Mapping[str, Any]] = metadatas or [{}] * len(written)
         chosen: Sequence[str | None] = ids or [None] * len(written)
@@ -171,7 +171,7 @@ class LorebindVectorStore(LangChainVectorStore):
 
     async def adelete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
         """Delete documents by their ids; unknown ids are ignored, and None deletes all."""
-        _refuse(kwargs, known=("ids",))
+        _refuse(kwargs, accepted=("ids",))
         self._check_writable()
         async with _turn(self._index, self._embedder, self._namespace) as (lease, entry):
             uris = await call(self._index.uris, entry) if ids is None else list(dict.fromkeys(ids))
@@ -352,13 +352,13 @@ def _document(chunk: StoredChunk) -> Document:
 
 def _filter(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the filter from the further arguments of a search."""
-    _refuse(arguments, known=("filter", "k"))
+    _refuse(arguments, accepted=("filter", "k"))
     where: Mapping[str, Any] | None = arguments.get("filter")
     return {} if where is None else where
 
 
-def _refuse(arguments: Mapping[str, Any], known: Sequence[str]) -> None:
+def _refuse(arguments: Mapping[str, Any], accepted: Sequence[str]) -> None:
     """Raise for unknown arguments: a misspelled `filter` must not be ignored."""
     for name in arguments:
-        if name not in known:
-            raise UsageError(f"unknown argument {name!r}; {did_you_mean(name, known)}")
+        if name not in accepted:
+            raise UsageError(f"unknown argument {name!r}; {did_you_mean(name, accepted)}")

@@ -318,11 +318,11 @@ class FailsOnce(StoreWrapper):
 
     failed = False
 
-    async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[Any]]) -> Any:
-        if asked.name == "drop" and not self.failed:
+    async def wrap_call(self, request: StoreCall, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        if request.name == "drop" and not self.failed:
             self.failed = True
             raise StoreError("gone away")
-        return await ask()
+        return await call_next()
 
 
 def test_what_an_outage_has_left(gone_cli: Cli) -> None:

@@ -43,17 +43,17 @@ class Noting(Wrapper):
     def embedder(self, inner):
         name = self.name
         class Noted(EmbedderWrapper):
-            async def around(self, method, texts, ask):
+            async def wrap_call(self, method, texts, call_next):
                 SEEN.append((name, method))
-                return await ask()
+                return await call_next()
         return Noted(inner)
 
     def store(self, inner):
         name = self.name
         class Noted(StoreWrapper):
-            async def around(self, asked, ask):
+            async def wrap_call(self, asked, call_next):
                 SEEN.append((name, asked.name))
-                return await ask()
+                return await call_next()
         return Noted(inner)
 
     def retrieval(self, inner):
@@ -180,9 +180,9 @@ class Own(StoreWrapper):
         super().__init__(inner)
         self.seen: list[StoreCall] = []
 
-    async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def wrap_call(self, asked: StoreCall, call_next: Callable[[], Awaitable[Any]]) -> Any:
         self.seen.append(asked)
-        return await ask()
+        return await call_next()
 
 
 @pytest.mark.parametrize("kind", [MemoryStore, Approximate])
@@ -215,7 +215,7 @@ def test_a_wrapper_may_not_take_away_what_a_store_can(tmp_path: Path) -> None:
 
 
 async def test_every_method_passes_around() -> None:
-    """Each method of the protocol passes `around` once, with its index and arguments."""
+    """Each method of the protocol passes `wrap_call` once, with its index and arguments."""
     inner = Approximate()
     store: Any = Own(inner)
     to = Driver(store, space())

@@ -109,11 +109,8 @@ class Chunks:
         columns = f"{_WHOLE} from {_CHUNKS} where c.version = :version"
         before = f"{columns} and c.row < :row order by c.row desc limit :n"
         after = f"{columns} and c.row >= :row order by c.row limit :n"
-        found = [
-            *reversed(self._run(before, n=reach, **here)),
-            *self._run(after, n=reach + 1, **here),
-        ]
-        return [_chunk(row) for row in found]
+        rows = self._run(before, n=reach, **here)[::-1] + self._run(after, n=reach + 1, **here)
+        return [_chunk(row) for row in rows]
 
     def ids_of_document(self, uri: str) -> list[str]:
         """Return the ids of a document's chunks, in order."""

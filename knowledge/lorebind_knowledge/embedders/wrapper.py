@@ -25,28 +25,32 @@ R = TypeVar("R")
 
 
 class EmbedderWrapper(Embedder):
-    """Delegates to the inner embedder. Subclass it and override `around`, or single methods."""
+    """Delegates to the inner embedder. Subclass it and override `wrap_call`, or single methods."""
 
     def __init__(self, inner: Embedder) -> None:
         self.inner = inner
 
-    async def around(self, name: str, texts: Sequence[str], ask: Callable[[], Awaitable[R]]) -> R:
-        """Wrap each call. `await ask()` makes the call; use it once, several times or not at all.
+    async def wrap_call(
+        self, name: str, texts: Sequence[str], call_next: Callable[[], Awaitable[R]]
+    ) -> R:
+        """Wrap each call. `await call_next()` makes the call: once, several times or not at all.
 
         Args:
             name: `embed_documents` or `embed_query`.
             texts: the texts to embed.
-            ask: makes the call.
+            call_next: makes the call.
         """
-        return await ask()
+        return await call_next()
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
-        return await self.around(
+        return await self.wrap_call(
             "embed_documents", texts, lambda: call(self.inner.embed_documents, texts)
         )
 
     async def embed_query(self, text: str) -> Vector:
-        return await self.around("embed_query", [text], lambda: call(self.inner.embed_query, text))
+        return await self.wrap_call(
+            "embed_query", [text], lambda: call(self.inner.embed_query, text)
+        )
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -76,10 +80,12 @@ class AnnouncingEmbedder(EmbedderWrapper):
         super().__init__(inner)
         self._events, self._namespace = events, namespace
 
-    async def around(self, name: str, texts: Sequence[str], ask: Callable[[], Awaitable[R]]) -> R:
+    async def wrap_call(
+        self, name: str, texts: Sequence[str], call_next: Callable[[], Awaitable[R]]
+    ) -> R:
         started, kind = time.perf_counter(), ""
         try:
-            return await ask()
+            return await call_next()
         except BaseException as error:
             kind = kind_of(error)
             raise
@@ -121,6 +127,8 @@ class RedactingEmbedder(EmbedderWrapper):
         super().__init__(inner)
         self._environment = environment
 
-    async def around(self, name: str, texts: Sequence[str], ask: Callable[[], Awaitable[R]]) -> R:
+    async def wrap_call(
+        self, name: str, texts: Sequence[str], call_next: Callable[[], Awaitable[R]]
+    ) -> R:
         with self._environment.saying(EmbedderError, f"embedder {self.fingerprint} failed"):
-            return await ask()
+            return await call_next()

@@ -53,8 +53,8 @@ class _Retried(StoreWrapper):
         super().__init__(inner)
         self._retries = retries
 
-    async def around(self, request: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
-        return await (ask() if request.name == "close" else self._retries.call(ask))
+    async def wrap_call(self, request: StoreCall, call_next: Callable[[], Awaitable[R]]) -> R:
+        return await (call_next() if request.name == "close" else self._retries.call(call_next))
 
 
 def _final(error: StoreError, _: Failure, attempts: int) -> StoreError:

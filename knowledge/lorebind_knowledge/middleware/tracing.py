@@ -84,7 +84,7 @@ class Tracing(Wrapper):
         name: str,
         about: Mapping[str, Any],
         texts: Sequence[str],
-        ask: Callable[[], Awaitable[R]],
+        call_next: Callable[[], Awaitable[R]],
         describe: Callable[[R], Mapping[str, Any]] | None = None,
     ) -> R:
         """Make a call within a span.
@@ -93,7 +93,7 @@ class Tracing(Wrapper):
             name: the name of the span.
             about: the attributes of the span.
             texts: the texts to record if `record_text` is on.
-            ask: makes the call.
+            call_next: makes the call.
             describe: returns further attributes for the call's result.
         """
         tracer = self._api.get_tracer("lorebind", tracer_provider=self._provider)
@@ -108,7 +108,7 @@ class Tracing(Wrapper):
             set_status_on_exception=False,
         ) as span:
             try:
-                result = await ask()
+                result = await call_next()
             except BaseException as error:
                 message = str(error) if self._record_text else None
                 span.set_attribute("error.type", type(error).__qualname__)
@@ -124,7 +124,9 @@ class _TracedEmbedder(EmbedderWrapper):
         super().__init__(inner)
         self._tracing = tracing
 
-    async def around(self, name: str, texts: Sequence[str], ask: Callable[[], Awaitable[R]]) -> R:
+    async def wrap_call(
+        self, name: str, texts: Sequence[str], call_next: Callable[[], Awaitable[R]]
+    ) -> R:
         fingerprint = self.fingerprint
         about: dict[str, Any] = {
             "gen_ai.operation.name": "embeddings",
@@ -135,7 +137,7 @@ class _TracedEmbedder(EmbedderWrapper):
         }
         if fingerprint.dimension is not None:
             about["gen_ai.embeddings.dimension.count"] = fingerprint.dimension
-        return await self._tracing.span(f"embeddings {fingerprint.model}", about, texts, ask)
+        return await self._tracing.span(f"embeddings {fingerprint.model}", about, texts, call_next)
 
 
 class _TracedStore(StoreWrapper):
@@ -143,7 +145,7 @@ class _TracedStore(StoreWrapper):
         super().__init__(inner)
         self._tracing = tracing
 
-    async def around(self, request: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
+    async def wrap_call(self, request: StoreCall, call_next: Callable[[], Awaitable[R]]) -> R:
         about: dict[str, Any] = {
             "db.system.name": str(self.inner).partition(" ")[0],
             "db.operation.name": request.name,
@@ -162,4 +164,4 @@ class _TracedStore(StoreWrapper):
             rows = result.numbers if isinstance(result, SearchHits) else result
             return {"db.response.returned_rows": len(rows)} if isinstance(rows, Sized) else {}
 
-        return await self._tracing.span(request.name, about, texts, ask, describe)
+        return await self._tracing.span(request.name, about, texts, call_next, describe)

@@ -90,7 +90,7 @@ class RedactingStore(StoreWrapper):
         self.persistent = getattr(inner, "persistent", True)
         self._name, self._environment = name, environment
 
-    async def around(self, request: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
+    async def wrap_call(self, request: StoreCall, call_next: Callable[[], Awaitable[R]]) -> R:
         what = f"vector database {self._name!r} failed in {request.name}"
         with self._environment.saying(StoreError, what):
-            return await ask()
+            return await call_next()

@@ -36,7 +36,7 @@ class StoreCall:
 
 
 class StoreWrapper(VectorStore):
-    """Forwards every call to the store within. Inherit it and override `around`.
+    """Forwards every call to the store within. Inherit it and override `wrap_call`.
 
     A wrapper has the capabilities of the store within. Around an `ApproximateStore`, it is one too.
     """
@@ -54,13 +54,13 @@ class StoreWrapper(VectorStore):
 
             self.finish_load = finish_load
 
-    async def around(self, request: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
-        """Run around each call; `await ask()` makes the call, any number of times."""
-        return await ask()
+    async def wrap_call(self, request: StoreCall, call_next: Callable[[], Awaitable[R]]) -> R:
+        """Run around each call; `await call_next()` makes the call, any number of times."""
+        return await call_next()
 
     async def _passed(self, method: Callable[..., R | Awaitable[R]], *arguments: Any) -> R:
         request = StoreCall(method.__name__, arguments)
-        return await self.around(request, lambda: call(method, *arguments))
+        return await self.wrap_call(request, lambda: call(method, *arguments))
 
     async def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         await self._passed(self.inner.add, space, vectors)
