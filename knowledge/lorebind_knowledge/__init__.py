@@ -90,7 +90,7 @@ register_built_in(
             "file_glob": "lorebind_knowledge.sources.folder.files:FILE_GLOB",
             "url": "lorebind_knowledge.sources.web.url",
             "media_transcript": "lorebind_knowledge.sources.web.transcripts",
-            "cloud_storage": "lorebind_knowledge.sources.cloud.source",
+            "cloud_storage": "lorebind_knowledge.sources.cloud_storage",
             "inline": "lorebind_knowledge.sources.inline",
             "langchain": "lorebind_knowledge.sources.langchain",
         },

@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.chunking.changes import distances, lexical_vectors
 from lorebind_knowledge.chunking.rulers import CharacterRuler, count_tokens
-from lorebind_knowledge.chunking.segments import Segment, segments
-from lorebind_knowledge.chunking.semantic import NO_EMBEDDER, SemanticChunker, pack
+from lorebind_knowledge.chunking.semantic import (
+    NO_EMBEDDER,
+    Segment,
+    SemanticChunker,
+    pack,
+    segments,
+)
 from lorebind_knowledge.chunking.strategies import SemanticDeclaration
 from tests.density import examples
 

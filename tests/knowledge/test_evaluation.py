@@ -119,7 +119,7 @@ async def test_three_ways_to_name_a_document(bench: Bench, name: str) -> None:
 )
 def test_names(uri: str, names: tuple[str, str, str]) -> None:
     """Only the last part of a path has an extension, and an address stays an address."""
-    ways = (evaluation._as_it_is, evaluation._without_ending, evaluation._file_name)
+    ways = (str, evaluation._without_ending, evaluation._file_name)
     assert tuple(way(uri) for way in ways) == names
 
 

@@ -17,7 +17,7 @@ from lorebind_config.templates import Environment
 from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.report import skipped_summary
 from lorebind_knowledge.sources.base import Content, SourceItem
-from lorebind_knowledge.sources.cloud.source import CloudStorageSource
+from lorebind_knowledge.sources.cloud_storage import CloudStorageSource
 from lorebind_knowledge.sources.make import make_source
 
 from .folders import shut, write

@@ -14,7 +14,7 @@ import yaml
 from lorebind_config.errors import SourceError
 from lorebind_config.templates import Environment
 from lorebind_knowledge.sources.base import Content, Source, SourceItem
-from lorebind_knowledge.sources.cloud.source import CloudStorageSource
+from lorebind_knowledge.sources.cloud_storage import CloudStorageSource
 from lorebind_knowledge.sources.make import make_source
 
 from .cloud_servers import S3, Azure, CloudServer, Gcs

@@ -20,7 +20,7 @@ from lorebind import Project
 from lorebind_config.checks.template_checks import read_passage_template
 from lorebind_config.errors import LorebindError
 from lorebind_config.templates import Environment
-from lorebind_knowledge.sources.cloud.source import CloudStorageSource
+from lorebind_knowledge.sources.cloud_storage import CloudStorageSource
 from lorebind_knowledge.sources.folder.files import FileSource
 from lorebind_knowledge.sources.make import make_source
 

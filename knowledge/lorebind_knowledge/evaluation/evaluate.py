@@ -159,7 +159,7 @@ def _names_of_documents(kb: IndexedKnowledgeBase, dataset: Dataset) -> Callable[
     """Return how judgements name documents: the first naming that matches any document."""
     judged = frozenset().union(*dataset.relevant.values())
     uris = list(kb.catalog.ledger.documents(index_in_use(kb).key))
-    for name in (_as_it_is, _without_ending, _file_name):
+    for name in (str, _without_ending, _file_name):
         if any(name(uri) in judged for uri in uris):
             return name
     example = min(judged)
@@ -167,10 +167,6 @@ def _names_of_documents(kb: IndexedKnowledgeBase, dataset: Dataset) -> Callable[
         f"none of the judged documents, {example!r} among them, is in knowledge base {kb.id!r}; "
         f"its documents are called {', '.join(map(repr, uris[:3])) or 'nothing: it is empty'}, …"
     )
-
-
-def _as_it_is(uri: str) -> str:
-    return uri
 
 
 def _without_ending(uri: str) -> str:

@@ -25,35 +25,30 @@ def make_extensions(
     """Make the declared extensions, in their order.
 
     Raises:
-        UsageError, PluginError: see `make_extension`.
+        UsageError: one cannot be imported, or does not accept the declared configuration.
+        PluginError: a plugin is broken.
     """
     # `logging` is made first, so that it also formats the warnings of those that are made later.
-    order = sorted(range(len(declarations)), key=lambda n: _word(declarations[n]) != "logging")
-    made = {number: make_extension(declarations[number], environment) for number in order}
-    return [made[number] for number in range(len(declarations))]
+    order = sorted(range(len(declarations)), key=lambda n: _kind(declarations[n]) != "logging")
+    extensions = {number: _make(declarations[number], environment) for number in order}
+    return [extensions[number] for number in range(len(declarations))]
 
 
-def make_extension(declaration: ExtensionBase, environment: Environment) -> Extension:
-    """Make the declared extension.
-
-    Raises:
-        UsageError: it cannot be imported, or does not accept the declared configuration.
-        PluginError: the plugin is broken.
-    """
-    made = make_part("extensions", declaration, PartEnvironment(environment), (), UsageError)
-    if not isinstance(made, Extension):
+def _make(declaration: ExtensionBase, environment: Environment) -> Extension:
+    extension = make_part("extensions", declaration, PartEnvironment(environment), (), UsageError)
+    if not isinstance(extension, Extension):
         raise UsageError(
-            f"extension {_word(declaration)!r} made a {type(made).__name__}, which is not derived "
-            "from lorebind.Extension"
+            f"extension {_kind(declaration)!r} made a {type(extension).__name__}, which is not "
+            "derived from lorebind.Extension"
         )
     if declaration.content is not None:
-        made.content = declaration.content
-    return made
+        extension.content = declaration.content
+    return extension
 
 
-def _word(declaration: ExtensionBase) -> str:
-    word: str = getattr(declaration, declaration.kind_key)
-    return word
+def _kind(declaration: ExtensionBase) -> str:
+    kind: str = getattr(declaration, declaration.kind_key)
+    return kind
 
 
 class PythonExtension(ExtensionBase):

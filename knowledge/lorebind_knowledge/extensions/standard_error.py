@@ -7,7 +7,6 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -31,19 +30,18 @@ def write_records(form: Format, level: Level = "info") -> Callable[[], None]:
         that it had before the first call.
     """
     global _level_before
-    call = _Call(form, level)
+    call = object()
     with _writing:
         if not _calls:
             _level_before = _LOGGER.level
-        _calls.append(call)
+        _calls[call] = form, level
         _apply()
     return partial(_end, call)
 
 
-def _end(call: _Call) -> None:
+def _end(call: object) -> None:
     with _writing:
-        if call in _calls:
-            _calls.remove(call)
+        if _calls.pop(call, None):
             _apply()
 
 
@@ -54,22 +52,15 @@ def _apply() -> None:
         _LOGGER.setLevel(_level_before)
         return
     text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    _HANDLER.setFormatter(_JsonLines() if _calls[-1].form == "json" else text)
-    set_level(_calls[-1].level)
+    form, level = next(reversed(_calls.values()))
+    _HANDLER.setFormatter(_JsonLines() if form == "json" else text)
+    set_level(level)
     _LOGGER.addHandler(_HANDLER)
 
 
 def set_level(level: Level) -> None:
     """Set the lowest level of records that the loggers below `lorebind` create."""
     _LOGGER.setLevel(level.upper())
-
-
-@dataclass(frozen=True, eq=False)
-class _Call:
-    """The settings of a call of `write_records`."""
-
-    form: Format
-    level: Level
 
 
 class _ToStandardError(logging.Handler):
@@ -89,8 +80,8 @@ class _JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
         }
-        given = {name: value for name, value in vars(record).items() if name not in _OF_EVERY}
-        line |= given if "event" in given else {"message": record.getMessage(), **given}
+        fields = {name: value for name, value in vars(record).items() if name not in _OF_EVERY}
+        line |= fields if "event" in fields else {"message": record.getMessage(), **fields}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
@@ -99,8 +90,8 @@ class _JsonLines(logging.Formatter):
 _LOGGER = logging.getLogger("lorebind")
 _HANDLER = _ToStandardError()
 _writing = threading.Lock()
-_calls: list[_Call] = []
-"""The calls that have not been ended, the latest last."""
+_calls: dict[object, tuple[Format, Level]] = {}
+"""The settings of the calls that have not been ended, the latest last."""
 _level_before = logging.NOTSET
 
 _OF_EVERY = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}

@@ -7,8 +7,10 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from lorebind_config.errors import SourceError
 from lorebind_config.namespace import digest
 from lorebind_knowledge.resilience.failures import http_date
+from lorebind_knowledge.sources.base import too_large
 
 if TYPE_CHECKING:
     import httpx
@@ -20,44 +22,38 @@ _GZIP = ("gzip", "x-gzip")
 _ZLIB_OF_GZIP = 31
 
 
-class TooLargeError(Exception):
-    """The body is larger than the limit."""
-
-
-class EncodingError(Exception):
-    """The body does not match its Content-Encoding, or has an encoding that was not requested."""
-
-
-async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int) -> bytes:
+async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int, name: str) -> bytes:
     """Return the decoded body of a response.
 
     Args:
         chunks: the body as it is received.
         encoding: the value of Content-Encoding; empty if there is none.
         limit: maximum number of bytes after decompression.
+        name: the document as messages name it.
 
     Raises:
-        TooLargeError: the limit is exceeded; the rest is not read.
-        EncodingError: the body cannot be decoded.
+        SourceError: the limit is exceeded, and the rest is not read; or the body does not match
+            its Content-Encoding, or has one that was not requested.
     """
     encoding = encoding.strip().lower()
     if encoding not in ("", "identity", *_GZIP):
-        raise EncodingError(f"is encoded as {encoding[:40]!r}, which was not requested")
-    stream = _Gunzip() if encoding in _GZIP else None
+        raise SourceError(f"{name}: is encoded as {encoding[:40]!r}, which was not requested")
+    stream = _Gunzip(name) if encoding in _GZIP else None
     body = bytearray()
     async for chunk in chunks:
         body += stream.feed(chunk, limit + 1 - len(body)) if stream else chunk
         if len(body) > limit:
-            raise TooLargeError
+            raise too_large(name, limit)
     if stream and body and not stream.complete:
-        raise EncodingError("ends in the middle of its gzip data")
+        raise SourceError(f"{name}: ends in the middle of its gzip data")
     return bytes(body)
 
 
 class _Gunzip:
     """A decompressor of gzip data with one or several members, up to a size limit."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._member = zlib.decompressobj(_ZLIB_OF_GZIP)
 
     @property
@@ -73,7 +69,9 @@ class _Gunzip:
             try:
                 out += self._member.decompress(data, room - len(out))
             except zlib.error as error:
-                raise EncodingError("is not valid gzip data, contrary to its header") from error
+                raise SourceError(
+                    f"{self._name}: is not valid gzip data, contrary to its header"
+                ) from error
             data = self._member.unconsumed_tail or self._member.unused_data
         return bytes(out)
 

@@ -24,12 +24,10 @@ from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.resilience.failures import Failure, retry_after
 from lorebind_knowledge.resilience.retries import Retries
-from lorebind_knowledge.sources.base import Content, public_address, too_large
+from lorebind_knowledge.sources.base import Content, public_address
 from lorebind_knowledge.sources.web.addresses import AddressPolicy
 from lorebind_knowledge.sources.web.bodies import (
     ACCEPT_ENCODING,
-    EncodingError,
-    TooLargeError,
     conditions,
     read_body,
     version_of,
@@ -212,12 +210,7 @@ class Fetcher:
                 raise _TransientError(message, retry_after(headers))
             raise SourceError(message)
         encoding = headers.get("content-encoding", "")
-        try:
-            body = await read_body(response.aiter_raw(), encoding, self._max_bytes)
-        except TooLargeError as error:
-            raise too_large(hop.name, self._max_bytes) from error
-        except EncodingError as error:
-            raise SourceError(f"{hop.name}: {error}") from error
+        body = await read_body(response.aiter_raw(), encoding, self._max_bytes, hop.name)
         if not body:
             raise SourceError(f"{hop.name}: is empty")
         media_type = headers.get("content-type", "").strip().lower()

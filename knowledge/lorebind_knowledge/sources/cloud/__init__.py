@@ -1,1 +1,0 @@
-"""Objects in buckets of cloud providers."""
