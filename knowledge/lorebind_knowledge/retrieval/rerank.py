@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.retrieval.base import Search
 
-_DECIMALS = 6
 
 
 async def rerank(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import Matrix
     from lorebind_knowledge.retrieval.query import Candidates
 
-_DECIMALS = 6
 _LEAST = 1e-9
 """Smallest weight and smallest length, so that nothing is divided by zero."""
 _TILE = 1 << 18
