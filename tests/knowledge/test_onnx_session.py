@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from lorebind_knowledge.plumbing.onnx_session import PerProcess
+from lorebind_knowledge.plumbing.run_once import PerProcess
 
 
 def test_many_threads_load_once() -> None:

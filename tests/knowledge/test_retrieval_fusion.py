@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_config.declarations.retrieval import FusionDeclaration
-from lorebind_knowledge.retrieval.fusion import fused, scaled
 from lorebind_knowledge.retrieval.query import Candidate, Candidates, weighed
+from lorebind_knowledge.retrieval.strategies import fused, scaled
 
 cosines = st.floats(-1, 1)
 bm25s = st.just(0.0) | st.floats(0, 1e4)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lorebind_knowledge.records import DocumentMatch
-from lorebind_knowledge.retrieval.fusion import scaled
+from lorebind_knowledge.retrieval.strategies import scaled
 
 if TYPE_CHECKING:
     from .bench import Bench

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lorebind_config.declarations.base import RefusedError
 from lorebind_config.declarations.retrieval import FusionDeclaration, SmoothingDeclaration
 from lorebind_knowledge.retrieval.query import Candidates
-from lorebind_knowledge.retrieval.smoothing import scores_of_near_documents, smooth
+from lorebind_knowledge.retrieval.strategies import scores_of_near_documents, smooth
 
 if TYPE_CHECKING:
     from .bench import Bench

@@ -19,7 +19,7 @@ from lorebind_knowledge.hub_models.fastembed_models import Pooling, embedding_mo
 from lorebind_knowledge.hub_models.settings import HubModelSettings, models_folder
 from lorebind_knowledge.hub_models.snapshot import Snapshot
 from lorebind_knowledge.plumbing.bridge import call
-from lorebind_knowledge.plumbing.onnx_session import PerProcess
+from lorebind_knowledge.plumbing.run_once import PerProcess
 from lorebind_knowledge.plumbing.tokenizing import encodable
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from lorebind_config.declarations.embedders import EmbedderBase, WeakBelow
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 from lorebind_knowledge.plumbing.lanes import usable_processors
-from lorebind_knowledge.plumbing.onnx_session import PerProcess, cpu_session
+from lorebind_knowledge.plumbing.run_once import PerProcess, cpu_session
 from lorebind_knowledge.plumbing.tokenizing import encodable
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lorebind_config.declarations.base import OUTSIDE
 from lorebind_config.declarations.retrieval import RerankerBase
 from lorebind_config.errors import RerankerError
 from lorebind_knowledge.plumbing.lanes import usable_processors
-from lorebind_knowledge.plumbing.onnx_session import PerProcess, cpu_session
+from lorebind_knowledge.plumbing.run_once import PerProcess, cpu_session
 from lorebind_knowledge.plumbing.tokenizing import encodable
 from lorebind_knowledge.rerankers.base import Reranker, logistic
 

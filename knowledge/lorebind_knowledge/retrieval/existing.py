@@ -15,7 +15,7 @@ from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.base import Search, run_search
 from lorebind_knowledge.retrieval.diversity import LOOKED_THROUGH, spread_matches, without_repeats
 from lorebind_knowledge.retrieval.judging import passing, relevance, stages_of
-from lorebind_knowledge.retrieval.rerank import before_reranking, declared_reranker, rerank
+from lorebind_knowledge.retrieval.strategies import before_reranking, declared_reranker, rerank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

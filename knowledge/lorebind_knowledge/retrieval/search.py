@@ -30,8 +30,13 @@ from lorebind_knowledge.retrieval.diversity import (
 from lorebind_knowledge.retrieval.judging import passing
 from lorebind_knowledge.retrieval.neighbours import with_neighbours
 from lorebind_knowledge.retrieval.query import Query
-from lorebind_knowledge.retrieval.rerank import before_reranking, declared_reranker, rerank
-from lorebind_knowledge.retrieval.strategies import hybrid, mmr
+from lorebind_knowledge.retrieval.strategies import (
+    before_reranking,
+    declared_reranker,
+    hybrid,
+    mmr,
+    rerank,
+)
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.retrieval import RetrievalDeclaration

@@ -1,18 +1,193 @@
-"""The strategies that combine the vector search and the word search."""
+"""The strategies that combine the vector search and the word search: `hybrid`, `mmr`, `rerank`.
+
+`hybrid` fuses both. The method `weighted` adds the raw scores of both by weight, each scaled to 0
+to 1 over the candidates (min-max): the convex combination of Bruch, Gai and Ingber, "An Analysis of
+Fusion Functions for Hybrid Retrieval" (2023). If a small index has no candidate with half of the
+question's words, weighted by rarity, words are scaled by that half. Otherwise one common word would
+count as much as all words. `rrf` adds 1 / (k + rank): the reciprocal rank fusion of Cormack, Clarke
+and Buettcher (2009).
+
+Smoothing lets passages gain from what the documents near to their own score: documents that are
+near to each other tend to answer the same questions, the cluster hypothesis of van Rijsbergen
+(1979), as score regularization of Diaz (2005) uses it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from math import isqrt
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lorebind_config.errors import UsageError
 from lorebind_knowledge.cosines import dots
-from lorebind_knowledge.retrieval.fusion import fused, scaled
+from lorebind_knowledge.rerankers.base import rerank_texts
+from lorebind_knowledge.retrieval.judging import relevance
 from lorebind_knowledge.retrieval.query import weighed
-from lorebind_knowledge.retrieval.smoothing import smooth
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from numpy.typing import NDArray
+
+    from lorebind_config.declarations.retrieval import (
+        FusionDeclaration,
+        RetrievalDeclaration,
+        SmoothingDeclaration,
+    )
+    from lorebind_knowledge.records import DocumentMatch, Matrix
+    from lorebind_knowledge.rerankers.base import Reranker
+    from lorebind_knowledge.retrieval.base import Search
     from lorebind_knowledge.retrieval.query import Candidate, Candidates, Query, Ranking
+
+_DECIMALS = 6
+_LEAST = 1e-9
+"""Smallest weight and smallest length, so that nothing is divided by zero."""
+_TILE = 1 << 18
+"""Multiplications up to which OpenBLAS, which NumPy brings, computes a product in one thread."""
+_ENOUGH = 0.5
+"""The share of the figure of a text with all words from which words have their full weight."""
+
+
+def fused(
+    candidates: Candidates, fusion: FusionDeclaration, full: tuple[float, float] = (0.0, 0.0)
+) -> NDArray[np.float64]:
+    """Return the raw score `fused` of each candidate, in the order of the candidates.
+
+    It is in 0 to 1 and relative to the best of these candidates.
+
+    Args:
+        candidates: without duplicates, with the raw scores `dense`, `lexical` and, if it counts,
+            `document`.
+        fusion: the method and its settings.
+        full: the raw scores `lexical` and `document` of a text with all words of the question; 0
+            means that words are scaled by the best candidate alone.
+    """
+    dense, lexical = candidates.raw_scores["dense"], candidates.raw_scores["lexical"]
+    if fusion.method == "rrf":
+        figures = _reciprocal_ranks(dense, lexical, fusion.rank_constant)
+    else:
+        documents = candidates.raw_scores.get("document", np.zeros(len(candidates)))
+        least = _ENOUGH * _mixed(*full, fusion.document_weight)
+        words = scaled(_mixed(lexical, documents, fusion.document_weight), least)
+        figures = _mixed(words, scaled(dense), fusion.dense_weight)
+    return np.round(figures, _DECIMALS)
+
+
+def _mixed(figures: Any, others: Any, share_of_others: float) -> Any:
+    return (1 - share_of_others) * figures + share_of_others * others
+
+
+def scaled(figures: NDArray[np.float64], high: float = 0.0) -> NDArray[np.float64]:
+    """Scale values linearly to 0 to 1. Equal values become 1, or 0 if they are not positive.
+
+    Args:
+        figures: the values.
+        high: the value that becomes 1, if no value is higher.
+    """
+    if not len(figures):
+        return figures
+    low, high = figures.min(), max(high, figures.max())
+    if high == low:
+        return np.full(len(figures), 1.0 if high > 0 else 0.0)
+    stretched: NDArray[np.float64] = (figures - low) / (high - low)
+    return stretched
+
+
+def _reciprocal_ranks(
+    dense: NDArray[np.float64], lexical: NDArray[np.float64], constant: int
+) -> NDArray[np.float64]:
+    """Return the sums over both lists, divided by the sum of a passage that is first in both."""
+    most = 2 / (constant + 1)
+    sums = (1 / (constant + _ranks(dense)) + 1 / (constant + _ranks(lexical))) / most
+    # Many sums end in a half, which NumPy may round the other way: it multiplies before rounding.
+    return np.array([round(total, _DECIMALS) for total in sums.tolist()])
+
+
+def _ranks(figures: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each value's rank from 1; equal values share one, and 0 or less ranks at infinity."""
+    better = len(figures) - np.searchsorted(np.sort(figures), figures, side="right")
+    return np.where(figures > 0, better + 1.0, np.inf)
+
+
+def smooth(
+    candidates: Candidates,
+    fused: NDArray[np.float64],
+    documents: Sequence[Hashable],
+    vectors: Matrix,
+    smoothing: SmoothingDeclaration,
+) -> Candidates:
+    """Return the candidates, best first, by their own score and the scores of near documents.
+
+    The raw score `smoothed` comes from near documents. The raw score `fused` is the mix of both.
+
+    Args:
+        candidates: all of them, in any order.
+        fused: the score of each before it is mixed.
+        documents: the document of each.
+        vectors: the unit vector of each, shape (candidates, dimension).
+        smoothing: how much near documents count, and how many.
+    """
+    if not candidates:
+        return candidates
+    near = scores_of_near_documents(fused, documents, vectors, smoothing.documents)
+    mixed = (1 - smoothing.weight) * fused + smoothing.weight * near
+    figures = {**candidates.raw_scores, "smoothed": np.round(near, _DECIMALS)}
+    return weighed(
+        replace(candidates, raw_scores=figures), np.round(mixed, _DECIMALS), name="fused"
+    )
+
+
+def scores_of_near_documents(
+    figures: NDArray[np.float64], documents: Sequence[Hashable], vectors: Matrix, count: int
+) -> NDArray[np.float64]:
+    """For each passage the mean figure of the documents nearest to its own, by their cosines.
+
+    A document has the figure of its best passage, and the direction of the sum of its passages. One
+    that is alone has its own figure.
+
+    Args:
+        figures, documents, vectors: of each passage.
+        count: how many documents.
+    """
+    places: dict[Hashable, int] = {}
+    owners = np.array([places.setdefault(document, len(places)) for document in documents])
+    together = np.argsort(owners, kind="stable")
+    starts = np.searchsorted(owners[together], np.arange(len(places)))
+    best: NDArray[np.float64] = np.maximum.reduceat(figures[together], starts)
+    if len(best) == 1:
+        return np.full(len(owners), best[0])
+    sums = vectors[together[starts]]
+    sizes = np.bincount(owners)
+    for nth in range(1, sizes.max()):  # few times; `np.add.reduceat` takes longer
+        more = np.flatnonzero(sizes > nth)
+        sums[more] += vectors[together[starts[more] + nth]]
+    likeness = _cosines(sums)
+    np.fill_diagonal(likeness, -np.inf)
+    count = min(count, len(best) - 1)
+    near = np.argpartition(-likeness, count - 1, axis=1)[:, :count]
+    weights = np.maximum(np.take_along_axis(likeness, near, axis=1), _LEAST)
+    means = (weights * best[near]).sum(axis=1) / weights.sum(axis=1)
+    return np.asarray(means[owners], np.float64)
+
+
+def _cosines(vectors: Matrix) -> Matrix:
+    """Return the cosine of every two rows, shape (rows, rows), and 0 for a row of length 0.
+
+    The product is computed in tiles. BLAS would divide the whole product among threads, which wait
+    for each other if other searches keep the processors busy; see `stores.product`.
+    """
+    count, dimension = vectors.shape
+    side = max(isqrt(_TILE // dimension), 1)
+    tiles = np.zeros((-(-count // side), side, dimension), np.float32)
+    tiles.reshape(-1, dimension)[:count] = vectors
+    padded = len(tiles) * side
+    tiled = tiles[:, None] @ tiles.transpose(0, 2, 1)
+    products = tiled.transpose(0, 2, 1, 3).reshape(padded, padded)[:count, :count]
+    lengths = np.maximum(np.sqrt(np.diagonal(products)), _LEAST)
+    cosines: Matrix = products / lengths / lengths[:, None]
+    return cosines
 
 
 def hybrid(query: Query, limit: int) -> Candidates:
@@ -53,3 +228,55 @@ def mmr(query: Query, ranked: Candidates, limit: int) -> Ranking:
         candidate = ranked[at]
         chosen.append(candidate.scored(candidate.score, mmr=float(gain[at])))
     return chosen
+
+
+async def rerank(
+    reranker: Reranker,
+    question: str,
+    candidates: Sequence[DocumentMatch],
+    settings: RetrievalDeclaration,
+) -> list[DocumentMatch]:
+    """Order candidates by the reranker's score, which becomes `score`; the raw scores stay.
+
+    The reranker sees the same candidates for every `top_k`, so that a smaller one returns a prefix
+    of a larger one. Candidates without a score are dropped.
+
+    Raises:
+        RerankerError: the reranker failed.
+    """
+    if not candidates:
+        return []
+    figures = await rerank_texts(reranker, question, [match.text for match in candidates])
+    judged = []
+    for match, figure in zip(candidates, figures, strict=True):
+        if figure is not None:
+            scores = {**match.scores, "rerank": figure}
+            decisive = relevance(scores, settings)
+            score = round(figure, _DECIMALS)
+            judged.append(replace(match, score=score, relevance=decisive, scores=scores))
+    return sorted(judged, key=lambda match: (-match.score, match.id))
+
+
+def before_reranking(settings: RetrievalDeclaration) -> RetrievalDeclaration:
+    """Return the settings of the search for candidates, which have no reranker's score yet."""
+    return settings.model_copy(
+        update={"strategy": "hybrid", "min_score": None, "min_score_on": None}
+    )
+
+
+def declared_reranker(search: Search, settings: RetrievalDeclaration) -> tuple[Reranker, int]:
+    """Return the declared reranker and the number of passages it receives.
+
+    Raises:
+        UsageError: no reranker is declared.
+    """
+    declared, make = settings.rerank, search.kbs[0].reranker
+    if declared is None:
+        raise UsageError(
+            f"{search.name} is searched with the strategy 'rerank', which needs a reranker; "
+            "write: rerank: { class: 'package.module:Class' }",
+            at=("strategy",),
+        )
+    if make is None:
+        raise UsageError(f"{search.name} was created without rerankers")
+    return make(declared), declared.candidates
