@@ -183,21 +183,13 @@ def list_chunks(
 
 
 def check_state(state: str | None) -> None:
-    """Check that the state is one of `DOCUMENT_STATES`, or None.
-
-    Raises:
-        UsageError: the state is unknown.
-    """
+    """Raise `UsageError` unless the state is one of `DOCUMENT_STATES`, or None."""
     if state is not None and state not in DOCUMENT_STATES:
         raise UsageError(f"unknown state {state!r}; {did_you_mean(state, DOCUMENT_STATES)}")
 
 
 def check_limit(limit: int | None) -> None:
-    """Check that the limit is at least 1, or None.
-
-    Raises:
-        UsageError: the limit is less than 1.
-    """
+    """Raise `UsageError` unless the limit is at least 1, or None."""
     if limit is not None and limit < 1:
         raise UsageError(f"limit must be at least 1, not {limit}")
 

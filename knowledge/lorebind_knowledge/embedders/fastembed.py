@@ -121,20 +121,11 @@ class FastembedEmbedder(Embedder):
         model: HubModel,
         snapshot: Snapshot,
         *,
-        query_prefix: str = "",
-        document_prefix: str = "",
-        batch_size: int = 64,
-        threads: int | None = None,
+        query_prefix: str,
+        document_prefix: str,
+        batch_size: int,
+        threads: int | None,
     ) -> None:
-        """
-        Args:
-            model: the model to run.
-            snapshot: the model's files.
-            query_prefix: text to put before each question.
-            document_prefix: text to put before each passage.
-            batch_size: texts per call; they are sorted by length within a call.
-            threads: threads per run; None chooses by the processors this process may use.
-        """
         self.batch_size = batch_size
         self._model, self._snapshot = model, snapshot
         self._query_prefix, self._document_prefix = query_prefix, document_prefix

@@ -116,11 +116,7 @@ async def ingest(
 
 
 def check_strategy(strategy: str) -> None:
-    """Raise for an unknown strategy.
-
-    Raises:
-        UsageError: the strategy is unknown. The message lists the known ones.
-    """
+    """Raise `UsageError` for an unknown strategy. The message lists the known ones."""
     if strategy not in STRATEGIES:
         hint = did_you_mean(strategy, STRATEGIES)
         raise UsageError(f"unknown ingest strategy {strategy!r}; {hint}")

@@ -68,9 +68,7 @@ def cannot_mend(kb: IndexedKnowledgeBase, why: str, *, adds: bool) -> IngestRefu
 def unfinished(kb: IndexedKnowledgeBase, served: Mapping[str, DocumentEntry]) -> set[str]:
     """Return the documents that are not ready, or failed in an unfinished successor.
 
-    Args:
-        kb: the knowledge base.
-        served: the documents of the active index.
+    `served` are the documents of the active index.
     """
     uris = {uri for uri, entry in served.items() if entry.state != "ready"}
     successor = kb.catalog.ledger.index(kb.namespace, "building")
@@ -101,12 +99,7 @@ async def at_address(
 
     Many servers accept any model name, so another `base_url` may serve another model. The check
     embeds a few texts of the index. If the vectors are the same, the index records the address.
-
-    Args:
-        kb: the knowledge base.
-        lease: the writer's.
-        entry: one of its indexes, made by an embedder of the same name.
-        embed: returns the vectors of texts; it gets at most one batch of the embedder at a time.
+    `embed` gets at most one batch of the embedder at a time.
     """
     address = kb.embedder.fingerprint.address
     if address == entry.manifest.address:
@@ -140,14 +133,7 @@ async def restore_lost(
 ) -> list[str]:
     """Add vectors that the database has lost, after removing leftovers of an interrupted run.
 
-    Args:
-        kb: the knowledge base.
-        lease: the writer's.
-        index: one of its indexes.
-        embed: returns the vectors of texts; it gets at most one batch of the embedder at a time.
-
-    Returns:
-        notices for the operator.
+    `embed` gets at most one batch of the embedder at a time. Returns notices for the operator.
     """
     await call(kb.index.sweep, lease, index, abandon=True)
     live, lost, has_strays = await call(kb.index.compare, index)
@@ -175,15 +161,8 @@ async def activate_index(
     """Activate the index that was written, and drop indexes that are no longer needed.
 
     An unfinished successor that this run did not continue is dropped, unless the run has failed or
-    has read only some documents.
-
-    Args:
-        kb: the knowledge base.
-        lease: the writer's.
-        active: the index that was active when the run started.
-        index: the index that was written.
-        report: of the run; it receives a notice if `active` stays in use.
-        partial: whether the run has read only some documents.
+    has read only some documents (`partial`). If `active`, the index that was active when the run
+    started, stays in use, the report receives a notice.
     """
     ledger = kb.catalog.ledger
     if active is not None and active.key != index.key:

@@ -34,41 +34,37 @@ async def plan(corpus: Corpus, *, strategy: str = "upsert") -> IngestPlan:
         UsageError: the strategy is unknown.
     """
     check_strategy(strategy)
-    with corpus.kb.threads.lane("ingest"), tenant(corpus.kb.namespace.tenant):
-        return await _plan(corpus, strategy)
-
-
-async def _plan(corpus: Corpus, strategy: str) -> IngestPlan:
     kb = corpus.kb
-    indexes = await call(indexes_to_write, kb, strategy)
-    index = indexes[0] if indexes else None
-    entries = await call(kb.catalog.ledger.documents, index.key) if index else {}
-    enumeration = await call(enumerate_corpus, corpus)
-    counter = kb.embedder.count_tokens([])
-    result = IngestPlan(
-        kb.id, sources=enumeration.sources, tokenizer=counter.tokenizer, exact=counter.exact
-    )
-    if index is not None and index.manifest.address != kb.embedder.fingerprint.address:
-        result.notices.append(
-            f"the address of the embedder {kb.embedder.fingerprint} has changed since the last "
-            "ingest; the next ingest checks whether its vectors are the same, and embeds all "
-            "documents again if they are not"
+    with kb.threads.lane("ingest"), tenant(kb.namespace.tenant):
+        indexes = await call(indexes_to_write, kb, strategy)
+        index = indexes[0] if indexes else None
+        entries = await call(kb.catalog.ledger.documents, index.key) if index else {}
+        enumeration = await call(enumerate_corpus, corpus)
+        counter = kb.embedder.count_tokens([])
+        result = IngestPlan(
+            kb.id, sources=enumeration.sources, tokenizer=counter.tokenizer, exact=counter.exact
         )
-    result.read = PlannedDocuments(kb.namespace)
-    to_embed: set[str] = set()
-    documents = prepare_documents(corpus, enumeration, entries, keep_in=result.read)
-    async with aclosing(documents) as groups:
-        async for group in groups:
-            for document in group:
-                entry = entries.get(document.uri)
-                await call(_account, kb, index, document, entry, result, to_embed)
-    result.read.notices += () if corpus.chunker.estimates else corpus.chunker.notices
-    for uri in enumeration.vanished(entries):
-        result.documents["removed"] += 1
-        result.chunks["removed"] += entries[uri].chunk_count
-    if corpus.token_price is not None:
-        result.cost = result.tokens_to_embed * corpus.token_price / 1_000_000
-    return result
+        if index is not None and index.manifest.address != kb.embedder.fingerprint.address:
+            result.notices.append(
+                f"the address of the embedder {kb.embedder.fingerprint} has changed since the last "
+                "ingest; the next ingest checks whether its vectors are the same, and embeds all "
+                "documents again if they are not"
+            )
+        result.read = PlannedDocuments(kb.namespace)
+        to_embed: set[str] = set()
+        documents = prepare_documents(corpus, enumeration, entries, keep_in=result.read)
+        async with aclosing(documents) as groups:
+            async for group in groups:
+                for document in group:
+                    entry = entries.get(document.uri)
+                    await call(_account, kb, index, document, entry, result, to_embed)
+        result.read.notices += () if corpus.chunker.estimates else corpus.chunker.notices
+        for uri in enumeration.vanished(entries):
+            result.documents["removed"] += 1
+            result.chunks["removed"] += entries[uri].chunk_count
+        if corpus.token_price is not None:
+            result.cost = result.tokens_to_embed * corpus.token_price / 1_000_000
+        return result
 
 
 def _account(

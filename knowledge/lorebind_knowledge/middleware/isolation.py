@@ -12,7 +12,7 @@ from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.retrieval.judging import stages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.middleware.base import Retrieval, Retrieve
@@ -42,7 +42,7 @@ class Isolation(Wrapper):
                 spaces = {kb.id: kb.namespace for kb in retrieval.kbs}
                 # Nearly always the first ordinal matches: documents rarely repeat a passage.
                 odd = [match for match in result if not _belongs(match, spaces, range(_FEW))]
-                if odd and not await call(_all_belong, odd, spaces):
+                if odd and not await call(lambda: all(_belongs(m, spaces, _MANY) for m in odd)):
                     raise StoreError(
                         f"the search of {', '.join(map(repr, spaces))} returned the passage "
                         f"{odd[0].id[:16]} of {odd[0].metadata.get('uri')!r}, which does not "
@@ -51,10 +51,6 @@ class Isolation(Wrapper):
             return result
 
         return isolated
-
-
-def _all_belong(matches: Sequence[DocumentMatch], spaces: dict[str, Namespace]) -> bool:
-    return all(_belongs(match, spaces, _MANY) for match in matches)
 
 
 def _belongs(match: DocumentMatch, spaces: dict[str, Namespace], ordinals: Iterable[int]) -> bool:

@@ -59,16 +59,9 @@ class FastembedReranker(Reranker):
         model: HubModel,
         snapshot: Snapshot,
         *,
-        batch_size: int = 8,
-        threads: int | None = None,
+        batch_size: int,
+        threads: int | None,
     ) -> None:
-        """
-        Args:
-            model: the model to run.
-            snapshot: the model's files.
-            batch_size: pairs per run; they are sorted by length first.
-            threads: threads per run; None chooses by the processors this process may use.
-        """
         self._model, self._snapshot = model, snapshot
         self._batch_size, self._threads = batch_size, threads
         self._loaded = PerProcess(self._load)

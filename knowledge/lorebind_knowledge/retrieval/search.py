@@ -124,9 +124,9 @@ class _IndexSearch(Search):
     async def rerank(self, settings: RetrievalDeclaration) -> list[DocumentMatch]:
         """Return the passages that the reranker receives, in its order."""
         reranker, most = declared_reranker(self, settings)
-        find = partial(self._candidates, before_reranking(settings))
+        find = partial(self.rank, before_reranking(settings), most)
         candidates = await call(read_indexes, self.indexes, find)
-        return await rerank(reranker, self.question, candidates[:most], settings)
+        return await rerank(reranker, self.question, candidates, settings)
 
     async def embed(self) -> None:
         """Embed the question. Call it before the indexes are read."""
@@ -183,14 +183,6 @@ class _IndexSearch(Search):
         best = max(best, matches[0].relevance) if matches else best
         return matches[:top_k], best
 
-    def _candidates(
-        self, settings: RetrievalDeclaration, views: Mapping[Namespace, View]
-    ) -> list[DocumentMatch]:
-        """Return the passages that the reranker receives."""
-        assert settings.rerank is not None  # checked before
-        query = self._query(settings, views)
-        return query.passages(hybrid(query, settings.top_k)[: settings.rerank.candidates])
-
     def _extend(
         self,
         settings: RetrievalDeclaration,
@@ -202,9 +194,9 @@ class _IndexSearch(Search):
     def rank(
         self, settings: RetrievalDeclaration, limit: int, views: Mapping[Namespace, View]
     ) -> list[DocumentMatch]:
-        """Return the ranking of the strategy itself."""
+        """Return the first passages in the ranking of the strategy itself."""
         query = self._query(settings, views)
-        return query.passages(_ranked(query, limit)[0])
+        return query.passages(_ranked(query, limit)[0][:limit])
 
     def _query(self, settings: RetrievalDeclaration, views: Mapping[Namespace, View]) -> Query:
         """Return a query of the indexes that exist, and note what the caller should know of them.
@@ -295,7 +287,7 @@ def declared_embedder(kb: IndexedKnowledgeBase, index: IndexEntry) -> str:
 async def rank(
     kb: IndexedKnowledgeBase, question: str, settings: RetrievalDeclaration, limit: int
 ) -> list[DocumentMatch]:
-    """Return the ranking of the strategy itself, at least `limit` passages if there are enough.
+    """Return the ranking of the strategy itself, `limit` passages if there are enough.
 
     For evaluation: thresholds and `top_k` are not applied, and duplicates are not removed.
     """
