@@ -69,12 +69,12 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
     own = PartEnvironment(environment)
     make = _named(declaration, own) if declaration.provider == LANGCHAIN else _known(declaration)
     what = f"model {declaration.id!r} ({declaration.called})"
-    with own.saying(ModelError, f"{what} cannot be created from this configuration"):
+    with own.redact_errors(ModelError, f"{what} cannot be created from this configuration"):
         try:
             model = live_model(make(**own.fill(written)))
         except ImportError as error:
             raise MissingDependencyError(f"model {declaration.id!r}: {error}") from error
-    _told[id(model)] = own.told
+    _told[id(model)] = own.secrets
     weakref.finalize(model, _told.pop, id(model), None)
     return model
 

@@ -208,11 +208,11 @@ _LONGEST_NAME = 200
 """The comparison is quadratic, so longer texts, which callers may send, are not compared."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, names: Iterable[str]) -> str | None:
     """Return the known name that is most similar, or None if none is similar."""
     if len(name) > _LONGEST_NAME:
         return None
-    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6)
     return near[0] if near else None
 
 
@@ -224,9 +224,9 @@ def text_of(error: BaseException) -> str:
         return f"its message cannot be read, because str() raised {type(broken).__name__}"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, options: Iterable[str]) -> str:
     """Return a hint for an unknown name: the most similar known name, then all known names."""
-    names = sorted(known)
+    names = sorted(options)
     near = nearest(name, names)
     guess = f"did you mean {near!r}; " if near else ""
     return f"{guess}known: {', '.join(names) or 'none'}"

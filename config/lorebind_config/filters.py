@@ -76,8 +76,8 @@ def _check_size(where: Any) -> None:
     count, level = 0, [where]
     for _ in range(DEEPEST):
         inner: list[Any] = []
-        for one in level:
-            for name, condition in one.items() if isinstance(one, Mapping) else ():
+        for part in level:
+            for name, condition in part.items() if isinstance(part, Mapping) else ():
                 if name in ("$and", "$or") and _is_list(condition):
                     inner += condition
                 elif name == "$not":
@@ -150,7 +150,7 @@ def required_fields(where: Mapping[str, Any], *, negated: bool = False) -> dict[
         where: the filter.
         negated: whether the filter is part of a `$not`.
     """
-    found: dict[str, bool] = {}
+    fields: dict[str, bool] = {}
     for name, condition in where.items():
         if name not in _LOGICAL_OPERATORS:
             parts = [{name: _field(name, condition)({}) is negated}]
@@ -160,8 +160,8 @@ def required_fields(where: Mapping[str, Any], *, negated: bool = False) -> dict[
             parts = [required_fields(part, negated=inner) for part in filters]
         for part in parts:
             for field, required in part.items():
-                found[field] = found.get(field, False) or required
-    return found
+                fields[field] = fields.get(field, False) or required
+    return fields
 
 
 def _fields(name: str, condition: Any) -> Iterator[str]:
@@ -234,10 +234,10 @@ def _operator(name: str, key: Any, operand: Any) -> _Test:
 
 def _equals_one_of(values: Iterable[Any]) -> _Test:
     # A set, so that many values take no longer than one. Python's True equals 1; JSON's does not.
-    known = {(isinstance(value, bool), value) for value in values}
+    members = {(isinstance(value, bool), value) for value in values}
 
     def is_known(stored: Any) -> bool:
-        return isinstance(stored, Hashable) and (isinstance(stored, bool), stored) in known
+        return isinstance(stored, Hashable) and (isinstance(stored, bool), stored) in members
 
     def test(stored: Any) -> bool:
         if isinstance(stored, list | tuple):
@@ -292,8 +292,8 @@ def _misplaced(key: str) -> str:
         return f"{key} combines whole filters, so write it outside a field: {{{key!r}: …}}"
     if key in _FIELD_OPERATORS:
         return f"{key} applies to a field, so write it under one: {{'field': {{{key!r}: …}}}}"
-    known = (*_FIELD_OPERATORS, *_LOGICAL_OPERATORS)
-    return f"unknown operator {key!r}; {did_you_mean(key, known)}"
+    operators = (*_FIELD_OPERATORS, *_LOGICAL_OPERATORS)
+    return f"unknown operator {key!r}; {did_you_mean(key, operators)}"
 
 
 def _known_operators() -> str:

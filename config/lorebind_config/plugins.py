@@ -88,7 +88,7 @@ def offers(group: Group) -> Mapping[str, tuple[PluginOffer, ...]]:
 
     They are looked up once per process. Later installations are visible to the next process.
     """
-    found: dict[str, tuple[PluginOffer, ...]] = {
+    plugins: dict[str, tuple[PluginOffer, ...]] = {
         name: (PluginOffer(group, name, "registered by the program", None),)
         for where, name in _registered
         if where == group
@@ -97,10 +97,10 @@ def offers(group: Group) -> Mapping[str, tuple[PluginOffer, ...]]:
         dist = entry.dist
         owner = f"{dist.name} {dist.version}" if dist else "an unnamed distribution"
         offer = PluginOffer(group, entry.name, owner, entry)
-        there = found.get(entry.name, ())
+        there = plugins.get(entry.name, ())
         if offer not in there:  # a folder that is on the path twice lists its plugins twice
-            found[entry.name] = (*there, offer)
-    return found
+            plugins[entry.name] = (*there, offer)
+    return plugins
 
 
 @functools.cache

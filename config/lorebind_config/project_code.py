@@ -24,7 +24,7 @@ from lorebind_config.project_modules import (
     PACKAGES,
     Module,
     RefusedCodeError,
-    is_shown,
+    is_allowed,
     locate,
     package_of,
     read_modules,
@@ -75,7 +75,7 @@ def files_of_project(path: str, root: Path) -> list[Path]:
     return [file for file in (*packages, last) if file is not None]
 
 
-def modules_of_project(path: str, root: Path, known: dict[str, Module]) -> dict[str, Module]:
+def modules_of_project(path: str, root: Path, modules: dict[str, Module]) -> dict[str, Module]:
     """Return the modules of a project that importing a path runs, by name; see `read_modules`.
 
     Raises:
@@ -83,7 +83,7 @@ def modules_of_project(path: str, root: Path, known: dict[str, Module]) -> dict[
     """
     if not files_of_project(path, root):
         return {}
-    return read_modules(root.resolve(), path.partition(":")[0], known)
+    return read_modules(root.resolve(), path.partition(":")[0], modules)
 
 
 def import_of_project(path: str, root: Path) -> Any:
@@ -101,59 +101,59 @@ def import_of_project(path: str, root: Path) -> Any:
     """
     files = files_of_project(path, root)
     module_name, _, attribute = path.partition(":")
-    own = package_of(root.resolve()) if files or is_shown(root.resolve(), module_name) else ""
-    if not own:
+    package = package_of(root.resolve()) if files or is_allowed(root.resolve(), module_name) else ""
+    if not package:
         _refuse_current_folder(path)
     try:
-        module = importlib.import_module(f"{own}.{module_name}" if own else module_name)
+        module = importlib.import_module(f"{package}.{module_name}" if package else module_name)
     except (Exception, SystemExit) as error:  # a module can raise anything when it is imported
-        missing = isinstance(error, ModuleNotFoundError) and not own
+        missing = isinstance(error, ModuleNotFoundError) and not package
         where = f" from {files[-1].relative_to(root.resolve())}" if files else ""
-        said = str(error) if missing else f"{type(error).__name__}: {error}"
+        reason = str(error) if missing else f"{type(error).__name__}: {error}"
         file = f"{module_name.replace('.', '/')}.py"
         hint = f"; put {file} into the project folder, or install its package"
         raise UsageError(
-            f"{path!r} cannot be imported{where}: {said}{hint if missing else ''}"
+            f"{path!r} cannot be imported{where}: {reason}{hint if missing else ''}"
         ) from error
     name, _, method = attribute.partition(".")
     try:
-        found = getattr(module, name)
+        code = getattr(module, name)
     except AttributeError as error:
-        known = [var for var in vars(module) if not var.startswith("_")]
-        hint = f"; {did_you_mean(name, known)}" if files else ""
+        names = [var for var in vars(module) if not var.startswith("_")]
+        hint = f"; {did_you_mean(name, names)}" if files else ""
         raise UsageError(f"module {module_name!r} has no {name!r}{hint}") from error
     except Exception as error:  # a module with `__getattr__` can raise anything
         raise UsageError(f"{path!r} cannot be imported: {type(error).__name__}: {error}") from error
-    return _method_of(found, method, path) if method else found
+    return _method_of(code, method, path) if method else code
 
 
-def derives(found: object, *kinds: type) -> bool:
+def derives(code: object, *kinds: type) -> bool:
     """Check whether an object is a class derived from one of these; run no code of the class."""
-    return _is_class(found) and any(base is kind for base in _bases_of(found) for kind in kinds)
+    return _is_class(code) and any(base is kind for base in _bases_of(code) for kind in kinds)
 
 
-def has_method(found: object, names: Collection[str]) -> bool:
+def has_method(code: object, names: Collection[str]) -> bool:
     """Check whether an object is a class that defines or inherits one of these methods."""
-    return _is_class(found) and any(
-        name in _names_in(base) for base in _bases_of(found) for name in names
+    return _is_class(code) and any(
+        name in _names_in(base) for base in _bases_of(code) for name in names
     )
 
 
-def is_factory(found: object, takes: Collection[str] = ()) -> bool:
+def is_factory(code: object, takes: Collection[str] = ()) -> bool:
     """Check whether an object is a function, or a method of a class, that can be a factory.
 
     Its result is known only after a call. It must therefore be written in Python, outside the
     standard library and Lorebind. With `takes`, it must have one of these parameters.
     """
-    function = _function_of(found)
+    function = _function_of(code)
     if type(function) is not types.FunctionType or not _is_of_others(function.__module__):
         return False
     return not takes or any(name in inspect.signature(function).parameters for name in takes)
 
 
-def is_class_of_others(found: object) -> bool:
+def is_class_of_others(code: object) -> bool:
     """Check whether an object is a class defined outside the standard library and Lorebind."""
-    return _is_class(found) and _is_of_others(_names_in(found).get("__module__"))
+    return _is_class(code) and _is_of_others(_names_in(code).get("__module__"))
 
 
 def module_of(defined: Any) -> str:
@@ -166,38 +166,38 @@ def module_of(defined: Any) -> str:
     return module if package.startswith(PACKAGES) else str(defined.__module__)
 
 
-def described(found: object) -> str:
+def described(code: object) -> str:
     """Describe an object for messages: `a builtin_function_or_method`, `the class Path`."""
-    if _is_class(found):
-        return f"the class {_name_of(found)}"
-    if isinstance(function := _function_of(found), types.FunctionType):
+    if _is_class(code):
+        return f"the class {_name_of(code)}"
+    if isinstance(function := _function_of(code), types.FunctionType):
         return f"a function of {module_of(function)}"
-    return f"a {_name_of(type(found))}"
+    return f"a {_name_of(type(code))}"
 
 
-def _method_of(found: object, name: str, path: str) -> object:
+def _method_of(code: object, name: str, path: str) -> object:
     """Return a class method or static method without running any code of the class.
 
     Raises:
         UsageError: there is no such method.
     """
-    bases = _bases_of(found) if _is_class(found) else ()
+    bases = _bases_of(code) if _is_class(code) else ()
     method = next((_names_in(base)[name] for base in bases if name in _names_in(base)), None)
     if type(method) is classmethod:
-        return types.MethodType(method.__func__, found)
+        return types.MethodType(method.__func__, code)
     if type(method) is staticmethod:
         return method.__func__
     raise UsageError(
-        f"{path!r} cannot be imported: {described(found)} has no class method or static method "
+        f"{path!r} cannot be imported: {described(code)} has no class method or static method "
         f"{name!r}"
     )
 
 
-def _function_of(found: object) -> object:
+def _function_of(code: object) -> object:
     """Return the function of a class method; return any other object unchanged."""
-    if type(found) is types.MethodType and _is_class(found.__self__):
-        return found.__func__
-    return found
+    if type(code) is types.MethodType and _is_class(code.__self__):
+        return code.__func__
+    return code
 
 
 def _is_of_others(module: object) -> bool:
@@ -206,8 +206,8 @@ def _is_of_others(module: object) -> bool:
     return home not in sys.stdlib_module_names and home not in _OURS
 
 
-def _is_class(found: object) -> bool:
-    return issubclass(type(found), type)  # isinstance would trust `__class__`
+def _is_class(code: object) -> bool:
+    return issubclass(type(code), type)  # isinstance would trust `__class__`
 
 
 def _refuse_current_folder(path: str) -> None:

@@ -129,12 +129,12 @@ def written_to(root: Path, path: str) -> Iterator[str]:
     if outside := leads_to(root, path):
         yield outside
         return
-    own = os.path.join(root, path)
-    folder, name = os.path.split(own)
-    if os.path.isdir(own):
+    target = os.path.join(root, path)
+    folder, name = os.path.split(target)
+    if os.path.isdir(target):
         reached = [
             os.path.join(inner, entry)
-            for inner, folders, files in os.walk(own)
+            for inner, folders, files in os.walk(target)
             for entry in [*folders, *files]
         ]
     else:

@@ -55,8 +55,8 @@ def locate(root: Path, name: str, named: str = "") -> Path | None:
     Raises:
         RefusedCodeError: two files have this name, or a link leads out of the folder.
     """
-    own = root.joinpath(*name.split("."))
-    files = [file for file in (own.with_suffix(".py"), own / "__init__.py") if os.path.isfile(file)]
+    stem = root.joinpath(*name.split("."))
+    files = list(filter(os.path.isfile, (stem.with_suffix(".py"), stem / "__init__.py")))
     if len(files) > 1:
         both = " and ".join(str(file.relative_to(root)) for file in files)
         raise RefusedCodeError(
@@ -67,7 +67,7 @@ def locate(root: Path, name: str, named: str = "") -> Path | None:
     return files[0] if files else None
 
 
-def read_modules(root: Path, name: str, known: dict[str, Module]) -> dict[str, Module]:
+def read_modules(root: Path, name: str, cache: dict[str, Module]) -> dict[str, Module]:
     """Read every module of a folder that importing one runs: itself, its packages, and the modules
     that these import relatively, also inside of functions. Nothing is run.
 
@@ -87,7 +87,7 @@ def read_modules(root: Path, name: str, known: dict[str, Module]) -> dict[str, M
         for depth in range(1, len(steps) + 1):
             inner = ".".join(steps[:depth])
             if inner not in modules and (file := locate(root, inner)) is not None:
-                modules[inner] = known[inner] = known.get(inner) or _read(root, inner, file)
+                modules[inner] = cache[inner] = cache.get(inner) or _read(root, inner, file)
                 names += _relative_imports(modules[inner])
     return modules
 
@@ -113,10 +113,10 @@ def run_only(root: Path, modules: Mapping[str, Module]) -> None:
         del sys.modules[name]  # it was imported before, maybe from other bytes
 
 
-def is_shown(root: Path, name: str) -> bool:
+def is_allowed(root: Path, name: str) -> bool:
     """Check whether a module is one of those that `run_only` allows."""
     folder = _FINDER.folders.get(_name_of(root))
-    return folder is not None and name in (folder.shown or ())
+    return folder is not None and name in (folder.allowed or ())
 
 
 def _name_of(root: Path) -> str:
@@ -126,16 +126,16 @@ def _name_of(root: Path) -> str:
 @dataclass(frozen=True, slots=True)
 class _Folder:
     root: Path
-    shown: Mapping[str, Module] | None = None
+    allowed: Mapping[str, Module] | None = None
     """The only modules that may run; None allows all."""
 
     def module(self, name: str) -> Module | None:
-        if self.shown is not None and name in self.shown:
-            return self.shown[name]
+        if self.allowed is not None and name in self.allowed:
+            return self.allowed[name]
         file = locate(self.root, name)
         if file is None:
             return None
-        if self.shown is not None:
+        if self.allowed is not None:
             raise ImportError(
                 f"{file.relative_to(self.root)} was not shown when trust was asked for; import it "
                 "with a statement such as 'from . import name', which can be found without running "

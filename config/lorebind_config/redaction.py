@@ -32,15 +32,15 @@ def without(text: str, values: Mapping[str, str]) -> str:
     """
     if not values:
         return text
-    places, found = _places(tuple(values.items()))
-    return found.sub(lambda match: places.get(match[0].lower(), HIDDEN), text)
+    places, pattern = _places(tuple(values.items()))
+    return pattern.sub(lambda match: places.get(match[0].lower(), HIDDEN), text)
 
 
 @functools.lru_cache(maxsize=64)
 def _places(values: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], re.Pattern[str]]:
     """Return the replacement of each form of the values, and a pattern that finds the forms."""
     places = {
-        form.lower(): shown for value, shown in values for form in _forms(value) if _tells(form)
+        form.lower(): mask for value, mask in values for form in _forms(value) if _tells(form)
     }
     longest_first = sorted(places, key=len, reverse=True)  # one may be a prefix of another
     nothing = "(?!)"

@@ -26,9 +26,9 @@ class TracedText(str):
     """The variables' values in the string, each mapped to its template."""
 
     def __new__(cls, text: str, display: str, values: Mapping[str, str]) -> TracedText:
-        made = super().__new__(cls, text)
-        made.display, made.values = display, values
-        return made
+        traced = super().__new__(cls, text)
+        traced.display, traced.values = display, values
+        return traced
 
 
 def plain(value: Any) -> Any:
@@ -43,9 +43,9 @@ def for_display(value: Any) -> Any:
 
 def values_in(value: Any) -> dict[str, str]:
     """Return the variables' values that a value contains, each mapped to its template."""
-    found: dict[str, str] = {}
-    _each(value, lambda text: found.update(text.values))
-    return found
+    values: dict[str, str] = {}
+    _each(value, lambda text: values.update(text.values))
+    return values
 
 
 def _each(value: Any, change: Callable[[TracedText], Any]) -> Any:
@@ -158,44 +158,44 @@ def look_up(reference: Reference, scopes: Mapping[str, Any]) -> Any:
     Raises:
         TemplateError: A name is not defined.
     """
-    found: Any = scopes
+    value: Any = scopes
     at = 0
-    while at < len(reference) and found is not ANYTHING:
-        found, at = _step(found, reference, at)
-    if isinstance(found, LazyScope):
+    while at < len(reference) and value is not ANYTHING:
+        value, at = _step(value, reference, at)
+    if isinstance(value, LazyScope):
         raise TemplateError(
             f"{as_template(reference)} does not name a variable",
             f"write {as_template((*reference, 'NAME'))}",
         )
-    return found
+    return value
 
 
-def _step(found: Any, reference: Reference, at: int) -> tuple[Any, int]:
-    if isinstance(found, LazyScope):
-        return found[".".join(reference[at:])], len(reference)
-    if isinstance(found, Mapping):
+def _step(value: Any, reference: Reference, at: int) -> tuple[Any, int]:
+    if isinstance(value, LazyScope):
+        return value[".".join(reference[at:])], len(reference)
+    if isinstance(value, Mapping):
         for end in range(at + 1, min(at + _MOST_PARTS, len(reference)) + 1):
-            if (key := ".".join(reference[at:end])) in found:
-                return found[key], end
-    elif isinstance(found, list | tuple):
+            if (key := ".".join(reference[at:end])) in value:
+                return value[key], end
+    elif isinstance(value, list | tuple):
         name = reference[at]
         # Check the length first: int() raises for strings of thousands of digits.
-        if name.isdecimal() and len(name) < 10 and int(name) < len(found):
-            return found[int(name)], at + 1
-    raise _undefined(found, reference, at)
+        if name.isdecimal() and len(name) < 10 and int(name) < len(value):
+            return value[int(name)], at + 1
+    raise _undefined(value, reference, at)
 
 
-def _undefined(found: Any, reference: Reference, at: int) -> TemplateError:
+def _undefined(value: Any, reference: Reference, at: int) -> TemplateError:
     name = reference[at]
     before = "." + ".".join(reference[:at])
-    if isinstance(found, Mapping):
+    if isinstance(value, Mapping):
         holder = f"{before} has no {name!r}" if at else f"there is no scope {name!r} here"
-        hint = found.hints.get(name, "") if isinstance(found, HintingScope) else ""
-        hint = hint or did_you_mean(name, [key for key in found if isinstance(key, str)])
-    elif isinstance(found, list | tuple):
-        holder, hint = f"{before} is a list of {len(found)} without {name!r}", ""
+        hint = value.hints.get(name, "") if isinstance(value, HintingScope) else ""
+        hint = hint or did_you_mean(name, [key for key in value if isinstance(key, str)])
+    elif isinstance(value, list | tuple):
+        holder, hint = f"{before} is a list of {len(value)} without {name!r}", ""
     else:
-        kind = "empty" if found is None else f"of type {type(found).__name__}"
+        kind = "empty" if value is None else f"of type {type(value).__name__}"
         holder, hint = f"{before} is {kind} and has no {name!r}", ""
     return TemplateError(f"{as_template(reference)} is not defined: {holder}", hint)
 
@@ -204,12 +204,12 @@ def _resolve_text(text: str, scopes: Mapping[str, Any]) -> Any:
     pieces = list(parts(text))
     if len(pieces) == 1 and isinstance(pieces[0], tuple):
         return look_up(pieces[0], scopes)
-    found = [piece if isinstance(piece, str) else look_up(piece, scopes) for piece in pieces]
-    filled = "".join(map(as_text, map(plain, found)))
-    values = values_in(found)
+    items = [piece if isinstance(piece, str) else look_up(piece, scopes) for piece in pieces]
+    filled = "".join(map(as_text, map(plain, items)))
+    values = values_in(items)
     if not values:
         return filled
-    return TracedText(filled, "".join(map(as_text, map(for_display, found))), values)
+    return TracedText(filled, "".join(map(as_text, map(for_display, items))), values)
 
 
 def as_text(value: Any) -> str:

@@ -47,12 +47,12 @@ _UNKNOWN = 0xE000
 
 def hosts_of(declarations: Iterable[Declaration], environment: Environment) -> list[str]:
     """Return the hosts that declarations name, each once, as words or as `host:port`."""
-    found: dict[str, None] = {}
+    hosts: dict[str, None] = {}
     for declared in declarations:
         for field in declared.templated:
             for path, text in texts(getattr(declared, field)):
-                found |= dict.fromkeys(_hosts(text, (field, *path), environment))
-    return list(found)
+                hosts |= dict.fromkeys(_hosts(text, (field, *path), environment))
+    return list(hosts)
 
 
 def filled_in(text: str, environment: Environment) -> tuple[str, list[Reference]]:
@@ -170,16 +170,16 @@ def demands_of(loaded: LoadedProject) -> TrustRequirements:
         UsageError: A module that the project names cannot be read.
     """
     modules: dict[str, Module] = {}
-    found = {
+    requirements = {
         demand
         for top in _tops(loaded)
         for part in _parts(top)
         for demand in _Part(part, loaded, modules).demands()
     }
-    found |= {_link(DATA_FOLDER, "write", to) for to in written_to(loaded.root, DATA_FOLDER)}
+    requirements |= {_link(DATA_FOLDER, "write", to) for to in written_to(loaded.root, DATA_FOLDER)}
     if (elsewhere := leads_to(loaded.root, ".env")) is not None:
-        found.add(_link(".env", "read", elsewhere))
-    return TrustRequirements(loaded.root.resolve(), tuple(sorted(found)), modules)
+        requirements.add(_link(".env", "read", elsewhere))
+    return TrustRequirements(loaded.root.resolve(), tuple(sorted(requirements)), modules)
 
 
 def _link(name: str, wants: Wants, target: str) -> TrustRequirement:
@@ -222,8 +222,8 @@ class _Part:
         name = getattr(self._head, "id", None)
         self._by = self._head.label if name is None else f"{self._head.label} {name!r}"
         self._sends = self._head.label not in _SEND_NOTHING
-        self._code = [str(code) for one in part.values() for _, code in code_named(one)]
-        self._trusts = [(one, *need) for one in part.values() for need in one.needs_trust()]
+        self._code = [str(code) for item in part.values() for _, code in code_named(item)]
+        self._trusts = [(item, *need) for item in part.values() for need in item.needs_trust()]
 
     def demands(self) -> Iterator[TrustRequirement]:
         receivers: set[str] = set()
@@ -250,7 +250,7 @@ class _Part:
     def _runs(self, declared: Declaration) -> Iterator[TrustRequirement]:
         for place, named in code_named(declared):
             modules = modules_of_project(named, self._root, self._modules)
-            files = {name: str(one.file.relative_to(self._root)) for name, one in modules.items()}
+            files = {name: str(mod.file.relative_to(self._root)) for name, mod in modules.items()}
             main = files.pop(named.partition(":")[0], None)
             home = f"in {main}" if main else "from an installed package"
             others = f", with {', '.join(sorted(files.values()))}" if files else ""
@@ -273,7 +273,7 @@ class _Part:
             for field in declared.templated
             for path, text in texts(getattr(declared, field))
         ]
-        defaults = [((field,), what) for one, field, _, what in self._trusts if one is declared]
+        defaults = [((field,), what) for part, field, _, what in self._trusts if part is declared]
         for path, text in [*written, *defaults]:
             for reference in mentions(text):
                 if reference[0] in ("env", "secrets"):
@@ -289,7 +289,7 @@ class _Part:
         if not self._sends:
             return []
         for end in range(len(path), len(self._path) - 1, -1):
-            near = [one for at, one in self._settings.items() if at[:end] == path[:end]]
+            near = [setting for at, setting in self._settings.items() if at[:end] == path[:end]]
             if hosts := hosts_of(near, self._environment):
                 return hosts
         usual = [what for _, _, wants, what in self._trusts if wants == "send"]

@@ -145,7 +145,7 @@ class Run:
 
     def said(self, error: Exception) -> str:
         """Return the message of an error, without the secrets that the run has looked up."""
-        return message_of(error, self.environment.told) or type(error).__name__
+        return message_of(error, self.environment.secrets) or type(error).__name__
 
 
 async def keep(run: Run, record: dict[str, Any]) -> None:

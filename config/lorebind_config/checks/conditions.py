@@ -148,25 +148,25 @@ class Condition:
         try:
             for name, item in each.items():
                 _current.lists[name].append(item)
-            found = self._compiled.eval(activation=activation)
+            result = self._compiled.eval(activation=activation)
         except (RuntimeError, ValueError, TypeError) as error:
             raise self._error(self._reason(str(error))) from None
         finally:
             for items in _current.lists.values():
                 items.clear()
-        return self._plain(found)
+        return self._plain(result)
 
     def _activation(self, scopes: Mapping[str, Any], converted: Converted) -> Any:
         """Return the runtime's form of all values that the expression uses except `_EACH`."""
         values = [_at(path, scopes) for path in self._shared]
-        kept = converted.get(self.text)
-        if kept is None or kept.left == 0 or not kept.is_of(values):
+        cached = converted.get(self.text)
+        if cached is None or cached.left == 0 or not cached.is_of(values):
             data = _named(self._shared, scopes)
             self._refuse_unfit(data)
             activation = _runtime(items=bool(self._each)).Activation(data=data)
-            kept = converted[self.text] = _Kept(values, activation)
-        kept.left -= 1
-        return kept.activation
+            cached = converted[self.text] = _Kept(values, activation)
+        cached.left -= 1
+        return cached.activation
 
     def truth(self, scopes: Mapping[str, Any], converted: Converted | None = None) -> bool:
         """Evaluate the expression, whose result must be true or false.
@@ -174,23 +174,23 @@ class Condition:
         Raises:
             ConditionError: As for `value`, or the result is neither true nor false.
         """
-        found = self.value(scopes, converted)
-        if not isinstance(found, bool):
-            raise self._error(f"expected true or false, got {_described(found)}")
-        return found
+        result = self.value(scopes, converted)
+        if not isinstance(result, bool):
+            raise self._error(f"expected true or false, got {_described(result)}")
+        return result
 
     def _plain(self, value: Any) -> Any:
-        kind, found = _kind(value.type()), value.value()
+        kind, content = _kind(value.type()), value.value()
         if kind == "error":
-            raise self._error(self._reason(str(found)))
+            raise self._error(self._reason(str(content)))
         if kind == "list":
-            return [self._plain(item) for item in found]
-        if kind == "map" and all(isinstance(key, str) for key in found):
-            return {key: self._plain(item) for key, item in found.items()}
+            return [self._plain(item) for item in content]
+        if kind == "map" and all(isinstance(key, str) for key in content):
+            return {key: self._plain(item) for key, item in content.items()}
         if kind in ("null_type", "null", "bool", "int", "uint", "string"):
-            return found
-        if kind == "double" and math.isfinite(found):
-            return found
+            return content
+        if kind == "double" and math.isfinite(content):
+            return content
         raise self._error(f"its value, a {kind}, cannot be represented in JSON")
 
     def _refuse_unfit(self, data: Mapping[str, Any]) -> None:
@@ -211,17 +211,17 @@ class Condition:
         if ahead:
             raise self._error(f"it uses a value nested deeper than {MAX_DEPTH} levels")
 
-    def _reason(self, said: str) -> str:
+    def _reason(self, message: str) -> str:
         """Return why it cannot be evaluated, as a message that contains no values."""
-        if found := re.search(
-            r"overloads found : (?!<[a-z])(?:\((.*)\)\.)?([^\s(]+)(?:\((.*)\))?", said
+        if overload := re.search(
+            r"overloads found : (?!<[a-z])(?:\((.*)\)\.)?([^\s(]+)(?:\((.*)\))?", message
         ):
-            return _no_overload(found[2], found[1] or found[3])
-        missing = re.search(r'Key not found in map : "(.*)"', said, re.DOTALL)
+            return _no_overload(overload[2], overload[1] or overload[3])
+        missing = re.search(r'Key not found in map : "(.*)"', message, re.DOTALL)
         # A key that was computed may be confidential; a key in the expression is not.
         if missing and any(missing[1] in path for path in self.paths):
             return f"there is no key {missing[1]!r}; use has(…) to check whether it is there"
-        return next((ours for theirs, ours in _REASONS.items() if theirs in said), "it fails")
+        return next((ours for theirs, ours in _REASONS.items() if theirs in message), "it fails")
 
     def _error(self, message: str, hint: str = "") -> ConditionError:
         return ConditionError(self.text, message, hint)
@@ -232,26 +232,26 @@ def _named(paths: Iterable[_Path], scopes: Mapping[str, Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for path in paths:
         *above, last = path
-        found, made = scopes, named
+        scope, part = scopes, named
         for key in above:
-            inner = found.get(key)
+            inner = scope.get(key)
             if not isinstance(inner, dict):
                 last = key
                 break
-            found, made = inner, made.setdefault(key, {})
-        if last in found:
-            made[last] = found[last]
+            scope, part = inner, part.setdefault(key, {})
+        if last in scope:
+            part[last] = scope[last]
     return named
 
 
 def _at(path: _Path, scopes: Mapping[str, Any]) -> tuple[int, Any]:
     """Return the depth and the object at a path, or of the last object that exists on it."""
-    found: Any = scopes
+    value: Any = scopes
     for depth, key in enumerate(path):
-        if not isinstance(found, dict) or key not in found:
-            return depth, found
-        found = found[key]
-    return len(path), found
+        if not isinstance(value, dict) or key not in value:
+            return depth, value
+        value = value[key]
+    return len(path), value
 
 
 @dataclass(slots=True)
@@ -330,23 +330,23 @@ def _compiled(text: str, *, items: bool) -> Any:
         raise ConditionError(text, *_refusal(text, str(error))) from None
 
 
-def _refusal(text: str, said: str) -> tuple[str, str]:
+def _refusal(text: str, report: str) -> tuple[str, str]:
     """Return the message and the hint for an expression that does not compile."""
-    if found := re.search(r"<input>:(\d+):(\d+): undeclared reference to '(\w+)", said):
-        line, column, name = int(found[1]), int(found[2]), found[3]
+    if match := re.search(r"<input>:(\d+):(\d+): undeclared reference to '(\w+)", report):
+        line, column, name = int(match[1]), int(match[2]), match[3]
         if text.split("\n")[line - 1][column - 1 :].startswith("("):
             return f"it calls unknown function {name!r}", did_you_mean(name, _FUNCTIONS)
         dashed = re.search(r"\btasks\.(\w+(?:-\w+)+)", text)
         hint = f'write tasks["{dashed[1]}"]' if dashed else did_you_mean(name, NAMES)
         return f"it uses unknown name {name!r}", hint
-    if found := re.search(r"found no matching overload for '(\S+)' applied to '\((.*?)\)'", said):
-        return _no_overload(found[1], found[2]), ""
-    if "recursion" in said:
+    if match := re.search(r"found no matching overload for '(\S+)' applied to '\((.*?)\)'", report):
+        return _no_overload(match[1], match[2]), ""
+    if "recursion" in report:
         return "it is nested too deeply", ""
-    if "size exceeds" in said:
+    if "size exceeds" in report:
         return "it is longer than 100,000 characters", ""
-    if found := re.search(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)", said):
-        wrong = found[3].partition(" expecting ")[0].removesuffix(" [INVALID_ARGUMENT]")
+    if match := re.search(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)", report):
+        wrong = match[3].partition(" expecting ")[0].removesuffix(" [INVALID_ARGUMENT]")
         unexpected = re.fullmatch(r"(?:mismatched|extraneous) input '(.*)'", wrong) or re.fullmatch(
             r"token recognition error at: '(.*)'?", wrong
         )
@@ -354,8 +354,8 @@ def _refusal(text: str, said: str) -> tuple[str, str]:
             word = unexpected[1].strip(" '")
             wrong = "it ends too early" if word == "<EOF>" else f"unexpected {word!r}"
             hint = f"write {_SPELT[word]}" if word in _SPELT else _HINT
-            return f"it is malformed: at line {found[1]}, column {found[2]}, {wrong}", hint
-        return f"it is malformed: at line {found[1]}, column {found[2]}, {wrong}", _HINT
+            return f"it is malformed: at line {match[1]}, column {match[2]}, {wrong}", hint
+        return f"it is malformed: at line {match[1]}, column {match[2]}, {wrong}", _HINT
     return "it is malformed", _HINT
 
 

@@ -32,19 +32,19 @@ def flows(workflows: Sequence[WorkflowDeclaration]) -> Iterator[Problem]:
 
 def _targets(graph: TaskGraph, every: set[str]) -> Iterator[Problem]:
     """Find edges that lead to an unknown task, or twice to the same task."""
-    for one in graph.unknown if graph.knows_ids else ():
-        task = graph.tasks[one.source]
-        where, hint = f"unknown task {one.name!r}", did_you_mean(one.name, graph.numbers)
-        if one.name in every:
-            where = f"task {one.name!r}, which is in another list of tasks"
+    for edge in graph.unknown if graph.knows_ids else ():
+        task = graph.tasks[edge.source]
+        where, hint = f"unknown task {edge.name!r}", did_you_mean(edge.name, graph.numbers)
+        if edge.name in every:
+            where = f"task {edge.name!r}, which is in another list of tasks"
             hint = f"known: {', '.join(sorted(graph.numbers))}"
-        yield task.problem(one.path, f"{task.title} leads to {where}", hint)
-    times = Counter((one.source, one.field, one.name) for one in graph.named)
-    for one in graph.named:
-        if times.pop((one.source, one.field, one.name), 1) > 1:
-            task = graph.tasks[one.source]
-            message = f"{task.title} leads to task {one.name!r} twice"
-            yield task.problem(one.field, message, "name it once")
+        yield task.problem(edge.path, f"{task.title} leads to {where}", hint)
+    times = Counter((edge.source, edge.field, edge.name) for edge in graph.named)
+    for edge in graph.named:
+        if times.pop((edge.source, edge.field, edge.name), 1) > 1:
+            task = graph.tasks[edge.source]
+            message = f"{task.title} leads to task {edge.name!r} twice"
+            yield task.problem(edge.field, message, "name it once")
 
 
 def _ends(graph: TaskGraph) -> Iterator[Problem]:
@@ -109,7 +109,7 @@ def _circles(graph: TaskGraph) -> Iterator[Problem]:
         message = f"{graph.tasks[group[0]].title} is in a loop without a router"
         yield graph.tasks[way[-1].source].problem(
             way[-1].path,
-            f"{message}: {_shown(graph, way)}",
+            f"{message}: {_arrows(graph, way)}",
             "add a router to the loop",
         )
 
@@ -126,7 +126,7 @@ def _traps(graph: TaskGraph) -> Iterator[Problem]:
         if leads_out or not routed:
             continue  # reported for the tasks that follow, or for the edges
         task = graph.tasks[group[0]]
-        way = _shown(graph, circle(group[0], edges))
+        way = _arrows(graph, circle(group[0], edges))
         message = f"{task.title} never reaches an end: {way}"
         yield task.problem(("id",), message, "add a route to a final task")
 
@@ -152,7 +152,7 @@ def _groups(edges: Sequence[Edge]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _shown(graph: TaskGraph, way: Sequence[Edge]) -> str:
+def _arrows(graph: TaskGraph, way: Sequence[Edge]) -> str:
     numbers = [way[0].source, *(edge.target for edge in way)]
     return " -> ".join(str(graph.tasks[number].id) for number in numbers)
 

@@ -21,7 +21,7 @@ def schema_faults(schema: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     try:
         validator.check_schema(schema)
     except _library("jsonschema").SchemaError as error:
-        yield tuple(error.path), _said(error)
+        yield tuple(error.path), _message(error)
         return
     dialect = _library("referencing.jsonschema").specification_with(
         validator.META_SCHEMA["$schema"]
@@ -48,9 +48,9 @@ def mismatch(value: Any, schema: Mapping[str, Any]) -> str:
     return f"{error.message}, at {error.json_path}" if error.path else str(error.message)
 
 
-def _said(error: Any) -> str:
+def _message(error: Any) -> str:
     """Return the message for an invalid schema, with the list of words it must be one of."""
-    listed = next((one for one in error.context if one.validator == "enum"), None)
+    listed = next((cause for cause in error.context if cause.validator == "enum"), None)
     if listed is None:
         return str(error.message)
     return (

@@ -74,16 +74,16 @@ def named_class(
     Raises:
         UsageError: The class cannot be imported.
     """
-    given: Any = getattr(declaration, str(_CLASS[0]))
-    if isinstance(given, LiveObject):
-        if isinstance(given.object, kinds) or has_method(type(given.object), methods):
-            return partial(_held, given.object)
-        found = type(given.object)
-        raise failure(f"{declaration.label}: got {described(found)}; expected {expected}")
-    found = _imported(declaration, environment, _CLASS)
-    if derives(found, *kinds) or has_method(found, methods):
-        return cast("Callable[..., Any]", found)
-    raise failure(_wrong(declaration, _CLASS, found, expected))
+    held: Any = getattr(declaration, str(_CLASS[0]))
+    if isinstance(held, LiveObject):
+        if isinstance(held.object, kinds) or has_method(type(held.object), methods):
+            return partial(_held, held.object)
+        code = type(held.object)
+        raise failure(f"{declaration.label}: got {described(code)}; expected {expected}")
+    code = _imported(declaration, environment, _CLASS)
+    if derives(code, *kinds) or has_method(code, methods):
+        return cast("Callable[..., Any]", code)
+    raise failure(_wrong(declaration, _CLASS, code, expected))
 
 
 def _held(held: Any, **settings: Any) -> Any:
@@ -110,13 +110,13 @@ def named_factory(
         takes: Names of parameters, one of which the function must have.
         place: Field that names the class or function.
     """
-    found = _imported(declaration, environment, place)
-    if derives(found, *kinds) or has_method(found, methods) or is_factory(found, takes):
-        return cast("Callable[..., Any]", found)
+    code = _imported(declaration, environment, place)
+    if derives(code, *kinds) or has_method(code, methods) or is_factory(code, takes):
+        return cast("Callable[..., Any]", code)
     either = f"{expected}, or a function from the project folder or an installed package"
     if takes:
         either += f" with a parameter {' or '.join(map(repr, takes))}"
-    raise failure(_wrong(declaration, place, found, either))
+    raise failure(_wrong(declaration, place, code, either))
 
 
 def named_part(
@@ -126,11 +126,11 @@ def named_part(
     failure: type[LorebindError] = UsageError,
 ) -> Callable[..., Any]:
     """Return the class or function that a declaration names to create an argument."""
-    found = _imported(declaration, environment, place)
-    if is_class_of_others(found) or is_factory(found):
-        return cast("Callable[..., Any]", found)
+    code = _imported(declaration, environment, place)
+    if is_class_of_others(code) or is_factory(code):
+        return cast("Callable[..., Any]", code)
     expected = "a class or a function from the project folder or an installed package"
-    raise failure(_wrong(declaration, place, found, expected))
+    raise failure(_wrong(declaration, place, code, expected))
 
 
 def named_object(
@@ -156,14 +156,14 @@ def named_object(
     Raises:
         UsageError: The object cannot be imported.
     """
-    given = getattr(declaration, str(place[0]))
-    is_held = isinstance(given, LiveObject)
-    found = given.object if is_held else _imported(declaration, environment, place)
-    if derives(type(found), *kinds) or is_factory(found):
-        return found
+    value = getattr(declaration, str(place[0]))
+    is_held = isinstance(value, LiveObject)
+    code = value.object if is_held else _imported(declaration, environment, place)
+    if derives(type(code), *kinds) or is_factory(code):
+        return code
     if is_held:
-        raise failure(f"{declaration.label}: got {described(found)}; expected {expected}")
-    raise failure(_wrong(declaration, place, found, expected))
+        raise failure(f"{declaration.label}: got {described(code)}; expected {expected}")
+    raise failure(_wrong(declaration, place, code, expected))
 
 
 def _imported(declaration: Declaration, environment: Environment, place: Place) -> Any:
@@ -173,9 +173,9 @@ def _imported(declaration: Declaration, environment: Environment, place: Place) 
         raise UsageError(f"{_subject(declaration, place)}: {error}") from error
 
 
-def _wrong(declaration: Declaration, place: Place, found: object, expected: str) -> str:
+def _wrong(declaration: Declaration, place: Place, code: object, expected: str) -> str:
     subject, path = _subject(declaration, place), _path_at(declaration, place)
-    return f"{subject}: {path} is {described(found)}; expected {expected}"
+    return f"{subject}: {path} is {described(code)}; expected {expected}"
 
 
 def _subject(declaration: Declaration, place: Place) -> str:

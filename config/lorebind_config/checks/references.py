@@ -88,7 +88,7 @@ def dangling(
     workflows: Sequence[WorkflowDeclaration],
 ) -> Iterator[Problem]:
     """Find references to unknown ids, except where the id may be in a part that is not readable."""
-    known = _Known(
+    ids = _Known(
         embedders=_ids(project.embedders_or_default),
         vector_dbs=_ids(project.vector_dbs_or_default),
         models=_ids(project.models_or_default),
@@ -98,83 +98,81 @@ def dangling(
             model.id for model in project.models_or_default if model.provider == EXTRACTIVE
         ),
     )
-    yield from _knowledge_bases(project.knowledge_bases, known)
-    yield from _bindings(project.knowledge, project.title, known)
+    yield from _knowledge_bases(project.knowledge_bases, ids)
+    yield from _bindings(project.knowledge, project.title, ids)
     for agent in agents:
-        yield from _agent(agent, known)
+        yield from _agent(agent, ids)
     for workflow in workflows:
-        yield from _workflow(workflow, known)
+        yield from _workflow(workflow, ids)
 
 
 def _workflow(workflow: WorkflowDeclaration, outside: _Known) -> Iterator[Problem]:
-    known = replace(
+    ids = replace(
         outside,
         knowledge_bases=_ids(workflow.knowledge_bases, outside.knowledge_bases),
         agents=_ids(workflow.agents, outside.agents),
     )
-    yield from _knowledge_bases(workflow.knowledge_bases, known)
-    yield from _bindings(workflow.knowledge, workflow.title, known)
+    yield from _knowledge_bases(workflow.knowledge_bases, ids)
+    yield from _bindings(workflow.knowledge, workflow.title, ids)
     for agent in workflow.agents:
-        yield from _agent(agent, known)
+        yield from _agent(agent, ids)
     for task in with_nested(workflow.tasks):
         owner = task.title
-        yield from _bindings(task.bindings, owner, known)
+        yield from _bindings(task.bindings, owner, ids)
         if task.answers_as is not None:
-            yield from _reference(task, owner, "agent", "agent", known.agents)
+            yield from _reference(task, owner, "agent", "agent", ids.agents)
 
 
-def _agent(agent: AgentDeclaration, known: _Known) -> Iterator[Problem]:
+def _agent(agent: AgentDeclaration, ids: _Known) -> Iterator[Problem]:
     owner = agent.title
-    yield from _bindings(agent.knowledge, owner, known)
+    yield from _bindings(agent.knowledge, owner, ids)
     for tool in agent.tools:
         if isinstance(tool, KnowledgeTool):
-            yield from _reference(tool, owner, "knowledge", "knowledge base", known.knowledge_bases)
-            yield from _condensing(tool, owner, known)
-    yield from _reference(agent, owner, "model", "model", known.models)
+            yield from _reference(tool, owner, "knowledge", "knowledge base", ids.knowledge_bases)
+            yield from _condensing(tool, owner, ids)
+    yield from _reference(agent, owner, "model", "model", ids.models)
 
 
 def _knowledge_bases(
-    knowledge_bases: Iterable[KnowledgeBaseDeclaration], known: _Known
+    knowledge_bases: Iterable[KnowledgeBaseDeclaration], ids: _Known
 ) -> Iterator[Problem]:
     for kb in knowledge_bases:
         owner = kb.title
-        yield from _reference(kb, owner, "embedder", "embedder", known.embedders)
-        yield from _reference(kb, owner, "vector_db", "vector database", known.vector_dbs)
-        yield from _condensing(kb.retrieval, owner, known)
+        yield from _reference(kb, owner, "embedder", "embedder", ids.embedders)
+        yield from _reference(kb, owner, "vector_db", "vector database", ids.vector_dbs)
+        yield from _condensing(kb.retrieval, owner, ids)
 
 
-def _bindings(
-    bindings: Iterable[BindingDeclaration], owner: str, known: _Known
-) -> Iterator[Problem]:
+def _bindings(bindings: Iterable[BindingDeclaration], owner: str, ids: _Known) -> Iterator[Problem]:
     for binding in bindings:
-        if _leads_nowhere(binding.id, known.knowledge_bases):
+        if _leads_nowhere(binding.id, ids.knowledge_bases):
             message = f"{owner} binds unknown knowledge base {binding.id!r}"
-            hint = did_you_mean(binding.id, known.knowledge_bases or ())
+            hint = did_you_mean(binding.id, ids.knowledge_bases or ())
             yield binding.problem(("id",), message, hint)
-        yield from _condensing(binding, owner, known)
+        yield from _condensing(binding, owner, ids)
 
 
-def _condensing(declared: Declaration, owner: str, known: _Known) -> Iterator[Problem]:
+def _condensing(declared: Declaration, owner: str, ids: _Known) -> Iterator[Problem]:
     for inner, _ in within(declared):
         if isinstance(inner, CondenseDeclaration):
-            yield from _reference(inner, owner, "model", "model", known.models)
-            if inner.model in known.extractive:
+            yield from _reference(inner, owner, "model", "model", ids.models)
+            if inner.model in ids.extractive:
                 message = f"{owner}: model {inner.model!r} is extractive and cannot condense"
                 hint = "name another model, or write: condense: turns"
                 yield inner.problem(("model",), message, hint)
 
 
 def _reference(
-    declaration: Declaration, owner: str, field: str, what: str, known: frozenset[str] | None
+    declaration: Declaration, owner: str, field: str, what: str, ids: frozenset[str] | None
 ) -> Iterator[Problem]:
     name = getattr(declaration, field)
-    if _leads_nowhere(name, known):
+    if _leads_nowhere(name, ids):
         message = f"{owner} uses unknown {what} {name!r}"
-        yield declaration.problem((field,), message, did_you_mean(name, known or ()))
+        yield declaration.problem((field,), message, did_you_mean(name, ids or ()))
 
 
-def _leads_nowhere(name: object, known: frozenset[str] | None) -> bool:
-    if not isinstance(name, str) or known is None or name in known:
+def _leads_nowhere(name: object, ids: frozenset[str] | None) -> bool:
+    if not isinstance(name, str) or ids is None or name in ids:
         return False
     # The template checks already report a template in this field.
     return not looks_like_one(name)

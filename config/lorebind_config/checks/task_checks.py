@@ -7,7 +7,7 @@ from typing import Any
 
 from lorebind_config.checks.conditions import Condition, ConditionError, compile_condition
 from lorebind_config.checks.json_schemas import schema_faults
-from lorebind_config.checks.task_names import Names, standings
+from lorebind_config.checks.task_names import Names, task_scopes
 from lorebind_config.declarations.agents import AgentDeclaration, CodeTool, KnowledgeTool
 from lorebind_config.declarations.base import Declaration
 from lorebind_config.declarations.models import EXTRACTIVE, ModelDeclaration
@@ -73,10 +73,10 @@ def _called(tool: CodeTool | KnowledgeTool) -> str | None:
 
     None if it could not be read. The name of a function is known only after it is imported.
     """
-    given = tool.call if isinstance(tool, CodeTool) else (tool.name or tool.knowledge)
-    if not isinstance(given, str):
+    name = tool.call if isinstance(tool, CodeTool) else (tool.name or tool.knowledge)
+    if not isinstance(name, str):
         return None
-    return str(given) if isinstance(tool, CodeTool) else tool.called
+    return str(name) if isinstance(tool, CodeTool) else tool.called
 
 
 _TRUTHS = {"bool": "true or false", "dyn": ""}
@@ -89,9 +89,9 @@ def task_problems(
     """Find the problems of the conditions, channels and schemas of all tasks of a workflow."""
     yield from _channels(workflow)
     names = Names(workflow, injected)
-    for standing in standings(workflow):
-        task = standing.task
-        scopes = {**names.of(standing), "output": ANYTHING}
+    for scope in task_scopes(workflow.tasks):
+        task = scope.task
+        scopes = {**names.of(scope), "output": ANYTHING}
         yield from _condition(task, "condition", scopes, names)
         if isinstance(task, CollectionTask):
             items = {"item": ANYTHING, "index": ANYTHING}
@@ -133,16 +133,16 @@ def _names(
     task: TaskBase, field: str, condition: Condition, scopes: Mapping[str, Any], names: Names
 ) -> Iterator[Problem]:
     for path in sorted(condition.paths):
-        found: Any = scopes
+        value: Any = scopes
         for at, key in enumerate(path):
-            if not isinstance(found, Mapping):
+            if not isinstance(value, Mapping):
                 break
-            if key not in found:
+            if key not in value:
                 wrong = f"{field}: {'.'.join(path[: at + 1])} is not defined"
-                why, hint = names.why(path, scopes, task) or ("", did_you_mean(key, found))
+                why, hint = names.why(path, scopes, task) or ("", did_you_mean(key, value))
                 yield task.problem((field,), f"{wrong}: {why}" if why else wrong, hint)
                 break
-            found = found[key]
+            value = value[key]
 
 
 def _channels(workflow: WorkflowDeclaration) -> Iterator[Problem]:

@@ -50,9 +50,9 @@ class TaskGraph:
         self.knows_ids = all(isinstance(task.id, str) for task in tasks)
         """Whether all ids could be read; otherwise, a name may belong to any task."""
         self.is_written = any(task.targets() for task in tasks)
-        self.named = [one for number in range(len(tasks)) for one in self._named(number)]
-        self.unknown = [one for one in self.named if one.name not in self.numbers]
-        self.anywhere = {one.source for one in self.unknown}
+        self.named = [target for number in range(len(tasks)) for target in self._named(number)]
+        self.unknown = [target for target in self.named if target.name not in self.numbers]
+        self.anywhere = {target.source for target in self.unknown}
         """The tasks that may lead to any other task."""
         self.anywhere |= {n for n, task in enumerate(tasks) if not _is_readable(task)}
         self.is_known = self.is_written or not self.anywhere
@@ -95,21 +95,21 @@ class TaskGraph:
 
     def can_follow_error(self, number: int) -> bool:
         """Check whether a task can run because another one failed."""
-        known = self.is_known and not self.is_lost(number)
-        return not known or bool(self._after_errors >> number & 1)
+        reachable_known = self.is_known and not self.is_lost(number)
+        return not reachable_known or bool(self._after_errors >> number & 1)
 
     @cached_property
     def _after_errors(self) -> int:
-        found = 0
+        bits = 0
         for edge in self.edges:
             if edge.path[:1] == ("on_error",):
-                found |= self.reach[edge.target] | 1 << edge.target
+                bits |= self.reach[edge.target] | 1 << edge.target
         for number in self.anywhere:
             task = self.tasks[number]
             names = task.targets().get("on_error", ())
             if getattr(task, "type", None) is ANYTHING or not self.numbers.keys() >= set(names):
-                found |= self.reach[number]
-        return found
+                bits |= self.reach[number]
+        return bits
 
     @cached_property
     def reach(self) -> list[int]:
@@ -121,10 +121,10 @@ class TaskGraph:
 
     @cached_property
     def _followers(self) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in self.tasks]
+        followers: list[list[int]] = [[] for _ in self.tasks]
         for edge in self.edges:
-            found[edge.source].append(edge.target)
-        return found
+            followers[edge.source].append(edge.target)
+        return followers
 
     def _named(self, source: int) -> Iterator[Named]:
         task = self.tasks[source]
@@ -137,9 +137,9 @@ class TaskGraph:
 
     def _edges(self) -> Iterator[Edge]:
         if self.is_written:
-            for one in self.named:
-                for target in self.numbers.get(one.name, ()):
-                    yield Edge(one.source, target, one.path)
+            for link in self.named:
+                for target in self.numbers.get(link.name, ()):
+                    yield Edge(link.source, target, link.path)
         elif self.is_known:
             for number in range(len(self.tasks) - 1):
                 yield Edge(number, number + 1, ())

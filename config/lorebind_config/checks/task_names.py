@@ -40,22 +40,22 @@ class TaskScope:
     @property
     def after_error(self) -> bool:
         """Whether an `on_error` can lead to the task."""
-        own = self.graph.can_follow_error(self.number)
-        return own or (self.around is not None and self.around.after_error)
+        direct = self.graph.can_follow_error(self.number)
+        return direct or (self.around is not None and self.around.after_error)
 
     @property
     def knows_ids(self) -> bool:
         """Whether the ids of all tasks that can run before it could be read."""
-        own = self.graph.knows_ids or all(
+        direct = self.graph.knows_ids or all(
             isinstance(task.id, str) or not self.graph.may_name(self.number, number)
             for number, task in enumerate(self.graph.tasks)
         )
-        return own and (self.around is None or self.around.knows_ids)
+        return direct and (self.around is None or self.around.knows_ids)
 
     @property
     def follows_prompt(self) -> bool:
         """Whether a task that may inject passages can run before it."""
-        return not self.knows_ids or any(isinstance(one, BasicTask) for one in self.before())
+        return not self.knows_ids or any(isinstance(task, BasicTask) for task in self.before())
 
     def before(self) -> Iterator[TaskBase]:
         """Yield the tasks that can run before it."""
@@ -76,33 +76,29 @@ class TaskScope:
 class _Before(Mapping[str, Any]):
     """The scope `tasks` for one task."""
 
-    def __init__(self, standing: TaskScope) -> None:
-        self._standing = standing
+    def __init__(self, scope: TaskScope) -> None:
+        self._scope = scope
 
     def __getitem__(self, task_id: str) -> Any:
-        if not self._standing.can_follow(task_id):
+        if not self._scope.can_follow(task_id):
             raise KeyError(task_id)
         return {"output": ANYTHING}
 
     def __iter__(self) -> Iterator[str]:
-        return iter({task.id: None for task in self._standing.before()})
+        return iter({task.id: None for task in self._scope.before()})
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-def standings(workflow: WorkflowDeclaration) -> Iterator[TaskScope]:
-    """Yield all tasks of a workflow, each before the tasks that it contains."""
-    yield from _task_scopes(workflow.tasks, None)
-
-
-def _task_scopes(tasks: Sequence[TaskBase], around: TaskScope | None) -> Iterator[TaskScope]:
+def task_scopes(tasks: Sequence[TaskBase], around: TaskScope | None = None) -> Iterator[TaskScope]:
+    """Yield all tasks of a list, each before the tasks that it contains."""
     graph = TaskGraph(tasks)
     for number, task in enumerate(tasks):
-        standing = TaskScope(task, graph, number, around)
-        yield standing
+        scope = TaskScope(task, graph, number, around)
+        yield scope
         for flow in task.flows():
-            yield from _task_scopes(flow, standing)
+            yield from task_scopes(flow, scope)
 
 
 class Names:
@@ -130,18 +126,18 @@ class Names:
         }
         self._holders = dict(_holders(workflow.tasks))
 
-    def of(self, standing: TaskScope) -> dict[str, Any]:
+    def of(self, scope: TaskScope) -> dict[str, Any]:
         """Return the scopes of the templates of a task."""
         scopes: dict[str, Any] = {
             **self.running,
-            "tasks": _Before(standing) if standing.knows_ids else ANYTHING,
+            "tasks": _Before(scope) if scope.knows_ids else ANYTHING,
             "state": self.state,
         }
-        if self.injected and standing.follows_prompt:
+        if self.injected and scope.follows_prompt:
             scopes = widened(scopes, self.injected)
-        if standing.per_item:
+        if scope.per_item:
             scopes |= {"item": ANYTHING, "index": ANYTHING}
-        if standing.after_error:
+        if scope.after_error:
             scopes["error"] = _ERROR
         return scopes
 
@@ -169,29 +165,29 @@ class Names:
         ends = range(2, len(reference) + 1)
         ids = (".".join(reference[1:end]) for end in ends)
         task_id = next((name for name in ids if name in self._holders), None)
-        known = scopes["tasks"]
-        if task_id is None or not isinstance(known, Mapping) or task_id in known:
+        earlier = scopes["tasks"]
+        if task_id is None or not isinstance(earlier, Mapping) or task_id in earlier:
             return None
         holder = self._holders[task_id]
         inside = f"task {task_id!r} is inside task {holder!r}"
-        if holder is not None and holder in known:
+        if holder is not None and holder in earlier:
             return inside, f"use tasks.{holder}.output"
         if by is not None and by.id == holder:
-            return inside, did_you_mean(task_id, known)
+            return inside, did_you_mean(task_id, earlier)
         if by is None or by.id == task_id:
-            return f"task {task_id!r} has no output here", did_you_mean(task_id, known)
-        hint = f"known: {', '.join(sorted(known)) or 'none'}"
+            return f"task {task_id!r} has no output here", did_you_mean(task_id, earlier)
+        hint = f"known: {', '.join(sorted(earlier)) or 'none'}"
         return f"task {task_id!r} cannot come before {by.id!r}", hint
 
 
 def widened(scopes: Mapping[str, Any], references: Collection[Reference]) -> dict[str, Any]:
     """Return the scopes with these names added."""
-    made = dict(scopes)
+    wider = dict(scopes)
     for name, *rest in sorted(references):
-        held = made.get(name, {}) if rest else ANYTHING
+        held = wider.get(name, {}) if rest else ANYTHING
         below = held if isinstance(held, Mapping) else None
-        made[name] = widened(below, [tuple(rest)]) if rest and below is not None else held
-    return made
+        wider[name] = widened(below, [tuple(rest)]) if rest and below is not None else held
+    return wider
 
 
 def _outputs(tasks: Sequence[TaskBase]) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from lorebind_config import templates
-from lorebind_config.checks.task_names import Names, standings, widened
+from lorebind_config.checks.task_names import Names, task_scopes, widened
 from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.base import (
     Declaration,
@@ -99,7 +99,7 @@ def refuse_unset(declaration: Declaration, environment: Environment, part: str =
     if missing := list(unset_variables(declaration, environment)):
         name = getattr(declaration, "id", None) or getattr(declaration, declaration.kind_key, None)
         part = part or declaration.label + (f" {name!r}" if name else "")
-        problems = [replace(one, message=f"{part}: {one.message}") for one in missing]
+        problems = [replace(problem, message=f"{part}: {problem.message}") for problem in missing]
         raise MissingVariableError(problems)
 
 
@@ -112,13 +112,13 @@ def injected_variables(
 
     A single task may have fewer of them, but that is known only when its bindings are resolved.
     """
-    found: set[Reference] = set()
+    variables: set[Reference] = set()
     for declaration in (project, workflow, *agents):
         for inner, _ in within(declaration):
             written = getattr(inner, "inject_as", None)
             if isinstance(written, str):
-                found.add(injected_variable(written))
-    return found - {()}
+                variables.add(injected_variable(written))
+    return variables - {()}
 
 
 def workflow_templates(
@@ -132,25 +132,25 @@ def workflow_templates(
     templates of later tasks, may also use the variables that passages are injected as.
     """
     names = Names(workflow, injected)
-    stands = {id(standing.task): standing for standing in standings(workflow)}
+    stands = {id(scope.task): scope for scope in task_scopes(workflow.tasks)}
     for inner, path in within(workflow):
-        standing = stands.get(id(inner))
-        task = standing.task if standing is not None else None
-        if standing is not None:
-            usual = names.of(standing)
+        scope = stands.get(id(inner))
+        task = scope.task if scope is not None else None
+        if scope is not None:
+            usual = names.of(scope)
         elif path[:1] == ("checkpointer",):
             usual = {}
         else:
             usual = names.running if path[:1] == ("knowledge_bases",) else names.outputs
         for field in type(inner).model_fields:
-            known = {**_VARIABLES, **usual}
+            scopes = {**_VARIABLES, **usual}
             if inner is workflow and field == "vars":
-                known = {**_VARIABLES, **names.before_vars}
+                scopes = {**_VARIABLES, **names.before_vars}
             elif task is not None and field == "prompt":
-                known = widened(known, injected)
+                scopes = widened(scopes, injected)
             elif task is not None and field == "update":
-                known = widened(known, [*names.injected, ("output",)])
-            yield from _field(inner, field, known, partial(names.why, scopes=known, by=task))
+                scopes = widened(scopes, [*names.injected, ("output",)])
+            yield from _field(inner, field, scopes, partial(names.why, scopes=scopes, by=task))
 
 
 def _field(
@@ -212,14 +212,14 @@ def run_references(declaration: KnowledgeBaseDeclaration) -> list[templates.Refe
     ]
 
 
-def run_values(declaration: KnowledgeBaseDeclaration, given: Mapping[str, Any]) -> str | None:
+def run_values(declaration: KnowledgeBaseDeclaration, variables: Mapping[str, Any]) -> str | None:
     """Return the values of these references in a run, as JSON; None if there are no references.
 
     Args:
         declaration: The knowledge base.
         given: The values of `{{ .workflow.… }}`: `input` and `vars`.
     """
-    scopes = {"workflow": given, "input": given.get("input", {})}
+    scopes = {"workflow": variables, "input": variables.get("input", {})}
     values: dict[str, Any] = {}
     for reference in run_references(declaration):
         with suppress(templates.TemplateError):  # the source itself reports it

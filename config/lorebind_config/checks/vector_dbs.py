@@ -51,14 +51,14 @@ def dimensions(
     for kb in [*project.knowledge_bases, *(kb for w in workflows for kb in w.knowledge_bases)]:
         embedder = selected(embedders, kb.embedder)
         vector_db = selected(vector_dbs, kb.vector_db)
-        made = getattr(embedder, "known_dimension", None)
-        kept = getattr(getattr(vector_db, "config", None), "dimension", None)
-        if isinstance(made, int) and isinstance(kept, int) and made != kept:
+        length = getattr(embedder, "known_dimension", None)
+        declared = getattr(getattr(vector_db, "config", None), "dimension", None)
+        if isinstance(length, int) and isinstance(declared, int) and length != declared:
             message = (
                 f"{kb.title}: embedder {embedder.id!r} makes vectors of dimension "
-                f"{made}, vector database {vector_db.id!r} is declared with {kept}"
+                f"{length}, vector database {vector_db.id!r} is declared with {declared}"
             )
-            hint = f"write dimension: {made} at {vector_db.config.position('dimension')}"
+            hint = f"write dimension: {length} at {vector_db.config.position('dimension')}"
             yield kb.problem(("vector_db",), message, hint)
 
 
@@ -78,9 +78,9 @@ def existing(
     filled_by_others: set[str] = set()
     alone = project.model_copy(update={"agents": [], "workflows": []})
     for top in (alone, *agents, *workflows):  # the project first: all others see what it declares
-        own = [kb for kb in getattr(top, "knowledge_bases", []) if isinstance(kb.id, str)]
-        seen = filled_by_others - {kb.id for kb in own}
-        for kb in own:
+        kbs = [kb for kb in getattr(top, "knowledge_bases", []) if isinstance(kb.id, str)]
+        seen = filled_by_others - {kb.id for kb in kbs}
+        for kb in kbs:
             vector_db = selected(vector_dbs, kb.vector_db)
             if getattr(vector_db, "is_existing", None) is True:
                 seen.add(kb.id)

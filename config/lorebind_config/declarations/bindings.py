@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import AliasChoices, ConfigDict, Field, create_model, model_validator
 from pydantic.fields import FieldInfo
 
-from lorebind_config.declarations.base import Declaration, Fault, Id, Position, RefusedError
+from lorebind_config.declarations.base import (
+    Declaration,
+    Fault,
+    Id,
+    Position,
+    RefusedError,
+    refused,
+)
 from lorebind_config.declarations.retrieval import RetrievalDeclaration
 
 
@@ -66,12 +73,9 @@ class BindingBase(RetrievalOverrides):
     def _no_field_twice(self) -> Self:
         twice = sorted(self._flat() & self._nested())
         if twice:
+            message = "{} is set twice: here and next to 'retrieval'"
             raise RefusedError(
-                Fault(
-                    f"{name} is set twice: here and next to 'retrieval'",
-                    "keep one of them",
-                    ("retrieval", name),
-                )
+                Fault(message.format(name), "keep one of them", ("retrieval", name))
                 for name in twice
             )
         return self
@@ -112,6 +116,5 @@ class BindingDeclaration(BindingBase):
     @classmethod
     def _one_id(cls, data: Any) -> Any:
         if isinstance(data, dict) and "id" in data and "id_ref" in data:
-            fault = Fault("id and id_ref mean the same", "keep one of them", ("id_ref",))
-            raise RefusedError([fault])
+            raise refused("id and id_ref mean the same", "keep one of them", "id_ref")
         return data

@@ -92,9 +92,9 @@ class Flow:
     def _back_edges(self) -> set[Edge]:
         """Return the edges to a task on the path from the entry to the edge's own source."""
         ahead: dict[str, list[Edge]] = {name: [] for name in self.names}
-        for one in self.edges:
-            ahead[one.source].append(one)
-        found: set[Edge] = set()
+        for step in self.edges:
+            ahead[step.source].append(step)
+        back: set[Edge] = set()
         done: set[str] = set()
         for start in self.names:  # the entry is the first
             way = {start: iter(ahead[start])}
@@ -105,10 +105,10 @@ class Flow:
                     done.add(name)
                     del way[name]
                 elif edge.target in way:
-                    found.add(edge)
+                    back.add(edge)
                 elif edge.target not in done:
                     way[edge.target] = iter(ahead[edge.target])
-        return found
+        return back
 
     def _rounds_of_circles(self) -> dict[str, set[str]]:
         """For each target of a back edge, return the tasks that lead back to it, and itself."""
@@ -117,12 +117,12 @@ class Flow:
             behind[edge.target].append(edge.source)
         rounds: dict[str, set[str]] = {}
         for edge in self._back:
-            found = rounds.setdefault(edge.target, {edge.target})
+            tasks = rounds.setdefault(edge.target, {edge.target})
             ahead = [edge.source]
             while ahead:
                 name = ahead.pop()
-                if name not in found:
-                    found.add(name)
+                if name not in tasks:
+                    tasks.add(name)
                     ahead += behind[name]
         return rounds
 

@@ -61,8 +61,8 @@ class KindRegistry:
         offer = plugins.offered(self.group, word)
         if offer is None:
             return None
-        found = plugins.load(offer, MEMBERS)
-        kind, key = found.Declaration, self.base.kind_key
+        module = plugins.load(offer, MEMBERS)
+        kind, key = module.Declaration, self.base.kind_key
         if not (isinstance(kind, type) and issubclass(kind, self.base)):
             raise PluginError(
                 f"plugin {offer}: its Declaration is not derived from "
@@ -72,7 +72,7 @@ class KindRegistry:
             raise PluginError(
                 f"plugin {offer}: its Declaration does not declare {key}: Literal[{word!r}]"
             )
-        return found
+        return module
 
     def union(self) -> Any:
         """Return the union of all kinds' declarations; omit plugins that cannot be loaded."""
@@ -87,8 +87,8 @@ class KindRegistry:
         key = self.base.kind_key
         if not isinstance(value, dict | self.base):
             raise PydanticKnownError("model_attributes_type")
-        given = value if isinstance(value, dict) else value.__dict__
-        word = given.get(key, self.default)
+        values = value if isinstance(value, dict) else value.__dict__
+        word = values.get(key, self.default)
         if word is None:
             raise PydanticKnownError("union_tag_not_found", {"discriminator": key})
         try:
@@ -96,8 +96,8 @@ class KindRegistry:
         except PluginError as error:
             raise refused(str(error), "", key) from error
         if kind is None:
-            known = {"discriminator": key, "tag": str(word), "expected_tags": ""}
-            raise PydanticKnownError("union_tag_invalid", known)
+            context = {"discriminator": key, "tag": str(word), "expected_tags": ""}
+            raise PydanticKnownError("union_tag_invalid", context)
         return _named(word, kind.Declaration).validate_python(value)
 
     def __get_pydantic_core_schema__(
@@ -108,18 +108,18 @@ class KindRegistry:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        made = handler(TypeAdapter(Annotated[Any, _ByWord(self._declarations())]).core_schema)
-        first, *others = made["oneOf"]
-        return made if others else first
+        union = handler(TypeAdapter(Annotated[Any, _ByWord(self._declarations())]).core_schema)
+        first, *others = union["oneOf"]
+        return union if others else first
 
     def _declarations(self) -> dict[str, type[Declaration]]:
-        found = {}
+        declarations = {}
         for word in [*self.built_in, *plugins.offers(self.group)]:
             try:
-                found[word] = self.kind(word).Declaration
+                declarations[word] = self.kind(word).Declaration
             except PluginError:  # reported when a file selects the kind, and by `doctor`
                 continue
-        return found
+        return declarations
 
 
 class _ByWord:

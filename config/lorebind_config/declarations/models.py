@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
-from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError, Wants, refused
+from lorebind_config.declarations.base import Declaration, Id, Wants, refused
 from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.objects import ClassOrObject, LiveObject, NameOrObject
 from lorebind_config.declarations.values import ConfigMap, FactoryPath, Secret
@@ -93,8 +93,8 @@ class ModelDeclaration(Declaration):
     @property
     def called(self) -> str:
         """The name of the underlying model in messages: `openai:gpt-4o`, `models:Mine`."""
-        own = self.factory or self.class_path
-        return str(own) if own is not None else f"{self.provider}:{self.model}"
+        path = self.factory or self.class_path
+        return str(path) if path is not None else f"{self.provider}:{self.model}"
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
         is_object = isinstance(self.model, LiveObject)
@@ -106,20 +106,16 @@ class ModelDeclaration(Declaration):
     @model_validator(mode="after")
     def _says_which_model(self) -> ModelDeclaration:
         makers = {"class": self.class_path, "factory": self.factory}
-        given = [key for key, value in makers.items() if value is not None]
+        keys = [key for key, value in makers.items() if value is not None]
         if isinstance(self.model, LiveObject):
-            given.append("model")
-        if self.provider == LANGCHAIN and len(given) != 1:
-            raise RefusedError(
-                [Fault(f"{' and '.join(given)} are given", "keep one of them", (given[-1],))]
-                if given
-                else [
-                    Fault(f"model {self.id!r} has neither class nor factory", "write one of them")
-                ]
-            )
+            keys.append("model")
+        if self.provider == LANGCHAIN and len(keys) != 1:
+            if keys:
+                raise refused(f"{' and '.join(keys)} are given", "keep one of them", keys[-1])
+            raise refused(f"model {self.id!r} has neither class nor factory", "write one of them")
         if self.provider != LANGCHAIN and (self.class_path or self.factory):
             hint = f"write provider: {LANGCHAIN}, or remove it"
-            raise refused(f"provider {self.provider!r} takes no {given[0]}", hint, given[0])
+            raise refused(f"provider {self.provider!r} takes no {keys[0]}", hint, keys[0])
         if self.provider not in (EXTRACTIVE, LANGCHAIN) and self.model is None:
             hint = f"provider {self.provider!r} needs the name of one of its models"
             raise refused("missing key 'model'", hint)

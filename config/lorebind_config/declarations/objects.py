@@ -27,9 +27,9 @@ class LiveObject(str):
 
     def __new__(cls, held: Any) -> LiveObject:
         kind = type(held)
-        made = super().__new__(cls, f"{module_of(kind)}:{kind.__name__}")
-        made.object = held
-        return made
+        text = super().__new__(cls, f"{module_of(kind)}:{kind.__name__}")
+        text.object = held
+        return text
 
 
 def is_object(value: Any) -> bool:

@@ -36,16 +36,16 @@ def check_passage_template(text: str) -> None:
         RefusedError: with what is wrong and an example of a template.
     """
     named: set[str] = set()
-    for found in _TEMPLATE.finditer(text):
-        names = _NAMES.fullmatch(found[1])
-        if not found[2] or names is None:
-            raise _refused(f"{found[0][:60]!r} is not a template", "write it as in {{ .content }}")
+    for match in _TEMPLATE.finditer(text):
+        names = _NAMES.fullmatch(match[1])
+        if not match[2] or names is None:
+            raise _refused(f"{match[0][:60]!r} is not a template", "write it as in {{ .content }}")
         if names[1] not in PASSAGE_NAMES:
             hint = did_you_mean(names[1], PASSAGE_NAMES)
             raise _refused(f"a passage has no {names[1]!r}", hint)
         if bool(names[2]) != (names[1] == "metadata"):
             hint = "write a field such as {{ .content }}, or {{ .metadata.NAME }}"
-            raise _refused(f"{found[0]} names no field of a passage", hint)
+            raise _refused(f"{match[0]} names no field of a passage", hint)
         named.add(names[1])
     if "content" not in named:
         raise _refused("the template omits the text of the passage", "add {{ .content }}")

@@ -44,7 +44,7 @@ def _well_formed(where: dict[str, Any]) -> dict[str, Any]:
     try:
         compile_filter(where)
     except UsageError as error:
-        faults = [Fault(str(one), path=one.at) for one in error.all or [error]]
+        faults = [Fault(str(mistake), path=mistake.at) for mistake in error.all or [error]]
         raise RefusedError(faults) from None
     return where
 
@@ -225,8 +225,8 @@ class CondenseDeclaration(Declaration):
             if "model" not in data and len(data) == 0:
                 raise refused("condense names no model", hint)
             return data
-        shown = f"{data!r} " if isinstance(data, str) else ""
-        raise refused(f"condense {shown}is not supported", hint)
+        word = f"{data!r} " if isinstance(data, str) else ""
+        raise refused(f"condense {word}is not supported", hint)
 
     @model_serializer(mode="plain")
     def _as_written(self) -> str | dict[str, str | None]:

@@ -49,12 +49,12 @@ class _Generator(GenerateJsonSchema):
         return NoDefault if default is None else default
 
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
-        made = super().tagged_union_schema(schema)
-        made.pop("discriminator", None)  # an OpenAPI keyword; each alternative has its own tag
-        return made
+        union = super().tagged_union_schema(schema)
+        union.pop("discriminator", None)  # an OpenAPI keyword; each alternative has its own tag
+        return union
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        made = super().dict_schema(schema)
-        if "patternProperties" in made:  # refuse keys that match no pattern
-            made["additionalProperties"] = False
-        return made
+        mapping = super().dict_schema(schema)
+        if "patternProperties" in mapping:  # refuse keys that match no pattern
+            mapping["additionalProperties"] = False
+        return mapping

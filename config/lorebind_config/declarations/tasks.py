@@ -17,7 +17,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
-from lorebind_config.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_config.declarations.base import Declaration, Id, refused
 from lorebind_config.declarations.bindings import (
     BindingDeclaration,  # in a signature that pydantic reads too
 )
@@ -234,10 +234,7 @@ class RouterTask(TaskBase):
     def _goes_by_its_routes(self) -> RouterTask:
         for field in ("on_success", "final"):
             if field in self.model_fields_set:
-                fault = Fault(
-                    f"a router has no {field}", "its routes name the next tasks", (field,)
-                )
-                raise RefusedError([fault])
+                raise refused(f"a router has no {field}", "its routes name the next tasks", field)
         return self
 
     def targets(self) -> dict[str, list[str]]:
@@ -360,13 +357,10 @@ class CollectionTask(TaskBase):
 
     @model_validator(mode="after")
     def _does_something(self) -> CollectionTask:
-        if (self.task is None) == (not self.tasks):
-            fault = (
-                Fault("missing key 'task'", "write the task that runs for each item")
-                if self.task is None
-                else Fault("task and tasks are both given", "keep one of them", ("tasks",))
-            )
-            raise RefusedError([fault])
+        if self.task is None and not self.tasks:
+            raise refused("missing key 'task'", "write the task that runs for each item")
+        if self.task is not None and self.tasks:
+            raise refused("task and tasks are both given", "keep one of them", "tasks")
         return self
 
     def flows(self) -> Sequence[Sequence[TaskBase]]:

@@ -135,7 +135,7 @@ def inside_project(pattern: str) -> str:
         raise refused("a file pattern is empty", "write for example 'docs/**/*.md'")
     if leaves_project(pattern):
         hint = "write a path relative to the project folder, without '..'"
-        raise refused(f"{_shown(pattern)} leaves the project folder", hint)
+        raise refused(f"{_excerpt(pattern)} leaves the project folder", hint)
     return pattern
 
 
@@ -149,7 +149,7 @@ _MOST_DEEP = 4
 """Each `**` matches any number of folders, so it multiplies the ways in which a path matches."""
 
 
-def _shown(pattern: str) -> str:
+def _excerpt(pattern: str) -> str:
     return repr(pattern if len(pattern) <= _LONGEST_SHOWN else f"{pattern[:_LONGEST_SHOWN]}...")
 
 
@@ -157,22 +157,22 @@ def _bounded(pattern: str) -> str:
     """Refuse a glob pattern whose search would take too long."""
     import bracex
 
-    shown = _shown(pattern)
+    excerpt = _excerpt(pattern)
     if len(pattern) > _LONGEST_PATTERN:
-        message = f"the pattern {shown} is longer than {_LONGEST_PATTERN} characters"
+        message = f"the pattern {excerpt} is longer than {_LONGEST_PATTERN} characters"
         raise refused(message, "write several patterns")
     if pattern.count("{") > _MOST_BRACES:
-        message = f"{shown} contains '{{' more than {_MOST_BRACES} times"
+        message = f"{excerpt} contains '{{' more than {_MOST_BRACES} times"
         raise refused(message, "write several patterns")
     try:
         # Counted before they are created: `{a,b}` written 22 times expands to four million.
         alternatives = bracex.expand(pattern, keep_escapes=True, limit=_MOST_ALTERNATIVES)
     except bracex.ExpansionLimitException:
-        message = f"the braces of {shown} expand to more than {_MOST_ALTERNATIVES} patterns"
+        message = f"the braces of {excerpt} expand to more than {_MOST_ALTERNATIVES} patterns"
         hint = "write '*' for a part that can be anything, or write several patterns"
         raise refused(message, hint) from None
     if any(len(re.findall(r"\*\*+", alternative)) > _MOST_DEEP for alternative in alternatives):
-        message = f"{shown} contains '**' more than {_MOST_DEEP} times"
+        message = f"{excerpt} contains '**' more than {_MOST_DEEP} times"
         raise refused(message, "name the folders, or write '*' for a single folder")
     return pattern
 

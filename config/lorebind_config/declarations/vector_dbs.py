@@ -10,9 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 from lorebind_config.declarations.base import (
     OUTSIDE,
     Declaration,
-    Fault,
     Id,
-    RefusedError,
     Wants,
     refused,
 )
@@ -53,12 +51,10 @@ class CatalogDeclaration(Declaration):
 
     @model_validator(mode="after")
     def _one_place(self) -> CatalogDeclaration:
-        if (self.path is None) == (self.dsn is None):
-            raise RefusedError(
-                [Fault("the catalog has no location", "write either 'path' or 'dsn'")]
-                if self.path is None
-                else [Fault("path and dsn are both given", "keep one of them", ("dsn",))]
-            )
+        if self.path is None and self.dsn is None:
+            raise refused("the catalog has no location", "write either 'path' or 'dsn'")
+        if self.path is not None and self.dsn is not None:
+            raise refused("path and dsn are both given", "keep one of them", "dsn")
         if self.path is not None and self.table_schema is not None:
             hint = "remove it, since it applies to dsn only"
             raise refused("a SQLite file has no schemas", hint, "schema")

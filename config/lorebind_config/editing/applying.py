@@ -104,15 +104,15 @@ def _applied(
         holder: Declaration = loaded.project
         if section == "knowledge_bases" and resources.workflow is not None:
             holder = loaded.workflow(resources.workflow)
-        there = {one.id: one for one in getattr(holder, section)}
-        given = {one.id: one for one in getattr(resources, section)}
+        there = {item.id: item for item in getattr(holder, section)}
+        resources_by_id = {item.id: item for item in getattr(resources, section)}
         changed: dict[str, Any] = {}
-        for name, one in given.items():
-            same = name in there and there[name].written() == one.written()
+        for name, resource in resources_by_id.items():
+            same = name in there and there[name].written() == resource.written()
             action = "unchanged" if same else "updated" if name in there else "created"
             changes.append(Change(section, name, action))
             if not same:
-                changed[name] = one.written()
+                changed[name] = resource.written()
         if changed:
             target = _target(loaded, holder, [there[name] for name in changed if name in there])
             before, after = texts.get(target) or 2 * (_text(target),)
@@ -157,10 +157,10 @@ def _target(loaded: LoadedProject, holder: Declaration, replaced: Sequence[Any])
             f"workflow {holder.id!r} is declared in {place}; change its knowledge bases there, or "
             "move the workflow to its own file"
         )
-    for one in replaced:
-        if one.position().file != place.file:
+    for resource in replaced:
+        if (file := resource.position().file) != place.file:
             raise UsageError(
-                f"{one.label} {one.id!r} is declared in its own file, {one.position().file}; "
+                f"{resource.label} {resource.id!r} is declared in its own file, {file}; "
                 "change it there"
             )
     return loaded.root / place.file
@@ -181,10 +181,10 @@ def _edited(text: str, section: str, changed: dict[str, Any], name: str) -> str:
     meant[section] = list((entries | changed).values())
     try:
         edited = put_entries(text, section, list(changed.values()))
-        said = yaml.safe_load(edited)
+        data = yaml.safe_load(edited)
     except yaml.YAMLError:
-        said = None
-    if said != meant:
+        data = None
+    if data != meant:
         raise UsageError(
             f"the list {section!r} in {name} cannot be edited as it is written; "
             "write its entries one below the other, or edit it by hand"

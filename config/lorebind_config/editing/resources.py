@@ -27,19 +27,19 @@ def read_resources(text: str, shown_as: str) -> ResourcesDeclaration:
         ConfigurationError: The text is not valid. The error lists every problem.
     """
     source = _as_resources(YamlSource.parse(text, shown_as))
-    found = list(source.problems)
+    problems = list(source.problems)
     try:
         resources = ResourcesDeclaration.model_validate(source.data)
     except ValidationError as error:
-        found += [problem for _, problem in findings(error, source, ResourcesDeclaration)]
-    if found:
-        raise ConfigurationError(found)
+        problems += [problem for _, problem in findings(error, source, ResourcesDeclaration)]
+    if problems:
+        raise ConfigurationError(problems)
     locate(resources, source)
     twice = [
-        source.problem((section, index, "id"), f"{one.label} id {one.id!r} is used twice")
+        source.problem((section, index, "id"), f"{resource.label} id {resource.id!r} is used twice")
         for section in SECTIONS
-        for index, one in enumerate(getattr(resources, section))
-        if one.id in [other.id for other in getattr(resources, section)[:index]]
+        for index, resource in enumerate(getattr(resources, section))
+        if resource.id in [other.id for other in getattr(resources, section)[:index]]
     ]
     if twice:
         raise ConfigurationError(twice)
@@ -51,13 +51,13 @@ def _as_resources(source: YamlSource) -> YamlSource:
     data = source.data
     if isinstance(data.get("knowledge_base"), dict):
         nested = source.nested(("knowledge_bases", 0), top=("knowledge_base",))
-        found = [
+        problems = [
             source.problem((key,), f"unknown key {key!r}", did_you_mean(key, _PRINTED))
             for key in data
             if key not in _PRINTED
         ]
-        if found:
-            raise ConfigurationError(found)
+        if problems:
+            raise ConfigurationError(problems)
     elif "resource" in data:
         section = RESOURCES.get(data["resource"]) if isinstance(data["resource"], str) else None
         if section is None:
@@ -118,6 +118,6 @@ def export_resources(
             "knowledge_bases": kbs,
         }
     written = {
-        section: [one.written() for one in some] for section, some in declared.items() if some
+        section: [item.written() for item in some] for section, some in declared.items() if some
     }
     return written if owner is None else {"workflow": owner, **written}

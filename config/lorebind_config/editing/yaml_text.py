@@ -29,7 +29,7 @@ class _Dumper(yaml.SafeDumper):
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
         # In single quotes, PyYAML writes these line breaks as they are but reads back others.
-        style = '"' if any(found in data for found in "\x85\u2028\u2029") else None
+        style = '"' if any(mark in data for mark in "\x85\u2028\u2029") else None
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
 

@@ -48,15 +48,15 @@ def read_knowledge_base(
     try:
         declared = _validated(source)
     except ValidationError as error:
-        found = [problem for _, problem in findings(error, source, KnowledgeBaseDeclaration)]
+        problems = [problem for _, problem in findings(error, source, KnowledgeBaseDeclaration)]
         if (valid := _valid_part(source)) is not None:
-            found += [*refused(valid), *dangling(_alone(loaded, valid), [], [])]
-        raise ConfigurationError(found) from None
+            problems += [*refused(valid), *dangling(_alone(loaded, valid), [], [])]
+        raise ConfigurationError(problems) from None
     unwanted = list(refused(declared))
     overlaid = with_knowledge_bases(loaded, [declared])
     alone = _alone(overlaid, declared)
     everywhere = overlaid.project.model_copy(update={"agents": [], "workflows": []})
-    found = [
+    problems = [
         *unwanted,
         *duplicates(everywhere, [], []),
         *dangling(alone, [], []),
@@ -65,11 +65,11 @@ def read_knowledge_base(
         *project_templates(declared),
     ]
     if not unwanted:
-        found += unset_variables(declared, loaded.environment)
-        found += passage_templates(declared, loaded.root)
-        found += code_problems(declared, loaded.root)
-    if found:
-        raise ConfigurationError(found)
+        problems += unset_variables(declared, loaded.environment)
+        problems += passage_templates(declared, loaded.root)
+        problems += code_problems(declared, loaded.root)
+    if problems:
+        raise ConfigurationError(problems)
     return declared
 
 

@@ -43,7 +43,7 @@ def autoload_files(
     from wcmatch import glob
 
     flags = glob.GLOBSTAR | glob.NODIR
-    found: set[str] = set()
+    matches: set[str] = set()
     problems: list[Problem] = []
     exclude = autoload.exclude
     include = autoload.include if _readable(exclude) else []
@@ -56,8 +56,8 @@ def autoload_files(
             if wrong := wrong_with(root, name):
                 problems.append(autoload.problem(("include", index), wrong))
             elif not named_outright:  # otherwise `exclude` matches the file
-                found.add(Path(name).as_posix())
-    files = [root / name for name in sorted(found)]
+                matches.add(Path(name).as_posix())
+    files = [root / name for name in sorted(matches)]
     return [file for file in files if file != project_file], problems
 
 
@@ -82,7 +82,7 @@ def workflow_files(
     root: Path, entries: Iterable[WorkflowDeclaration | WorkflowFile]
 ) -> tuple[list[Path], list[Problem]]:
     """Return the files named by `workflows: [{source: …}]`, and the problems of the names."""
-    found: list[Path] = []
+    files: list[Path] = []
     problems: list[Problem] = []
     for entry in entries:
         if not isinstance(entry, WorkflowFile) or not _readable([entry.source]):
@@ -90,9 +90,9 @@ def workflow_files(
         file = root / Path(entry.source)
         if wrong := wrong_with(root, entry.source):
             problems.append(entry.problem(("source",), wrong))
-        elif file not in found:
-            found.append(file)
-    return found, problems
+        elif file not in files:
+            files.append(file)
+    return files, problems
 
 
 def names_all(autoload: AutoloadDeclaration) -> bool:

@@ -102,7 +102,7 @@ class LoadedProject:
         visible = dict.fromkeys([*self._knowledge_bases[None], *self._knowledge_bases[workflow]])
         raise self.no_knowledge_base(kb_id, visible)
 
-    def no_knowledge_base(self, kb_id: str, known: Collection[str]) -> NotFoundError:
+    def no_knowledge_base(self, kb_id: str, ids: Collection[str]) -> NotFoundError:
         """Return the error for a knowledge base that is not one of the known ids."""
         for kb, workflow in self.every_knowledge_base():
             if kb.id == kb_id and workflow is not None:
@@ -110,7 +110,7 @@ class LoadedProject:
                     f"knowledge base {kb_id!r} belongs to workflow {workflow!r}; name the "
                     f"workflow: --workflow {workflow}, or workflow={workflow!r} in Python"
                 )
-        return NotFoundError(f"there is no knowledge base {kb_id!r}; {did_you_mean(kb_id, known)}")
+        return NotFoundError(f"there is no knowledge base {kb_id!r}; {did_you_mean(kb_id, ids)}")
 
     def is_existing(self, kb: KnowledgeBaseDeclaration) -> bool:
         """Check whether another program fills a knowledge base."""
@@ -162,8 +162,8 @@ class LoadedProject:
 
     def agent(self, agent_id: str, workflow: str | None = None) -> AgentDeclaration:
         """Return an agent; one of the workflow takes precedence over the project's."""
-        own = [] if workflow is None else self.workflow(workflow).agents
-        return _pick(_by_id([*self.agents.values(), *own]), agent_id, "agent")
+        agents = [] if workflow is None else self.workflow(workflow).agents
+        return _pick(_by_id([*self.agents.values(), *agents]), agent_id, "agent")
 
     def task(self, task_id: str, workflow: str) -> TaskBase:
         """Return a task of a workflow, also one nested in another task."""

@@ -169,28 +169,28 @@ class _Loading:
         """
         if not readable:
             return partial(kind, source)
-        found: list[Finding] = []
+        invalid: list[Finding] = []
         try:
             declaration = kind.model_validate(source.data)
         except ValidationError as error:
-            found = findings(error, source, kind)
+            invalid = findings(error, source, kind)
         else:
             if not source.problems:
                 locate(declaration, source)
                 return declaration
         self.problems += source.problems
         # The YAML reader has already reported what is wrong with doubtful values.
-        self.problems += [problem for path, problem in found if path not in source.doubtful]
-        return partial(kind, source, {path for path, _ in found})
+        self.problems += [problem for path, problem in invalid if path not in source.doubtful]
+        return partial(kind, source, {path for path, _ in invalid})
 
     def _further_files(self, project: ProjectDeclaration) -> None:
         named, problems_found = workflow_files(self.root, project.workflows)
         self.problems += problems_found
-        found, problems_found = autoload_files(self.root, project.autoload, self.file)
+        files, problems_found = autoload_files(self.root, project.autoload, self.file)
         self.problems += problems_found
         for file in named:
             self._file(file, "workflow")
-        for file in found:
+        for file in files:
             if file not in named:
                 self._file(file)
         if not names_all(project.autoload):  # files that were not found may declare anything
@@ -212,8 +212,8 @@ class _Loading:
             self.workflows.append(self._declared(source, WorkflowDeclaration, readable))
         elif kind == "agent":
             self.agents.append(self._declared(source, AgentDeclaration, readable))
-            keys, known = source.data.keys(), AgentDeclaration.model_fields.keys()
-            if keys - known and not keys & (known - {"id", "description"}):
+            keys, fields = source.data.keys(), AgentDeclaration.model_fields.keys()
+            if keys - fields and not keys & (fields - {"id", "description"}):
                 message = "the file is read as an agent, because it has no key 'resource'"
                 hint = f"write resource: and one of: {', '.join(KINDS)}"
                 self.problems.append(source.problem((), message, hint))
@@ -234,7 +234,7 @@ class _Loading:
     def _with_resources(self, project: ProjectDeclaration) -> ProjectDeclaration:
         """Return the project with the resources of other files after its own."""
         lists = {
-            section: [one for some in self.resources for one in getattr(some, section)]
+            section: [resource for some in self.resources for resource in getattr(some, section)]
             for section in SECTIONS
         }
         return project.model_copy(

@@ -33,20 +33,20 @@ class PartEnvironment(Environment):
         super().__init__(environment.root)
         self._inner = environment
         self._further = templates.plain(scopes or {})
-        self.told = templates.values_in(scopes or {})
+        self.secrets = templates.values_in(scopes or {})
         """The values that the part was given, each mapped to its template."""
 
     def lookup(self, name: str) -> str | None:
         value = self._inner.lookup(name)
         if value:
-            self.told[value] = templates.as_template(("env", name))
+            self.secrets[value] = templates.as_template(("env", name))
         return value
 
     def scopes(self) -> dict[str, Any]:
         return {**super().scopes(), **self._further}
 
     @contextmanager
-    def saying(
+    def redact_errors(
         self, failure: type[LorebindError], what: str, holder: object = None
     ) -> Iterator[None]:
         """Turn exceptions of a block into a failure whose message contains no confidential values.
@@ -61,8 +61,8 @@ class PartEnvironment(Environment):
         except LorebindError:
             raise
         except Exception as error:  # third-party code may raise anything
-            said = redacted_message(error, holder=holder, values=self.told)
-            raise failure(f"{what}: {said}") from error
+            message = redacted_message(error, holder=holder, values=self.secrets)
+            raise failure(f"{what}: {message}") from error
 
 
 def make_part(
@@ -71,7 +71,7 @@ def make_part(
     environment: PartEnvironment,
     members: Collection[str],
     failure: type[LorebindError],
-    redacting: Callable[[Any, Any], Any] = lambda made, environment: made,
+    redacting: Callable[[Any, Any], Any] = lambda part, environment: part,
 ) -> Any:
     """Create the part that a declaration describes, with the module or the plugin of its kind.
 
@@ -98,15 +98,15 @@ def make_part(
     refused = f"{what}{f': {named}' if named else ''} cannot be created from this configuration"
     if group != "sources":  # they fail when they are listed, and keep their keys until then
         refuse_unset(declaration, environment)
-    with environment.saying(failure, refused):
-        made = kind.make(declaration, environment)
+    with environment.redact_errors(failure, refused):
+        part = kind.make(declaration, environment)
     # A property is looked up on the class, since computing its value may be slow.
     lacking = [
-        member for member in members if not (hasattr(type(made), member) or hasattr(made, member))
+        member for member in members if not (hasattr(type(part), member) or hasattr(part, member))
     ]
     if lacking:
         raise PluginError(
-            f"{what}: plugin {word!r} of lorebind.{group} made a {type(made).__name__} "
+            f"{what}: plugin {word!r} of lorebind.{group} made a {type(part).__name__} "
             f"without {', '.join(lacking)}"
         )
-    return redacting(made, environment) if is_plugins(declaration) else made
+    return redacting(part, environment) if is_plugins(declaration) else part

@@ -54,8 +54,8 @@ class _Reader:
                 written = {key: written[key] for key in ("id",) if key in written}
                 values |= {kind.kind_key: ANYTHING} if kind.kind_key else {}
             kind = meant or kind
-        known = keys(kind)
-        misspelt = {nearest(str(key), known) for key in written if key not in known}
+        options = keys(kind)
+        misspelt = {nearest(str(key), options) for key in written if key not in options}
         for name, info in fields_of(kind).items():
             names = written_names(name, info)
             used = [key for key in names if key in written]
@@ -67,9 +67,9 @@ class _Reader:
                 continue
             if value is not ANYTHING or not _is_optional(info):
                 values[name] = value
-        found = kind.model_construct(set(values), **values)
-        found._origin = Origin(self.source, path)
-        return found
+        result = kind.model_construct(set(values), **values)
+        result._origin = Origin(self.source, path)
+        return result
 
     def _field(self, name: str, info: FieldInfo, data: Any, path: Path) -> Any:
         if name == "id" and isinstance(data, str) and path not in self.source.doubtful:
@@ -82,7 +82,7 @@ class _Reader:
             left_out = data is None and path not in self.refused
             return None if left_out else self.declaration(choices, data, path)
         alone = not isinstance(data, list) and data is not ANYTHING and path not in self.refused
-        if alone and any(isinstance(one, OneOrMore) for one in metadata):
+        if alone and any(isinstance(mark, OneOrMore) for mark in metadata):
             return [self._value(inner(expected), data, path)]
         if get_origin(expected) is list:
             items = data if isinstance(data, list) else _alone(data, expected)
@@ -101,7 +101,7 @@ class _Reader:
 
 def _names_code(metadata: tuple[Any, ...]) -> bool:
     """Return whether a field takes the path of code, which only its type shows."""
-    return any(getattr(one, "func", None) is CodePath for one in metadata)
+    return any(getattr(mark, "func", None) is CodePath for mark in metadata)
 
 
 def _alone(data: Any, expected: Any) -> list[Any]:

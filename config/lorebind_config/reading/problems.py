@@ -145,11 +145,11 @@ def _unknown_kind(place: _Place, source: YamlSource) -> tuple[Path, tuple[str, s
     """Return the problem of a `provider` or `type` that no possible declaration has."""
     choices, data = place.declarations, place.value
     key = choices[0].kind_key
-    known = [word for choice in choices for word in kinds(choice)]
+    words = [word for choice in choices for word in kinds(choice)]
     if key not in data:
-        return place.path, (f"missing key {key!r}", f"known: {', '.join(sorted(known))}")
+        return place.path, (f"missing key {key!r}", f"known: {', '.join(sorted(words))}")
     chosen = _Place((*place.path, key), data[key], holder=choices[0])
-    return chosen.path, _unsupported(chosen, known, source)
+    return chosen.path, _unsupported(chosen, words, source)
 
 
 def _words(place: _Place, source: YamlSource, error: ErrorDetails) -> tuple[str, str]:
@@ -165,8 +165,8 @@ def _words(place: _Place, source: YamlSource, error: ErrorDetails) -> tuple[str,
     if kind in _EXPECTED:
         return _wrong_type(_EXPECTED[kind], place, source)
     if kind in _LIMITS:
-        shown = "out of range" if place.secret else _written(place.value, source.raw(place.path))
-        return f"{place.name} is {shown}", f"expected {_limits(place.metadata)}"
+        value = "out of range" if place.secret else _written(place.value, source.raw(place.path))
+        return f"{place.name} is {value}", f"expected {_limits(place.metadata)}"
     if kind == "too_short":
         return f"{place.name} is empty", "write at least one"
     if kind == "string_too_short":
@@ -175,14 +175,14 @@ def _words(place: _Place, source: YamlSource, error: ErrorDetails) -> tuple[str,
     return f"{place.name}: {error['msg'][:1].lower()}{error['msg'][1:]}", ""
 
 
-def _unsupported(place: _Place, known: Iterable[str], source: YamlSource) -> tuple[str, str]:
+def _unsupported(place: _Place, words: Iterable[str], source: YamlSource) -> tuple[str, str]:
     """Return the message and the hint for a word that is not one of the known ones."""
     if not isinstance(place.value, str):
         return _wrong_type("text", place, source)
     chooses = place.holder is not None and place.path[-1] == place.holder.kind_key
     what = f"{place.holder.label} {place.name}" if place.holder and chooses else place.name
-    shown = "" if place.secret else short(repr(place.value)) + " "
-    return f"{what} {shown}is not supported", did_you_mean(place.value, known)
+    word = "" if place.secret else short(repr(place.value)) + " "
+    return f"{what} {word}is not supported", did_you_mean(place.value, words)
 
 
 def _wrong_type(expected: str, place: _Place, source: YamlSource) -> tuple[str, str]:

@@ -75,7 +75,7 @@ def unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
         if get_origin(annotation) is Annotated:
             annotation, *more = get_args(annotation)
             metadata += tuple(more)
-            places = [one for one in more if isinstance(one, KindRegistry)]
+            places = [mark for mark in more if isinstance(mark, KindRegistry)]
             annotation = places[0].union() if places else annotation
             continue
         if get_origin(annotation) in (Union, types.UnionType):

@@ -96,7 +96,7 @@ class YamlSource:
         Raises:
             ConfigurationError: The file cannot be read as a mapping.
         """
-        shown_as = _shown(file, root)
+        shown_as = _name_of(file, root)
         return cls.parse(_text(file, shown_as), shown_as)
 
     @classmethod
@@ -116,9 +116,9 @@ class YamlSource:
             text = file.read_text(encoding="utf-8", errors="replace")
         except OSError:
             text = ""
-        found = re.findall(r"""^(\w+):[ \t]*["']?([\w.-]*)""", text, re.MULTILINE)
-        data = {key: word if key in ("id", "resource") else ANYTHING for key, word in found}
-        return cls(_shown(file, root), data, {(): Mark(1, 1)})
+        pairs = re.findall(r"""^(\w+):[ \t]*["']?([\w.-]*)""", text, re.MULTILINE)
+        data = {key: word if key in ("id", "resource") else ANYTHING for key, word in pairs}
+        return cls(_name_of(file, root), data, {(): Mark(1, 1)})
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any], shown_as: str = "<python>") -> YamlSource:
@@ -154,8 +154,8 @@ class YamlSource:
         def moved(places: Iterable[Path]) -> dict[Path, Path]:
             depth = len(top)
             inside = (place for place in places if place[:depth] == top)
-            kept = (place for place in inside if place[depth : depth + 1] not in left_out)
-            return {path + place[depth:]: place for place in kept}
+            rest = (place for place in inside if place[depth : depth + 1] not in left_out)
+            return {path + place[depth:]: place for place in rest}
 
         left_out = {(key,) for key in without}
         around = {path[:end]: self.marks[top] for end in range(len(path) + 1) if self.marks}
@@ -184,7 +184,7 @@ class YamlSource:
         return Problem(at.file, at.line, at.column, message, hint)
 
 
-def _shown(file: FilePath, root: FilePath) -> str:
+def _name_of(file: FilePath, root: FilePath) -> str:
     return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
 
 
@@ -319,7 +319,7 @@ class _Builder:
         """Return the entries of a mapping by key, those of `<<` first, each key once."""
         if id(node) in self._pairs:
             return self._pairs[id(node)]
-        own: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        written: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         merged: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
             if key.tag == _MERGE:
@@ -329,15 +329,15 @@ class _Builder:
             name = self._key(key)
             if name is None:
                 continue
-            if name in own:
+            if name in written:
                 line, column = _place(key)
-                first = _place(own[name][0])
+                first = _place(written[name][0])
                 where = f"it is first written at {self.shown_as}:{first[0]}:{first[1]}"
                 self._report(line, column, f"the key {name!r} is written twice", where)
-                self._doubtful_keys.add(id(own[name][0]))
+                self._doubtful_keys.add(id(written[name][0]))
                 continue
-            own[name] = (key, value)
-        self._pairs[id(node)] = merged | own
+            written[name] = (key, value)
+        self._pairs[id(node)] = merged | written
         return self._pairs[id(node)]
 
     def _bases(self, value: yaml.Node, holder: yaml.Node) -> Iterator[yaml.Node]:
@@ -387,10 +387,10 @@ class _Builder:
             return self._loader.construct_object(node)
         except (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError):
             kind = node.tag.removeprefix("tag:yaml.org,2002:")
-            known = kind in ("int", "float", "bool", "timestamp", "binary", "null")
+            is_standard = kind in ("int", "float", "bool", "timestamp", "binary", "null")
             what = (
                 f"this cannot be read as the YAML type {kind}"
-                if known
+                if is_standard
                 else "YAML tags are not supported"
             )
             self._report(*_place(node), what, "quote it to make it text")
@@ -450,12 +450,12 @@ def _is_bare_template(node: yaml.Node) -> bool:
 def _safe(problem: str) -> str:
     """Return PyYAML's message without its quotations of the file, which may be secrets."""
 
-    def shown(quoted: re.Match[str]) -> str:
+    def unquoted(quoted: re.Match[str]) -> str:
         # Single characters and names of tokens are syntax, as in `expected ',' or '}'`.
         text = quoted[2]
         return quoted[0] if len(text) < 2 or text.startswith("<") else ""
 
-    return re.sub(r"""\s*(['"])(.*?)\1""", shown, problem)
+    return re.sub(r"""\s*(['"])(.*?)\1""", unquoted, problem)
 
 
 def described_type(value: Any) -> str:

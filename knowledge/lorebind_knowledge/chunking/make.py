@@ -85,7 +85,7 @@ class _Checked(Chunker):
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
     ) -> list[Interval]:
-        with self._environment.saying(SourceError, f"the chunker {self._word!r} failed"):
+        with self._environment.redact_errors(SourceError, f"the chunker {self._word!r} failed"):
             given = self._inner.split(text, start, end, boundaries)
             intervals = [(int(first), int(last)) for first, last in given]
         for first, last in intervals:

@@ -114,7 +114,7 @@ def make(declaration: LangChainEmbedderDeclaration, environment: PartEnvironment
         settings=settings,
         address=_address(embeddings, filled),
         batch_size=declaration.batch_size,
-        say=partial(provider_message, holder=embeddings, values=environment.told),
+        say=partial(provider_message, holder=embeddings, values=environment.secrets),
     )
     return RetryingEmbedder(
         inner,

@@ -130,5 +130,5 @@ class RedactingEmbedder(EmbedderWrapper):
     async def wrap_call(
         self, name: str, texts: Sequence[str], call_next: Callable[[], Awaitable[R]]
     ) -> R:
-        with self._environment.saying(EmbedderError, f"embedder {self.fingerprint} failed"):
+        with self._environment.redact_errors(EmbedderError, f"embedder {self.fingerprint} failed"):
             return await call_next()

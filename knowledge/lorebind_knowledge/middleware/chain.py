@@ -85,7 +85,7 @@ def _of_project(declaration: PythonWrapper, environment: Environment) -> Wrapper
     )
     secrets = PartEnvironment(environment)
     refused = f"the wrapper {path} cannot be created from this configuration"
-    with secrets.saying(UsageError, refused):
+    with secrets.redact_errors(UsageError, refused):
         instance = factory(**secrets.fill(dict(declaration.config)))
     if isinstance(instance, Wrapper):
         return instance

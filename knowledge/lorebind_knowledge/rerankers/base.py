@@ -84,10 +84,10 @@ class RedactingReranker(Reranker):
         Args:
             inner: the reranker.
             environment: knows the secrets that the reranker was given.
-            holder: an object that holds secrets of its own, see `saying`.
+            holder: an object that holds secrets of its own, see `redact_errors`.
         """
         self._inner, self._environment, self._holder = inner, environment, holder
 
     async def rerank(self, question: str, texts: Sequence[str]) -> Sequence[float | None]:
-        with self._environment.saying(RerankerError, "the reranker failed", self._holder):
+        with self._environment.redact_errors(RerankerError, "the reranker failed", self._holder):
             return await call(self._inner.rerank, question, texts)

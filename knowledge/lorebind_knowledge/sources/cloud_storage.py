@@ -311,7 +311,7 @@ def make(declaration: CloudStorageSource, environment: SourceEnvironment) -> Buc
         )
         objects = lambda _: files.items()  # noqa: E731 - the prefix is checked for all buckets
     else:
-        bucket = RemoteBucket(filled, shown.bucket, declaration.config, environment.told)
+        bucket = RemoteBucket(filled, shown.bucket, declaration.config, environment.secrets)
         address, objects = bucket.address, bucket.objects
     prefix, shown_prefix = filled.prefix.lstrip("/"), shown.prefix.lstrip("/")
     return BucketSource(environment.key, address, objects, prefix, filled.pattern, shown_prefix)

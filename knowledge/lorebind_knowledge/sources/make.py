@@ -50,7 +50,7 @@ class SourceEnvironment(PartEnvironment):
             TemplateError: the value is not defined.
         """
         value = templates.look_up(reference, self._confided)
-        self.told |= templates.values_in(value)
+        self.secrets |= templates.values_in(value)
         return value
 
     def filled(self, written: AnyDeclaration) -> tuple[AnyDeclaration, AnyDeclaration]:
@@ -60,7 +60,7 @@ class SourceEnvironment(PartEnvironment):
             SourceError: a template has no value, or a value of the wrong type.
         """
         fields = _filled(written, self._confided)
-        self.told |= templates.values_in(fields)
+        self.secrets |= templates.values_in(fields)
         real = written.model_copy(update=templates.plain(fields))
         return real, written.model_copy(update=templates.for_display(fields))
 
@@ -170,10 +170,10 @@ class RedactingSource:
     @contextmanager
     def _redacting(self, what: str) -> Iterator[None]:
         try:
-            with self._environment.saying(SourceError, what):
+            with self._environment.redact_errors(SourceError, what):
                 yield
         except SourceError as error:
-            if not self._environment.told:
+            if not self._environment.secrets:
                 raise
             # Tracebacks also show the cause, which is not redacted.
             raise SourceError(self._shown(str(error))) from None
@@ -188,7 +188,7 @@ class RedactingSource:
         return replace(content, metadata=self._said(content.metadata))
 
     def _shown(self, text: str) -> str:
-        return without(text, self._environment.told)
+        return without(text, self._environment.secrets)
 
     def _said(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -92,5 +92,5 @@ class RedactingStore(StoreWrapper):
 
     async def wrap_call(self, request: StoreCall, call_next: Callable[[], Awaitable[R]]) -> R:
         what = f"vector database {self._name!r} failed in {request.name}"
-        with self._environment.saying(StoreError, what):
+        with self._environment.redact_errors(StoreError, what):
             return await call_next()

@@ -32,7 +32,7 @@ class _Checked:
         self._inner, self._environment = inner, environment
 
     def count(self, text: str) -> int:
-        with self._environment.saying(PluginError, f"the tokenizer {self.name} failed"):
+        with self._environment.redact_errors(PluginError, f"the tokenizer {self.name} failed"):
             counted: Any = self._inner.count(text)
         if not isinstance(counted, int) or counted < 0:
             raise PluginError(f"the tokenizer {self.name} counted {counted!r}; expected a number")

@@ -161,7 +161,7 @@ class _Filled:
         name = normpath(text.replace("\\", "/"))  # in the form of the paths of the files below it
         if not isinstance(text, TracedText):
             return name
-        self._environment.told[name] = text.display
+        self._environment.secrets[name] = text.display
         return TracedText(name, text.display, {name: text.display})
 
 

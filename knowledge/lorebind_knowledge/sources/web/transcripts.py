@@ -87,7 +87,7 @@ def make(declaration: MediaTranscriptSource, environment: SourceEnvironment) -> 
             declaration.languages,
             timeout_seconds=declaration.fetch.timeout_seconds,
             shown_id=shown.video_id or "",
-            values=environment.told,
+            values=environment.secrets,
         )
         parts.append(captions)
     return Transcripts(environment.key, parts)

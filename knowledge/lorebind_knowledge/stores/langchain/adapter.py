@@ -136,7 +136,7 @@ class Adapter:
 
     def _add(self, documents: list[Document], vectors: dict[str, list[float]]) -> None:
         ids = [str(document.id) for document in documents]
-        with self._given.giving(vectors), self._recipe.saying("cannot add documents"):
+        with self._given.giving(vectors), self._recipe.redact_errors("cannot add documents"):
             returned = [str(id_) for id_ in self._store.add_documents(documents, ids=ids)]
         if returned != ids:
             self.delete(returned)
@@ -147,7 +147,7 @@ class Adapter:
 
     def search(self, vector: list[float], k: int) -> list[Document]:
         """Return the `k` nearest documents, or all if there are fewer."""
-        with self._recipe.saying("cannot be searched"):
+        with self._recipe.redact_errors("cannot be searched"):
             if self._by_vector:
                 try:
                     return self._store.similarity_search_by_vector(vector, k=k)
@@ -163,7 +163,7 @@ class Adapter:
         Raises:
             NotImplementedError: the class cannot look up documents by id.
         """
-        with self._recipe.saying("cannot return documents by their ids"):
+        with self._recipe.redact_errors("cannot return documents by their ids"):
             try:
                 return self._store.get_by_ids(list(ids)) if ids else []
             except NotImplementedError:  # from a base class; raised below with the name
@@ -173,7 +173,7 @@ class Adapter:
     def delete(self, ids: Sequence[str]) -> None:
         """Delete documents; missing ones are ignored."""
         try:
-            with self._recipe.saying("cannot delete documents"):
+            with self._recipe.redact_errors("cannot delete documents"):
                 if ids and self._store.delete(ids=list(ids)) is False:
                     raise RuntimeError("it reports that they were not deleted")
         except StoreError:

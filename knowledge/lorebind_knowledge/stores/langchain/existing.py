@@ -140,7 +140,7 @@ class ExistingStore:
 
     async def _scored(self, question: str, k: int) -> list[tuple[Document, float]]:
         store = await self._opened()
-        with self._recipe.saying("cannot be searched with scores"):
+        with self._recipe.redact_errors("cannot be searched with scores"):
             pairs = await call_client(
                 store.similarity_search_with_score,
                 store.asimilarity_search_with_score,
@@ -161,7 +161,7 @@ class ExistingStore:
         """Embed a question and documents again, and return the vectors at length 1."""
         embeddings = (await self._opened()).embeddings
         by = await call(self._embeddings) if embeddings is None else embeddings
-        with self._recipe.saying("has an embedder that failed"):
+        with self._recipe.redact_errors("has an embedder that failed"):
             vectors = await call_client(by.embed_documents, by.aembed_documents, list(texts))
             query = await call_client(by.embed_query, by.aembed_query, question)
         rows = np.stack([direction_of(np.asarray(vector)) for vector in vectors])

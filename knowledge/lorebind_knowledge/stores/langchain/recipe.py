@@ -43,16 +43,16 @@ class Recipe:
         """Close the made parts that have a method `close`."""
         for part in parts.values():
             if callable(close := getattr(part, "close", None)):
-                with self.saying("cannot be closed"):
+                with self.redact_errors("cannot be closed"):
                     finish(close())
 
     def create(self, arguments: Mapping[str, Any]) -> Any:
         """Call the class or function with the settings and these arguments, which override them."""
-        with self.saying("cannot be created from this configuration"):
+        with self.redact_errors("cannot be created from this configuration"):
             return self.make(**{**self.settings, **arguments})
 
     @contextmanager
-    def saying(self, what: str) -> Iterator[None]:
+    def redact_errors(self, what: str) -> Iterator[None]:
         """Raise errors from the block as StoreError that says what failed, without secrets."""
         try:
             yield
