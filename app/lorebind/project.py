@@ -259,7 +259,7 @@ class Project(DeclarationMethods, ShortForms, ViewMethods, WorkflowMethods):
             IngestRunningError: one of these knowledge bases is being ingested.
             StoreError: an outage; call the method again to remove the rest.
         """
-        from lorebind.made_over_api import made_over_api
+        from lorebind.server.state.knowledge_bases import made_over_api
 
         made = partial(made_over_api, self.config)
         return await (self.knowledge.undeclared(made) if dry_run else self.knowledge.purge(made))

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from lorebind.cli.terminal import one_line
+from lorebind.server.bodies import _has_more
 from lorebind.server.failure_log import _forms, _without_sent
-from lorebind.server.json_limits import _has_more
 from lorebind.server.paging import Cursor
 from lorebind.server.problems import ProblemError
 from lorebind_bindings.structured_output import _read

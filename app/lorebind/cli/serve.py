@@ -30,8 +30,8 @@ def serve(
 
     import_extra("uvicorn", extra="server", purpose="lorebind serve")
     import_extra("fastapi", extra="server", purpose="lorebind serve")
+    from lorebind.doctor import unshared_storage
     from lorebind.server.serve import serve as serve_project
-    from lorebind.unshared import unshared_storage
 
     loaded = open_project(project)
 

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
 
-from lorebind.server.doors.callers import Callers, Rates
-from lorebind.server.doors.door import REQUEST_SECONDS, RequestGuard
-from lorebind.server.doors.hosts import Hosts
 from lorebind.server.failures import answer_failures
+from lorebind.server.middleware.callers import Callers, Rates
+from lorebind.server.middleware.guard import REQUEST_SECONDS, Hosts, RequestGuard
 from lorebind.server.problems import MEDIA_TYPE, STATUS
 from lorebind.server.routes import (
-    bindings,
     documents,
-    health,
     knowledge_bases,
     overview,
     queries,
@@ -93,10 +90,11 @@ def make_app(
     app.state.server = server
     answer_failures(app)
     api = APIRouter(prefix=PREFIX)
-    for one in (knowledge_bases, runs, documents, queries, resources, workflows, bindings):
-        api.include_router(one.router)
+    for routes in (knowledge_bases, runs, documents, queries, resources, workflows):
+        api.include_router(routes.router)
+    api.include_router(resources.bindings)
     app.include_router(api)
-    app.include_router(health.router)
+    app.include_router(overview.health)
     app.include_router(overview.router)
     limit = declared.rate_limit
     return RequestGuard(

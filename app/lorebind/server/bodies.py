@@ -1,9 +1,10 @@
-"""Request bodies: JSON with known keys, without type conversions."""
+"""Request bodies: JSON of a limited size with known keys, without type conversions."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -17,6 +18,9 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import PydanticCustomError
+
+from lorebind_knowledge.plumbing.bridge import call
+from lorebind_knowledge.plumbing.lanes import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,3 +157,29 @@ def validated(kind: type[B], data: Any, at: Path = ()) -> B:
 def _broken(at: int, words: str) -> RequestValidationError:
     found = {"type": "json_invalid", "loc": ("body", at), "ctx": {"error": words}}
     return RequestValidationError([found])
+
+
+MOST_VALUES = 100_000
+"""Maximum number of keys and values in a request."""
+
+_VALUE = re.compile(rb'"[^"]*"?|[\[{]|[^\s\[\]{}:,"]+')
+
+_counting = Threads()
+
+
+async def has_too_many_values(text: bytes | bytearray, most: int = MOST_VALUES) -> bool:
+    """Return whether a JSON text has more than this number of keys and values.
+
+    They are counted before the text is parsed: parsing blocks the whole process, and values can
+    take a hundred times the memory of their text.
+    """
+    # Each of these is followed by at most one key and one value.
+    if 2 * (text.count(b",") + text.count(b"[") + text.count(b"{")) < most:
+        return False
+    with _counting.lane("read"):
+        return await call(_has_more, text, most)
+
+
+def _has_more(text: bytes | bytearray, most: int) -> bool:
+    unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return next(islice(_VALUE.finditer(unescaped), most, None), None) is not None

@@ -1,22 +1,24 @@
-"""Stream the runs of workflows as server-sent events."""
+"""Answers as server-sent events: runs of workflows, and results without a time limit."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.requests import ClientDisconnect
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from lorebind.plain_data import as_data
-from lorebind.server.problems import ProblemError, mistake, problem_of
+from lorebind.server.etags import json_response
+from lorebind.server.middleware.guard import LATE
+from lorebind.server.problems import ProblemError, problem_of
 from lorebind_config.errors import LorebindError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
@@ -29,6 +31,28 @@ MEDIA_TYPE = "text/event-stream"
 
 _PING_SECONDS = 15.0
 """Seconds without an event before a comment is sent, so that no proxy closes the connection."""
+
+_LATE = (
+    "the request took too long for one answer and was cancelled; "
+    f"to wait for as long as it takes, send: Accept: {MEDIA_TYPE}"
+)
+_EVENTS: dict[str, Any] = {MEDIA_TYPE: {"schema": {"type": "string"}}}
+
+PATIENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": f"JSON; for clients that prefer `{MEDIA_TYPE}`, an event `result` or "
+        "`error`, without a time limit",
+        "content": {"application/json": {"schema": {"type": "object"}}, **_EVENTS},
+    }
+}
+
+PATIENT_DELETE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": f"For clients that prefer `{MEDIA_TYPE}`: an event `result`, whose data is "
+        "empty, or `error`, without a time limit",
+        "content": _EVENTS,
+    }
+}
 
 
 def prefers_events(request: Request) -> bool:
@@ -53,15 +77,123 @@ def _weight(parameters: list[str]) -> float:
     return 1.0
 
 
+async def deferred_answer(
+    request: Request,
+    server: Server,
+    work: Coroutine[Any, Any, Any],
+    show: Callable[[Any], Any] = as_data,
+) -> Response:
+    """Answer with the result of some work: as JSON, or as one event if the client prefers that.
+
+    JSON must be ready within the time limit of a request; an event may take longer. A result of
+    None is an answer without a body.
+
+    Args:
+        request: the request to answer.
+        server: the server that received it.
+        work: the work, which is cancelled if the client disconnects.
+        show: converts the result to plain data.
+    """
+    if prefers_events(request):
+        stopped = ProblemError("draining", "the server is about to stop")
+        return patient_events(request, server, work, stopped, show)
+    setattr(request.state, LATE, ProblemError("timeout", _LATE))
+    data = show(await work)
+    headers = {"Vary": "Accept"}
+    return Response(None, 204, headers) if data is None else json_response(data, headers=headers)
+
+
+def patient_events(
+    request: Request,
+    server: Server,
+    work: Coroutine[Any, Any, Any],
+    stopped: ProblemError,
+    show: Callable[[Any], Any] = as_data,
+) -> EventStream:
+    """Answer with one event, `result` or `error`, however long the work takes.
+
+    Args:
+        request: as for `deferred_answer`.
+        server: as for `deferred_answer`.
+        work: as for `deferred_answer`.
+        stopped: the error if the server stops first.
+        show: as for `deferred_answer`.
+    """
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        with _problems(server, "a request failed", stopped) as problems:
+            task = asyncio.create_task(work)
+            try:
+                async for comment in _while_waiting_for(task):
+                    yield comment
+                yield _sse("result", show(task.result()) or {})
+            finally:
+                await _end(task)
+        for problem in problems:
+            yield _sse("error", problem.document(request.url.path))
+
+    return EventStream(server, events())
+
+
 async def answer_with_events(request: Request, server: Server, run: RunStream) -> EventStream:
-    """Answer with the events of a run after it has begun.
+    """Answer with the events of a run after it has begun, then `run_end` with the result.
+
+    `run_end` is sent when the thread is free, so that the caller can resume it immediately. If the
+    run fails, an event `error` follows. If the caller disconnects, the run is cancelled.
 
     Raises:
         LorebindError: the run could not begin.
     """
-    events = run.__aiter__()
-    first = await anext(events)
-    return EventStream(server, _told(request, server, run, first, events))
+    run_events = run.__aiter__()
+    first = await anext(run_events)
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        end: dict[str, Any] = {}
+        with _problems(server, "a run failed", stopped(run.thread_id)) as problems:
+            event: RunEvent | None = first
+            following: asyncio.Task[RunEvent | None] | None = None
+            try:
+                while event is not None:
+                    if event.type == "run_end":
+                        end = event.as_json()
+                    else:
+                        yield _sse(event.type, event.as_json())
+                    following = asyncio.create_task(_next(run_events))
+                    async for comment in _while_waiting_for(following):
+                        yield comment
+                    event = following.result()
+                end["data"]["result"] = as_data(run.result)
+            finally:
+                await _end(following)
+                await run_events.aclose()
+        if end:
+            yield _sse("run_end", end)
+        for problem in problems:
+            document = problem.document(request.url.path)
+            yield _sse("error", {"thread_id": run.thread_id, **document})
+
+    return EventStream(server, events())
+
+
+@contextmanager
+def _problems(server: Server, failure: str, stopped: ProblemError) -> Iterator[list[ProblemError]]:
+    """Catch the error of a block, as its only problem.
+
+    Args:
+        server: logs an unexpected error.
+        failure: what failed then, for the log.
+        stopped: the problem if the block is cancelled: the server stops, or the caller has
+            disconnected.
+    """
+    problems: list[ProblemError] = []
+    try:
+        yield problems
+    except asyncio.CancelledError:
+        problems.append(stopped)
+    except Exception as error:
+        if not isinstance(error, LorebindError | ProblemError):
+            server.log_failure(failure, error)
+        problems.append(problem_of(error))
 
 
 class EventStream(StreamingResponse):
@@ -85,52 +217,6 @@ class EventStream(StreamingResponse):
             await self._content.aclose()
 
 
-async def _told(
-    request: Request,
-    server: Server,
-    run: RunStream,
-    first: RunEvent,
-    events: AsyncGenerator[RunEvent, None],
-) -> AsyncGenerator[bytes, None]:
-    """Yield the events, then `run_end` with the result, or `run_end` and an `error`.
-
-    `run_end` is sent when the thread is free, so that the caller can resume it immediately. Closing
-    the generator cancels the run.
-    """
-    event: RunEvent | None = first
-    following: asyncio.Task[RunEvent | None] | None = None
-    end: dict[str, Any] = {}
-    problem: ProblemError | None = None
-    try:
-        while event is not None:
-            if event.type == "run_end":
-                end = event.as_json()
-            else:
-                yield sse(event.type, event.as_json())
-            following = asyncio.create_task(_next(events))
-            async for comment in while_waiting_for(following):
-                yield comment
-            event = following.result()
-        end["data"]["result"] = as_data(run.result)
-    except LorebindError as error:
-        problem = problem_of(error)
-    except asyncio.CancelledError:  # the server stops, or the caller has disconnected
-        problem = stopped(run.thread_id)
-    except Exception as error:  # a bug in Lorebind or in the project's code
-        server.log_failure("a run failed", error)
-        problem = mistake()
-    finally:
-        if following is not None and not following.done():
-            following.cancel()
-            await asyncio.wait({following})
-        await events.aclose()
-    if end:
-        yield sse("run_end", end)
-    if problem is not None:
-        document = problem.document(request.url.path)
-        yield sse("error", {"thread_id": run.thread_id, **document})
-
-
 def stopped(thread_id: str) -> ProblemError:
     """Return the problem of a run that was cancelled because the server stops."""
     detail = "the server stops and cancelled the run; finished tasks are kept: resume the thread"
@@ -141,13 +227,19 @@ async def _next(events: AsyncGenerator[RunEvent, None]) -> RunEvent | None:
     return await anext(events, None)
 
 
-async def while_waiting_for(task: asyncio.Task[Any]) -> AsyncGenerator[bytes, None]:
+async def _end(task: asyncio.Task[Any] | None) -> None:
+    if task is not None and not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def _while_waiting_for(task: asyncio.Task[Any]) -> AsyncGenerator[bytes, None]:
     """Yield comments to send until a task has ended."""
     while not (await asyncio.wait({task}, timeout=_PING_SECONDS))[0]:
         yield KEEPALIVE_COMMENT
 
 
-def sse(kind: str, data: Mapping[str, Any]) -> bytes:
+def _sse(kind: str, data: Mapping[str, Any]) -> bytes:
     """Encode a server-sent event; its id is the `seq` of the data."""
     number = data.get("seq")
     return format_sse_event(

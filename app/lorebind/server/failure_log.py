@@ -1,4 +1,4 @@
-"""Log unexpected errors with their traceback, and without the values of variables."""
+"""Log unexpected errors without the values of variables, and outages once."""
 
 from __future__ import annotations
 
@@ -76,3 +76,28 @@ def _without_sent(part: str, hidden: Iterable[str] | None) -> str:
     for form in hidden:
         part = part.replace(form, "[request]")
     return part
+
+
+class OutageLog:
+    """The outages of one part of the server."""
+
+    def __init__(self, failure: str, recovery: str) -> None:
+        """
+        Args:
+            failure: what fails during an outage, such as `the tokens cannot be read`.
+            recovery: what works after it.
+        """
+        self._failure, self._recovery = failure, recovery
+        self._lasts = False
+
+    def failed(self, reason: object) -> None:
+        """Log that an outage begins, unless it lasts already."""
+        if not self._lasts:
+            log.error("%s: %s", self._failure, reason)
+        self._lasts = True
+
+    def worked(self) -> None:
+        """Log that an outage is over, if there was one."""
+        if self._lasts:
+            log.warning("%s", self._recovery)
+        self._lasts = False

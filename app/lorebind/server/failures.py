@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from lorebind.server.bodies import UNREADABLE
-from lorebind.server.problems import ProblemError, mistake, problem_of
+from lorebind.server.problems import ProblemError, problem_of
 from lorebind_config.declarations.base import RefusedError
 from lorebind_config.errors import LorebindError
 from lorebind_config.reading.at_run_time import pointer
@@ -27,30 +27,18 @@ _BY_STATUS = {400: "invalid_json", 404: "not_found", 415: "unsupported_media_typ
 def answer_failures(app: FastAPI) -> None:
     """Let an application answer every error with a problem document."""
 
-    def refused(request: Request, error: Exception) -> Response:
-        return cast("ProblemError", error).response(request.url.path)
+    def answer(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            problem = _http(app, request, error)
+        elif isinstance(error, RequestValidationError):
+            is_other = isinstance(error.body, bytes) and error.body  # it was not read as JSON
+            problem = _unsupported(request) if is_other else invalid_request(error)
+        else:  # an unexpected error is raised again after this, and the guard logs it
+            problem = problem_of(error)
+        return problem.response(request.url.path)
 
-    def failed(request: Request, error: Exception) -> Response:
-        return problem_of(cast("LorebindError", error)).response(request.url.path)
-
-    def invalid(request: Request, error: Exception) -> Response:
-        refused = cast("RequestValidationError", error)
-        if isinstance(refused.body, bytes) and refused.body:  # it was not read as JSON
-            return _unsupported(request).response(request.url.path)
-        return invalid_request(refused).response(request.url.path)
-
-    def http(request: Request, error: Exception) -> Response:
-        return _http(app, request, cast("HTTPException", error)).response(request.url.path)
-
-    def unexpected(request: Request, error: Exception) -> Response:
-        # The error is raised again after this, and the door logs it.
-        return mistake().response(request.url.path)
-
-    app.add_exception_handler(ProblemError, refused)
-    app.add_exception_handler(LorebindError, failed)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(Exception, unexpected)
+    for kind in (ProblemError, LorebindError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, answer)
 
 
 def invalid_request(error: RequestValidationError) -> ProblemError:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind.plain_data import as_data
-from lorebind.server.outages import OutageLog
+from lorebind.server.failure_log import OutageLog
 from lorebind.server.problems import problem_of
 from lorebind.server.run_events import RunEvents
 from lorebind.server.state.runs import BEAT_SECONDS

@@ -10,8 +10,7 @@ from pydantic import Field
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 
-from lorebind.server.bodies import Body, unstorable, validated
-from lorebind.server.json_limits import MOST_VALUES, has_too_many_values
+from lorebind.server.bodies import MOST_VALUES, Body, has_too_many_values, unstorable, validated
 from lorebind.server.problems import ProblemError, problem_of
 from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_config.errors import UsageError

@@ -5,30 +5,18 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Query
+from fastapi import Depends, Query, Request
 
 from lorebind.plain_data import as_data
 from lorebind.server.etags import conditional
 from lorebind.server.problems import ProblemError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from starlette.requests import Request
     from starlette.responses import Response
-
-LIMIT, MOST = 20, 100
-
-LimitParameter = Annotated[
-    int, Query(ge=1, le=MOST, description="The maximum number of items of a page.")
-]
-CursorParameter = Annotated[
-    str | None,
-    Query(max_length=2000, description="`next` or `previous` of another page of the same list."),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,64 +57,91 @@ class Cursor:
         text = json.dumps([self.key, self.backwards], separators=(",", ":"))
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
+    @property
+    def bounds(self) -> tuple[str | None, str | None]:
+        """The key after which the page starts, and the key before which it ends."""
+        return (None, self.key) if self.backwards else (self.key, None)
+
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Some items of a list, and the cursors of the adjacent pages."""
+class PageRequest:
+    """A request for a page of a list."""
 
-    items: list[Any]
-    next: str | None
-    previous: str | None
+    request: Request
+    limit: int
+    """The number of items of the page. One more tells whether another page follows."""
+    cursor: str | None
 
-    def response(self, request: Request, show: Callable[[Any], Any] = as_data) -> Response:
-        """Answer with the page as JSON, its ETag and links to the adjacent pages."""
-        items = [show(item) for item in self.items]
-        data = {"items": items, "next": self.next, "previous": self.previous}
-        return conditional(request, data, self._link(request))
+    def start(self, keys: str = ".*") -> Cursor:
+        """Return the start of the page, see `Cursor.read`."""
+        return Cursor.read(self.cursor, keys)
 
-    def _link(self, request: Request) -> dict[str, str]:
-        """Return links without a host, because callers could forge the host."""
+    def page_of(
+        self,
+        found: Sequence[Any],
+        start: Cursor,
+        key: Callable[[Any], str],
+        show: Callable[[Any], Any] = as_data,
+    ) -> Response:
+        """Answer with the items that were found.
+
+        Args:
+            found: up to `limit` + 1 items from the start on, in the order of the list.
+            start: the start of the page; if it is backwards, the surplus item comes first.
+            key: returns the unique key of an item, by which the list is sorted.
+            show: converts an item to plain data.
+        """
+        more = len(found) > self.limit
+        if start.backwards:
+            items = found[1:] if more else found
+            before, after = more, True
+        else:
+            items = found[: self.limit]
+            before, after = start.key is not None, more
+        return self.response(
+            [show(item) for item in items],
+            str(Cursor(key(items[-1]))) if items and after else None,
+            str(Cursor(key(items[0]), backwards=True)) if items and before else None,
+        )
+
+    def slice_of(self, items: Mapping[str, Any]) -> Response:
+        """Answer with a part of a complete list of plain data, which is sorted by its keys."""
+        start, keys = self.start(), list(items)
+        if start.key is None:
+            found = keys[: self.limit + 1]
+        elif start.backwards:
+            found = [key for key in keys if key < start.key][-self.limit - 1 :]
+        else:
+            found = [key for key in keys if key > start.key][: self.limit + 1]
+        return self.page_of(found, start, str, items.__getitem__)
+
+    def response(
+        self, items: Sequence[Any], following: str | None, previous: str | None
+    ) -> Response:
+        """Answer with plain data as JSON, its ETag and links to the adjacent pages."""
         links = []
-        for rel, cursor in (("next", self.next), ("prev", self.previous)):
+        for rel, cursor in (("next", following), ("prev", previous)):
             if cursor is not None:
-                url = request.url.include_query_params(cursor=cursor)
+                # Without a host, because callers could forge the host.
+                url = self.request.url.include_query_params(cursor=cursor)
                 links.append(f'<{url.path}?{url.query}>; rel="{rel}"')
-        return {"Link": ", ".join(links)} if links else {}
+        data = {"items": items, "next": following, "previous": previous}
+        return conditional(self.request, data, {"Link": ", ".join(links)} if links else {})
 
 
-def page_of(found: Sequence[Any], cursor: Cursor, limit: int, key: Callable[[Any], str]) -> Page:
-    """Make a page from the items that were found.
-
-    Args:
-        found: up to `limit` + 1 items from the cursor on, in the order of the list.
-        cursor: the start of the page; if it is backwards, the surplus item comes first.
-        limit: the number of items of a page.
-        key: returns the unique key of an item, by which the list is sorted.
-    """
-    items = list(found)
-    more = len(items) > limit
-    if cursor.backwards:
-        items = items[1:] if more else items
-        before, after = more, True
-    else:
-        items = items[:limit]
-        before, after = cursor.key is not None, more
-    if not items:
-        return Page([], None, None)
-    first, last = key(items[0]), key(items[-1])
-    return Page(
-        items,
-        str(Cursor(last)) if after else None,
-        str(Cursor(first, backwards=True)) if before else None,
-    )
+async def _page_request(
+    request: Request,
+    limit: Annotated[
+        int, Query(ge=1, le=100, description="The maximum number of items of a page.")
+    ] = 20,
+    cursor: Annotated[
+        str | None,
+        Query(
+            max_length=2000, description="`next` or `previous` of another page of the same list."
+        ),
+    ] = None,
+) -> PageRequest:
+    return PageRequest(request, limit, cursor)
 
 
-def slice_of(items: Sequence[Any], cursor: Cursor, limit: int, key: Callable[[Any], str]) -> Page:
-    """Make a page of a complete list that is sorted by key."""
-    if cursor.key is None:
-        found = items[: limit + 1]
-    elif cursor.backwards:
-        found = [item for item in items if key(item) < cursor.key][-limit - 1 :]
-    else:
-        found = [item for item in items if key(item) > cursor.key][: limit + 1]
-    return page_of(found, cursor, limit, key)
+Paging = Annotated[PageRequest, Depends(_page_request)]

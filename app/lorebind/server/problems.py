@@ -113,10 +113,15 @@ class ProblemError(Exception):
         return Response(body, self.status, dict(self.headers), MEDIA_TYPE)
 
 
-def problem_of(error: errors.LorebindError) -> ProblemError:
-    """Return the problem document of a Lorebind error, whose text includes a suggested fix."""
+def problem_of(error: Exception) -> ProblemError:
+    """Return the problem document of an error; the text of Lorebind's includes a suggested fix."""
+    if isinstance(error, ProblemError):
+        return error
     if isinstance(error, errors.TaskError):
         return _of_task(error)
+    if not isinstance(error, errors.LorebindError):
+        detail = "this is a bug in Lorebind or in the project's code; the server's log has details"
+        return ProblemError("internal_error", detail)
     code = next(code for kind, code in _CODES if isinstance(error, kind))
     more = _suggestions(error)
     headers: dict[str, str] = {}
@@ -158,9 +163,3 @@ def _suggestions(error: errors.LorebindError) -> dict[str, Any]:
 
 
 _OF_REQUESTS = ("invalid_request", "not_found", "thread_refused")
-
-
-def mistake() -> ProblemError:
-    """Return the problem for an unexpected error."""
-    detail = "this is a bug in Lorebind or in the project's code; the server's log has details"
-    return ProblemError("internal_error", detail)

@@ -95,7 +95,7 @@ async def _serve(
                 ws="none",
                 lifespan="off",  # the project is started and stopped here
                 log_config=None,
-                log_level="critical",  # the door logs all requests and errors
+                log_level="critical",  # the guard logs all requests and errors
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from contextlib import suppress
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,23 +14,25 @@ from fastapi import Depends, Request
 from pydantic import ValidationError
 
 from lorebind.knowledge_base import KnowledgeBase
-from lorebind.server.changes import Changes
-from lorebind.server.connected import Connected
-from lorebind.server.doors.callers import Caller
 from lorebind.server.failure_log import FailureLog
 from lorebind.server.ingests import Ingests
-from lorebind.server.metrics import prometheus_of
+from lorebind.server.middleware.callers import Caller
 from lorebind.server.problems import ProblemError
+from lorebind.server.request_tasks import Changes, Connected
 from lorebind.server.state.knowledge_bases import StoredKnowledgeBases
 from lorebind.server.state.runs import RequestedRuns
 from lorebind.server.state.tables import open_state
 from lorebind.server.state.tokens import Tokens
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
+from lorebind_config.errors import MissingDependencyError
+from lorebind_knowledge.extensions.prometheus import Prometheus
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lorebind.project import Project
-    from lorebind.server.state.knowledge_bases import Made
+    from lorebind.server.state.tokens import Rights
 
 PREFIX = "/api/v0"
 DRAIN_SECONDS = 25.0
@@ -49,7 +52,7 @@ class Server:
         self.tokens = Tokens(self.database)
         self.made = StoredKnowledgeBases(self.database, project.name)
         self.log_failure = FailureLog(config)
-        self.prometheus = prometheus_of(project)
+        self.prometheus = _prometheus_of(project)
         """The metrics of `/metrics`; None if the extra `telemetry` is not installed."""
         runs = RequestedRuns(self.database, project.name)
         self.ingests = Ingests(runs, self.project_for, self.log_failure)
@@ -60,7 +63,6 @@ class Server:
         """Whether it is about to stop."""
         self.starting: asyncio.Task[None] | None = None
         """Ingests knowledge bases with `on_start`; its error is theirs."""
-        self._read: dict[str, KnowledgeBaseDeclaration] = {}
         self._seen: dict[str, tuple[float, Project]] = {}
         self._changes = 0
 
@@ -72,8 +74,11 @@ class Server:
         at, project = self._seen.get(tenant, (-_SEEN_SECONDS, self.project))
         if time.monotonic() - at >= _SEEN_SECONDS:
             now, changes = time.monotonic(), self._changes
-            project = await self._project_of(tenant)
-            if len(self._seen) >= _READ:
+            made = await call(self.made.of, tenant)
+            declared = {kb.id for kb in self.project.config.project.knowledge_bases}
+            kbs = [read_stored(kb.declared) for kb in made if kb.id not in declared]
+            project = self.project.with_knowledge_bases([kb for kb in kbs if kb is not None])
+            if len(self._seen) >= _MOST_CACHED:
                 self._seen.clear()
             if changes == self._changes:  # otherwise, it may be the state before the change
                 self._seen[tenant] = now, project
@@ -84,26 +89,6 @@ class Server:
         here."""
         self._changes += 1
         self._seen.pop(tenant, None)
-
-    async def _project_of(self, tenant: str) -> Project:
-        made = await call(self.made.of, tenant)
-        declared = {
-            knowledge_base.id for knowledge_base in self.project.config.project.knowledge_bases
-        }
-        own = [self.declaration(one) for one in made if one.id not in declared]
-        return self.project.with_knowledge_bases([one for one in own if one is not None])
-
-    def declaration(self, made: Made) -> KnowledgeBaseDeclaration | None:
-        """Return a stored declaration, or None if this version of Lorebind cannot read it."""
-        text = json.dumps(made.declared)
-        if text not in self._read:
-            if len(self._read) >= _READ:
-                self._read.clear()
-            try:
-                self._read[text] = KnowledgeBaseDeclaration.model_validate(made.declared)
-            except ValidationError:
-                return None
-        return self._read[text]
 
     @property
     def is_ready(self) -> bool:
@@ -132,12 +117,11 @@ class Server:
                 stored by then.
         """
         self.is_draining = True
-        starting = {self.starting} if self.starting is not None else set()
-        for task in starting:
-            task.cancel()
+        if self.starting is not None:
+            self.starting.cancel()
         await asyncio.gather(self.ingests.stop(seconds), self.changes.stop(seconds))
-        if starting:
-            await asyncio.wait(starting, timeout=_CLOSE_SECONDS)
+        if self.starting is not None:
+            await asyncio.wait({self.starting}, timeout=_CLOSE_SECONDS)
 
     async def stop(self) -> None:
         """Close everything."""
@@ -158,9 +142,44 @@ def _import_langgraph() -> None:
         import_module("langgraph.graph")
 
 
-_READ = 1000
+def _prometheus_of(project: Project) -> Prometheus | None:
+    """Return the extension whose registry is served, and subscribe one if none is declared.
+
+    Only ids from the YAML become labels. Callers of the API choose the other ids, so the number of
+    labels would be unlimited.
+
+    Returns:
+        The extension, or None if it is neither declared nor installed.
+    """
+    events = project.knowledge.events
+    declared = [extension for extension in events.extensions if isinstance(extension, Prometheus)]
+    if not declared:
+        try:
+            declared = [Prometheus()]
+        except MissingDependencyError:
+            return None
+        events.subscribe(declared[0])
+    for extension in declared:
+        extension.labelled = {kb.id for kb, _ in project.config.every_knowledge_base()}
+    return declared[0]
+
+
+_MOST_CACHED = 1000
 """Maximum number of cached declarations, and of cached tenants."""
 _SEEN_SECONDS = 0.5
+
+
+def read_stored(declared: Mapping[str, Any]) -> KnowledgeBaseDeclaration | None:
+    """Return a stored declaration, or None if this version of Lorebind cannot read it."""
+    return _read_stored(json.dumps(declared))
+
+
+@lru_cache(_MOST_CACHED)  # every request of a tenant reads all of its declarations
+def _read_stored(text: str) -> KnowledgeBaseDeclaration | None:
+    try:
+        return KnowledgeBaseDeclaration.model_validate(json.loads(text))
+    except ValidationError:
+        return None
 
 
 # Coroutines although they await nothing, because FastAPI runs functions in slower threads.
@@ -171,24 +190,13 @@ async def _server(request: Request) -> Server:
     return server
 
 
-async def _caller(request: Request) -> Caller:
-    caller: Caller = request.scope["state"]["caller"]
-    return caller
+def _requires(rights: Rights) -> Any:
+    async def check(request: Request) -> Caller:
+        caller: Caller = request.scope["state"]["caller"]
+        caller.require(rights)
+        return caller
 
-
-async def _reader(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
-    caller.require("read")
-    return caller
-
-
-async def _writer(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
-    caller.require("write")
-    return caller
-
-
-async def _admin(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
-    caller.require("admin")
-    return caller
+    return Depends(check)
 
 
 async def _seen(server: Annotated[Server, Depends(_server)]) -> Project:
@@ -196,9 +204,9 @@ async def _seen(server: Annotated[Server, Depends(_server)]) -> Project:
 
 
 TheServer = Annotated[Server, Depends(_server)]
-Reader = Annotated[Caller, Depends(_reader)]
-Writer = Annotated[Caller, Depends(_writer)]
-Admin = Annotated[Caller, Depends(_admin)]
+Writer = Annotated[Caller, _requires("write")]
+"""The caller of a request that changes something. Every token may read."""
+Admin = Annotated[Caller, _requires("admin")]
 SeenProject = Annotated[Any, Depends(_seen)]
 """The project as the caller's tenant sees it."""
 

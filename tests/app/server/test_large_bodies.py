@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lorebind.server.json_limits import MOST_VALUES, has_too_many_values
+from lorebind.server.bodies import MOST_VALUES, has_too_many_values
 
 from .in_process import problem, served
 

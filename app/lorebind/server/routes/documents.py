@@ -14,7 +14,7 @@ from lorebind.plain_data import as_data
 from lorebind.server.answers import Additions, Chunk, PageOf
 from lorebind.server.bodies import read_json, validated
 from lorebind.server.etags import conditional, json_response
-from lorebind.server.event_streams import prefers_events
+from lorebind.server.event_streams import PATIENT_DELETE, deferred_answer, prefers_events
 from lorebind.server.failures import invalid_request
 from lorebind.server.new_documents import (
     REQUEST_BODY,
@@ -24,12 +24,10 @@ from lorebind.server.new_documents import (
     given_as_json,
     refused,
 )
-from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, Page, page_of
-from lorebind.server.patient_answers import PATIENT_DELETE, deferred_answer
+from lorebind.server.paging import Cursor, Paging
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import (
     FilledByUs,
-    Reader,
     SeenKnowledgeBase,
     Server,
     TheServer,
@@ -52,17 +50,15 @@ State = Annotated[
 @router.get("", response_model=PageOf[DocumentInfo])
 async def list_documents(
     request: Request,
-    _: Reader,
+    paging: Paging,
     kb: SeenKnowledgeBase,
     state: State = None,
-    limit: LimitParameter = LIMIT,
-    cursor: CursorParameter = None,
 ) -> Any:
     """List the documents of a knowledge base by uri, including those that failed."""
-    at = Cursor.read(cursor)
-    place = {"before" if at.backwards else "after": at.key}
-    found = await kb.adocuments(state=state, limit=limit + 1, **place)
-    return page_of(found, at, limit, lambda one: str(one.uri)).response(request)
+    start = paging.start()
+    after, before = start.bounds
+    rows = await kb.adocuments(state=state, limit=paging.limit + 1, after=after, before=before)
+    return paging.page_of(rows, start, lambda row: str(row.uri))
 
 
 @router.post(
@@ -108,7 +104,7 @@ async def delete_documents(
 
 
 @router.get("/{doc_id}", response_model=DocumentInfo)
-async def get_document(request: Request, _: Reader, kb: SeenKnowledgeBase, doc_id: str) -> Any:
+async def get_document(request: Request, kb: SeenKnowledgeBase, doc_id: str) -> Any:
     """Return a document with its state after the last ingest."""
     return conditional(request, as_data(await _find(kb, doc_id)))
 
@@ -140,19 +136,17 @@ async def delete_document(
 @router.get("/{doc_id}/chunks", response_model=PageOf[Chunk])
 async def list_chunks(
     request: Request,
-    _: Reader,
     kb: SeenKnowledgeBase,
     doc_id: str,
-    limit: LimitParameter = LIMIT,
-    cursor: CursorParameter = None,
+    paging: Paging,
 ) -> Any:
     """List the chunks of a document in order."""
-    first = int(Cursor.read(cursor, "[0-9]{1,9}").key or 0)
+    first, limit = int(paging.start("[0-9]{1,9}").key or 0), paging.limit
     uri = (await _find(kb, doc_id)).uri
-    found = await kb.achunks(uri, limit=limit + 1, after=first)
-    following = str(Cursor(str(first + limit))) if len(found) > limit else None
-    before = str(Cursor(str(max(0, first - limit)))) if first else None
-    return Page(list(found[:limit]), following, before).response(request)
+    chunks = await kb.achunks(uri, limit=limit + 1, after=first)
+    following = str(Cursor(str(first + limit))) if len(chunks) > limit else None
+    previous = str(Cursor(str(max(0, first - limit)))) if first else None
+    return paging.response(as_data(chunks[:limit]), following, previous)
 
 
 async def _find(kb: KnowledgeBase, doc_id: str) -> DocumentInfo:

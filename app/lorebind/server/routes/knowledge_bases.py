@@ -12,13 +12,13 @@ from starlette.responses import Response
 from lorebind.declaration_methods import described
 from lorebind.plain_data import as_data
 from lorebind.server.answers import KnowledgeBase, PageOf
+from lorebind.server.bodies import has_too_many_values
 from lorebind.server.etags import check_delete, check_update, conditional, etag_of, json_response
-from lorebind.server.json_limits import has_too_many_values
+from lorebind.server.event_streams import PATIENT_DELETE, deferred_answer
 from lorebind.server.made_here import read_made
-from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, slice_of
-from lorebind.server.patient_answers import PATIENT_DELETE, deferred_answer
+from lorebind.server.paging import Paging
 from lorebind.server.problems import ProblemError
-from lorebind.server.server import Reader, SeenProject, Server, TheServer, Writer
+from lorebind.server.server import SeenProject, Server, TheServer, Writer, read_stored
 from lorebind.server.state.knowledge_bases import Made
 from lorebind_config.declarations.base import within
 from lorebind_config.declarations.bindings import BindingDeclaration
@@ -40,9 +40,7 @@ router = APIRouter(prefix="/knowledge-bases", tags=["knowledge bases"])
 async def list_knowledge_bases(
     request: Request,
     server: TheServer,
-    _: Reader,
-    limit: LimitParameter = LIMIT,
-    cursor: CursorParameter = None,
+    paging: Paging,
     q: Annotated[str | None, Query(max_length=200, description="A part of the id.")] = None,
     workflow: Annotated[
         str | None, Query(description="Those that this workflow declares; `*`: any workflow.")
@@ -52,19 +50,18 @@ async def list_knowledge_bases(
     created."""
     config = server.project.config
     if workflow is None:
-        shown = list((await _all(server)).values())
+        rows = list((await _all(server)).values())
     else:
         if workflow != "*":
             config.workflow(workflow)
-        shown = [
+        rows = [
             _declared(config, kb, owner)
             for kb, owner in config.every_knowledge_base()
             if owner is not None and workflow in (owner, "*")
         ]
-    keyed = [(_key(number, one), one) for number, one in enumerate(shown)]
-    found = [one for one in keyed if q is None or q.lower() in one[1]["id"].lower()]
-    page = slice_of(found, Cursor.read(cursor), limit, lambda one: one[0])
-    return page.response(request, lambda one: one[1])
+    part = (q or "").lower()
+    keyed = {_key(number, row): row for number, row in enumerate(rows)}
+    return paging.slice_of({key: row for key, row in keyed.items() if part in row["id"].lower()})
 
 
 @router.get("/{kb_id}", response_model=KnowledgeBase)
@@ -72,7 +69,6 @@ async def get_knowledge_base(
     request: Request,
     server: TheServer,
     project: SeenProject,
-    _: Reader,
     kb_id: str,
     workflow: str | None = None,
 ) -> Any:
@@ -170,7 +166,7 @@ def _declared(
 
 def _made(server: Server, made: Made) -> dict[str, Any]:
     shown: dict[str, Any] = {"id": made.id}
-    kb = server.declaration(made)
+    kb = read_stored(made.declared)
     if kb is not None:
         with suppress(NotFoundError):  # its vector database is no longer declared
             shown = as_data(described(server.project.config, kb, None))

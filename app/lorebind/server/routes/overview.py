@@ -1,4 +1,4 @@
-"""`/` and `/docs`: a page with the routes, how to log in, and where the documentation is."""
+"""The pages outside the API: `/` and `/docs` for people, `/healthz`, `/readyz` and `/metrics`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from html import escape
 from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
-from lorebind.server.server import PREFIX
+from lorebind.server.problems import ProblemError
+from lorebind.server.server import PREFIX, TheServer
+from lorebind_config.plugins import import_extra
 
 router = APIRouter(tags=["overview"])
+health = APIRouter(tags=["health"])
 
 _STYLE = """
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
@@ -63,3 +66,30 @@ async def overview(request: Request) -> Any:
 def _what(operation: dict[str, Any]) -> str:
     """Return the first paragraph of a description."""
     return str(operation["description"]).partition("\n\n")[0]
+
+
+@health.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """Check that the process answers."""
+    return {"status": "ok"}
+
+
+@health.get("/readyz")
+async def readyz(server: TheServer) -> dict[str, str]:
+    """Check that the server is ready: knowledge bases with `ingest: on_start` are ingested."""
+    if not server.is_ready:
+        what = "about to stop" if server.is_draining else "starting"
+        raise ProblemError("draining", f"the server is {what}", headers={"Retry-After": "1"})
+    return {"status": "ready"}
+
+
+@health.get("/metrics", response_class=Response)
+async def metrics(server: TheServer) -> Any:
+    """Return metrics for Prometheus, summed over all tenants.
+
+    Knowledge bases that were created over the API are counted together, as `api`.
+    """
+    client = import_extra("prometheus_client", extra="telemetry", purpose="/metrics")
+    assert server.prometheus is not None
+    text = client.generate_latest(server.prometheus.registry)
+    return Response(text, media_type=client.CONTENT_TYPE_LATEST)

@@ -11,7 +11,7 @@ from lorebind.plain_data import as_data
 from lorebind.server.answers import Found
 from lorebind.server.bodies import Body, Whole
 from lorebind.server.etags import conditional, json_response
-from lorebind.server.server import Reader, SeenKnowledgeBase, SeenProject
+from lorebind.server.server import SeenKnowledgeBase, SeenProject
 from lorebind_bindings import bind, override
 from lorebind_config.declarations.retrieval import Filters, Strategy
 from lorebind_knowledge.documents.listing import KnowledgeStats
@@ -70,7 +70,7 @@ class QueryOfSeveral(Query):
 
 
 @router.post("/knowledge-bases/{kb_id}/query", response_model=Found)
-async def query(project: SeenProject, _: Reader, kb_id: str, body: Query) -> Any:
+async def query(project: SeenProject, kb_id: str, body: Query) -> Any:
     """Return the best passages of a knowledge base for a question, best first."""
     kb = project.knowledge_base(kb_id, workflow=body.workflow)
     if not body.explain:
@@ -80,7 +80,7 @@ async def query(project: SeenProject, _: Reader, kb_id: str, body: Query) -> Any
 
 
 @router.post("/query", response_model=Found)
-async def query_several(project: SeenProject, _: Reader, body: QueryOfSeveral) -> Any:
+async def query_several(project: SeenProject, body: QueryOfSeveral) -> Any:
     """Return the best passages of several knowledge bases for a question, best first."""
     kb_ids = body.knowledge_bases
     given = {name: value for name, value in body.settings.items() if value is not None}
@@ -93,6 +93,6 @@ async def query_several(project: SeenProject, _: Reader, body: QueryOfSeveral) -
 
 
 @router.get("/knowledge-bases/{kb_id}/stats", response_model=KnowledgeStats)
-async def stats(request: Request, _: Reader, kb: SeenKnowledgeBase) -> Any:
+async def stats(request: Request, kb: SeenKnowledgeBase) -> Any:
     """Count the documents and chunks in the index, by state and language."""
     return conditional(request, as_data(await kb.astats()))

@@ -1,4 +1,4 @@
-"""`/export`, `/purge` and `/changes`: declarations, data of removed ones, and file changes."""
+"""`/export`, `/bindings`, `/purge` and `/changes`: declarations, removed data, file changes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pydantic import Field
 from lorebind.plain_data import as_data
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional
-from lorebind.server.event_streams import MEDIA_TYPE, prefers_events
-from lorebind.server.patient_answers import PATIENT, deferred_answer
+from lorebind.server.event_streams import MEDIA_TYPE, PATIENT, deferred_answer, prefers_events
 from lorebind.server.problems import ProblemError
-from lorebind.server.server import Admin, Reader, SeenProject, TheServer
+from lorebind.server.server import Admin, SeenProject, TheServer
 from lorebind_config.plugins import import_extra
 
 router = APIRouter(tags=["project"])
+bindings = APIRouter(prefix="/bindings", tags=["bindings"])
 
 
 class PurgeRequest(Body):
@@ -33,7 +33,6 @@ class PurgeRequest(Body):
 async def export(
     request: Request,
     project: SeenProject,
-    _: Reader,
     knowledge_base: Annotated[
         str | None,
         Query(description="Export only this knowledge base and the resources it uses."),
@@ -45,6 +44,28 @@ async def export(
     Templates are not filled in, so the export contains no variables of the server.
     """
     return conditional(request, await project.aexport(knowledge_base, workflow=workflow))
+
+
+@bindings.get("")
+async def explain_bindings(
+    request: Request,
+    server: TheServer,
+    workflow: Annotated[str | None, Query(description="A workflow.")] = None,
+    task: Annotated[str | None, Query(description="A task of the workflow.")] = None,
+    agent: Annotated[
+        str | None, Query(description="An agent. By default, the agent of the task.")
+    ] = None,
+) -> Any:
+    """Return the bindings in effect: every setting with the scope, file and line that set it.
+
+    Without parameters, these are the bindings of the project. All bindings are on one page.
+    `unbound_by` is the location of the `knowledge: []` that removes those of outer scopes, or null.
+    """
+    project = server.project
+    rows = await project.aexplain(workflow=workflow, task=task, agent=agent)
+    unbound_by = await project.aunbound_by(workflow=workflow, task=task, agent=agent)
+    page = {"items": rows, "next": None, "previous": None, "unbound_by": unbound_by}
+    return conditional(request, as_data(page))
 
 
 @router.post("/purge", responses=PATIENT)
@@ -65,7 +86,6 @@ async def _watchfiles(request: Request) -> Any:
 @router.get("/changes", response_class=EventSourceResponse)
 async def changes(
     server: TheServer,
-    _: Reader,
     watchfiles: Annotated[Any, Depends(_watchfiles)],
     every: Annotated[
         float | None,

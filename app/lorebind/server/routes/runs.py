@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
+from starlette.responses import Response
 
 from lorebind.server.answers import PageOf, Run
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional, etag_of, json_response
-from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, page_of
-from lorebind.server.patient_answers import PATIENT, deferred_answer
+from lorebind.server.event_streams import PATIENT, deferred_answer
+from lorebind.server.paging import Paging
 from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.server import (
-    Reader,
     SeenKnowledgeBase,
     SeenProject,
     Server,
@@ -84,36 +84,57 @@ class IngestRequest(PlanRequest):
     )
 
 
-@router.post("/ingest", status_code=202, response_model=Run, responses=_ENDED)
-async def ingest(
+async def _starting(
     request: Request,
     server: TheServer,
     project: SeenProject,
     _: Writer,
     kb_id: str,
-    body: IngestRequest | None = None,
     idempotency_key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> Any:
+    """Return a function that starts a run, and answers with it."""
+
+    async def start(action: str, body: ReindexRequest) -> Response:
+        settings = {"action": action, **body.model_dump()}
+        kb = filled_by_us(project.knowledge_base(kb_id, workflow=body.workflow))
+        digest = etag_of([request.url.path, settings])
+        try:
+            run = await server.ingests.request(
+                kb.handle.namespace, settings, idempotency_key, digest
+            )
+        except KeyTakenError as error:
+            detail = "this Idempotency-Key was used with another request; choose another one"
+            more = {"run_id": error.run.run_id}
+            raise ProblemError("idempotency_mismatch", detail, more) from None
+        except UnderWayError as error:
+            raise _in_the_way(error.run) from None
+        path = request.url.path.rpartition("/")[0]
+        headers = {"Location": f"{path}/runs/{run.run_id}"}
+        if seconds := _seconds(prefer):
+            run = await server.ingests.ended(run, seconds)
+            headers["Preference-Applied"] = f"wait={seconds:g}"
+            if failed := run.outcome.get("error"):
+                more = {"run_id": run.run_id}
+                raise ProblemError(failed["code"], failed["detail"], more, headers)
+        return json_response(_shown(run), 202 if run.finished_at is None else 200, headers)
+
+    return start
+
+
+Start = Annotated[Callable[[str, ReindexRequest], Awaitable[Response]], Depends(_starting)]
+
+
+@router.post("/ingest", status_code=202, response_model=Run, responses=_ENDED)
+async def ingest(start: Start, body: IngestRequest | None = None) -> Any:
     """Update the index to the current content of the sources. The answer names the run's URL."""
-    asked = {"action": "ingest", **(body or IngestRequest()).model_dump()}
-    return await _request(request, server, project, kb_id, asked, idempotency_key, prefer)
+    return await start("ingest", body or IngestRequest())
 
 
 @router.post("/reindex", status_code=202, response_model=Run, responses=_ENDED)
-async def reindex(
-    request: Request,
-    server: TheServer,
-    project: SeenProject,
-    _: Writer,
-    kb_id: str,
-    body: ReindexRequest | None = None,
-    idempotency_key: IdempotencyKey = None,
-    prefer: Prefer = None,
-) -> Any:
+async def reindex(start: Start, body: ReindexRequest | None = None) -> Any:
     """Rebuild the index in the background, then swap it in. The answer names the run's URL."""
-    asked = {"action": "reindex", **(body or ReindexRequest()).model_dump()}
-    return await _request(request, server, project, kb_id, asked, idempotency_key, prefer)
+    return await start("reindex", body or ReindexRequest())
 
 
 @router.post("/plan", responses=PATIENT)
@@ -138,17 +159,14 @@ async def plan(
 async def list_runs(
     request: Request,
     server: TheServer,
-    _: Reader,
     kb: SeenKnowledgeBase,
-    limit: LimitParameter = LIMIT,
-    cursor: CursorParameter = None,
+    paging: Paging,
 ) -> Any:
     """List the requested runs, newest first."""
-    at = Cursor.read(cursor, RequestedRuns.KEY)
-    after, before = (None, at.key) if at.backwards else (at.key, None)
-    pages = server.ingests.runs.page
-    found = await call(pages, kb.handle.namespace, after, before, limit + 1)
-    return page_of(found, at, limit, RequestedRuns.key).response(request, _shown)
+    start = paging.start(RequestedRuns.KEY)
+    page = server.ingests.runs.page
+    rows = await call(page, kb.handle.namespace, *start.bounds, paging.limit + 1)
+    return paging.page_of(rows, start, RequestedRuns.key, _shown)
 
 
 async def _run(server: TheServer, kb: SeenKnowledgeBase, run_id: str) -> RequestedRun:
@@ -160,7 +178,7 @@ TheRun = Annotated[RequestedRun, Depends(_run)]
 
 
 @router.get("/runs/{run_id}", response_model=Run)
-async def get_run(request: Request, _: Reader, run: TheRun) -> Any:
+async def get_run(request: Request, run: TheRun) -> Any:
     """Return the status of a run, and after its end the report or the error."""
     return conditional(request, _shown(run))
 
@@ -177,7 +195,6 @@ async def cancel_run(server: TheServer, _: Writer, run: TheRun) -> Any:
 @router.get("/runs/{run_id}/events", response_class=EventSourceResponse)
 async def run_events(
     server: TheServer,
-    _: Reader,
     run: TheRun,
     last_event_id: Annotated[int | None, Header(ge=0, le=2**63)] = None,
 ) -> AsyncIterator[ServerSentEvent]:
@@ -198,38 +215,6 @@ async def run_events(
             return
     ended = max(last + 1, round((run.finished_at or 0) * 1e6))
     yield ServerSentEvent(id=str(ended), event="end", data=_shown(run))
-
-
-async def _request(
-    request: Request,
-    server: Server,
-    project: Any,
-    kb_id: str,
-    asked: dict[str, Any],
-    key: str | None,
-    prefer: str | None,
-) -> Any:
-    kb = filled_by_us(project.knowledge_base(kb_id, workflow=asked["workflow"]))
-    digest = etag_of([request.url.path, asked])
-    try:
-        run = await server.ingests.request(kb.handle.namespace, asked, key, digest)
-    except KeyTakenError as error:
-        detail = "this Idempotency-Key was used with another request; choose another one"
-        raise ProblemError("idempotency_mismatch", detail, {"run_id": error.run.run_id}) from None
-    except UnderWayError as error:
-        raise _in_the_way(error.run) from None
-    seconds = _seconds(prefer)
-    if seconds:
-        run = await server.ingests.ended(run, seconds)
-    path = request.url.path.rpartition("/")[0]
-    headers = {"Location": f"{path}/runs/{run.run_id}"}
-    if seconds:
-        headers["Preference-Applied"] = f"wait={seconds:g}"
-    if seconds and (failed := run.outcome.get("error")):
-        raise ProblemError(failed["code"], failed["detail"], {"run_id": run.run_id}, headers)
-    if run.finished_at is None:
-        return json_response(_shown(run), 202, headers)
-    return json_response(_shown(run), 200, headers)
 
 
 def _in_the_way(run: RequestedRun) -> ProblemError:

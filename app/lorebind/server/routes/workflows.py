@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Coroutine
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request
@@ -14,24 +14,22 @@ from starlette.responses import Response
 
 from lorebind.plain_data import as_data
 from lorebind.server.bodies import Body, Whole
-from lorebind.server.connected import StoppedError
-from lorebind.server.doors.door import LATE
 from lorebind.server.etags import conditional, json_response
-from lorebind.server.event_streams import MEDIA_TYPE, answer_with_events, prefers_events, stopped
-from lorebind.server.paging import (
-    LIMIT,
-    Cursor,
-    CursorParameter,
-    LimitParameter,
-    page_of,
-    slice_of,
+from lorebind.server.event_streams import (
+    MEDIA_TYPE,
+    answer_with_events,
+    patient_events,
+    prefers_events,
+    stopped,
 )
-from lorebind.server.patient_answers import patient_events
+from lorebind.server.middleware.guard import LATE
+from lorebind.server.paging import Paging
 from lorebind.server.problems import ProblemError, problem_of
-from lorebind.server.routes.run_responses import REPLAY, RUN
-from lorebind.server.server import PREFIX, Reader, Server, TheServer, Writer
+from lorebind.server.request_tasks import StoppedError
+from lorebind.server.server import PREFIX, Server, TheServer, Writer
 from lorebind_bindings import RunResult, ThreadInfo
 from lorebind_bindings.inputs import check_inputs
+from lorebind_bindings.workflow.events.events import EventType
 from lorebind_bindings.workflow.how_to_resume import served_at
 from lorebind_config.errors import UsageError, did_you_mean
 
@@ -86,28 +84,93 @@ class ReplayRequest(Body):
     thread_id: ThreadId = None
 
 
+_RESULT = {
+    "type": "object",
+    "required": ["status", "thread_id", "output", "tasks", "citations", "waiting", "paused"],
+    "properties": {
+        "status": {"enum": ["completed", "waiting", "paused"]},
+        "thread_id": {"type": "string"},
+        "output": {"description": "The declared outputs by name, or the output of the last task."},
+        "tasks": {"type": "object", "description": "The result of each task, by its id."},
+        "citations": {"type": "array", "items": {"type": "object"}},
+        "usage": {"type": "object", "description": "The token usage of each task, by its id."},
+        "waiting": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["task", "path", "prompt", "schema"],
+                "properties": {
+                    "task": {"type": "string"},
+                    "path": {"type": "string"},
+                    "prompt": {"type": "string"},
+                    "schema": {"description": "JSON Schema of the answer; null accepts any."},
+                },
+            },
+        },
+        "paused": {"type": "array", "items": {"type": "string"}},
+    },
+}
+
+_EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "id": {"type": "string"},
+        "event": {"enum": [*get_args(EventType), "error"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
+
+_RUN_JSON: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The run has completed",
+        "content": {"application/json": {"schema": _RESULT}},
+    },
+    202: {
+        "description": "The run waits for answers, or is paused: see `waiting` and `paused`",
+        "content": {"application/json": {"schema": _RESULT}},
+        "headers": {"Location": {"description": "The thread", "schema": {"type": "string"}}},
+    },
+}
+
+_RUN: dict[int | str, dict[str, Any]] = {
+    **_RUN_JSON,
+    200: {
+        "description": "The run has completed; or, if `Accept` prefers them, its events. The last "
+        "is `run_end`, whose data has the `result`. If the run fails, an `error` follows: a "
+        "problem document",
+        "content": {**_RUN_JSON[200]["content"], MEDIA_TYPE: {"itemSchema": _EVENT}},
+    },
+}
+
+_REPLAY: dict[int | str, dict[str, Any]] = {
+    **_RUN_JSON,
+    200: {
+        "description": "The run has completed; or, if `Accept` prefers events, an event `result` "
+        "or `error`, without a time limit",
+        "content": {**_RUN_JSON[200]["content"], MEDIA_TYPE: {"schema": {"type": "string"}}},
+    },
+}
+
+
 @router.get("")
 async def list_workflows(
     request: Request,
     server: TheServer,
-    _: Reader,
-    limit: LimitParameter = LIMIT,
-    cursor: CursorParameter = None,
+    paging: Paging,
 ) -> Any:
     """List the workflows of the project in their order, with their inputs and tasks."""
-    found = enumerate(await server.project.aworkflows())
-    keyed = [(f"{number:06}", one) for number, one in found]
-    page = slice_of(keyed, Cursor.read(cursor), limit, lambda one: one[0])
-    return page.response(request, lambda one: one[1])
+    workflows = await server.project.aworkflows()
+    return paging.slice_of({f"{number:06}": row for number, row in enumerate(workflows)})
 
 
 @router.get("/{workflow_id}")
-async def get_workflow(request: Request, server: TheServer, _: Reader, workflow_id: str) -> Any:
+async def get_workflow(request: Request, server: TheServer, workflow_id: str) -> Any:
     """Return the graph of a workflow: its tasks, and the tasks that may follow each of them."""
     return conditional(request, as_data(await server.project.aworkflow_outline(workflow_id)))
 
 
-@router.post("/{workflow_id}/runs", responses=RUN)
+@router.post("/{workflow_id}/runs", responses=_RUN)
 async def run_workflow(
     request: Request,
     server: TheServer,
@@ -138,23 +201,19 @@ async def run_workflow(
 async def list_threads(
     request: Request,
     server: TheServer,
-    _: Reader,
     workflow_id: str,
-    limit: LimitParameter = LIMIT,
-    cursor: CursorParameter = None,
+    paging: Paging,
 ) -> Any:
     """List the tenant's threads of a workflow; the one with the latest turn comes first."""
-    at = Cursor.read(cursor)
-    before, after = (None, at.key) if at.backwards else (at.key, None)
-    found = await server.project.athreads(workflow_id, limit=limit + 1, before=before, after=after)
-    found.sort(key=_turn, reverse=True)
-    return page_of(found, at, limit, _turn).response(request, _shown)
+    start, limit = paging.start(), paging.limit + 1
+    before, after = start.bounds  # by turn, of which the largest comes first
+    threads = await server.project.athreads(workflow_id, limit=limit, before=before, after=after)
+    threads.sort(key=_turn, reverse=True)
+    return paging.page_of(threads, start, _turn, _shown)
 
 
 @router.get("/{workflow_id}/threads/{thread_id:path}")
-async def get_thread(
-    request: Request, server: TheServer, _: Reader, workflow_id: str, thread_id: str
-) -> Any:
+async def get_thread(request: Request, server: TheServer, workflow_id: str, thread_id: str) -> Any:
     """Return a thread: its status, open questions, finished tasks and stored state."""
     project = server.project
     info = await project.athread(workflow_id, thread_id)
@@ -170,7 +229,7 @@ async def get_thread(
     return conditional(request, shown)
 
 
-@router.post("/{workflow_id}/threads/{thread_id:path}/resume", responses=RUN)
+@router.post("/{workflow_id}/threads/{thread_id:path}/resume", responses=_RUN)
 async def resume_thread(
     request: Request,
     server: TheServer,
@@ -193,7 +252,7 @@ async def resume_thread(
     return await _answer(request, server, workflow_id, thread_id, work)
 
 
-@router.post("/{workflow_id}/threads/{thread_id:path}/replay", responses=REPLAY)
+@router.post("/{workflow_id}/threads/{thread_id:path}/replay", responses=_REPLAY)
 async def replay_thread(
     request: Request,
     server: TheServer,
@@ -209,7 +268,7 @@ async def replay_thread(
     new_id = _new_id(body.thread_id)
     work = server.project.areplay(workflow_id, thread_id, body.step, new_id=new_id)
     if prefers_events(request):
-        return patient_events(request, server, work, stopped=stopped(new_id))
+        return patient_events(request, server, work, stopped(new_id))
     return await _answer(request, server, workflow_id, new_id, work)
 
 

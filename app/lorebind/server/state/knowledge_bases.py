@@ -6,11 +6,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lorebind.server.state.tables import lock
+from lorebind.server.state.tables import lock, open_state
+from lorebind_config.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
 
@@ -88,10 +90,30 @@ class StoredKnowledgeBases:
         return [Made(tenant, kb, json.loads(text), at) for tenant, kb, text, at in rows]
 
     def _delete(self, sql: Sql, tenant: str, kb_id: str) -> None:
-        where = f"where {_OURS} and kb = :kb"
-        sql.run(
-            f"delete from server_knowledge_bases {where}",
-            tenant=tenant,
-            project=self._project,
-            kb=kb_id,
-        )
+        query = f"delete from server_knowledge_bases where {_OURS} and kb = :kb"
+        sql.run(query, tenant=tenant, project=self._project, kb=kb_id)
+
+
+def made_over_api(loaded: LoadedProject) -> dict[tuple[str, str], str]:
+    """Map tenant and id of each such knowledge base to the id of its vector database.
+
+    The database id is empty if the database holds no index of Lorebind. If no server has run, the
+    mapping is empty, and no file is created to find that out.
+
+    Raises:
+        StoreError: the state of the server cannot be read.
+    """
+    database = open_state(loaded.project.server.state, loaded.environment)
+    try:
+        stored = StoredKnowledgeBases(database, loaded.project.name).all()
+    finally:
+        database.close()
+    return {(kb.tenant, kb.id): _vector_db(loaded, kb.declared.get("vector_db")) for kb in stored}
+
+
+def _vector_db(loaded: LoadedProject, db_id: str | None) -> str:
+    try:
+        vector_db = loaded.vector_db(db_id)
+    except NotFoundError:
+        return ""
+    return "" if vector_db.is_existing else vector_db.id

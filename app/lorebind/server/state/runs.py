@@ -25,6 +25,7 @@ BEAT_SECONDS = 2.0
 
 _OWNER = "tenant, project, scope, kb"
 _OURS = " and ".join(f"{name} = :{name}" for name in _OWNER.split(", "))
+_THIS = f"{_OURS} and run_id = :run_id"
 _COLUMNS = f"{_OWNER}, run_id, request, status, requested_at, finished_at, cancelled, outcome"
 
 
@@ -45,6 +46,11 @@ class RequestedRun:
     """Whether its cancellation was requested."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
     """A `report`, or an `error` as a problem document."""
+
+    @property
+    def ids(self) -> dict[str, Any]:
+        """The values of the primary key."""
+        return {**_owner(self.namespace), "run_id": self.run_id}
 
 
 @dataclass
@@ -105,26 +111,13 @@ class RequestedRuns:
             if key is not None and (before := self._of_key(sql, namespace, key, digest, now)):
                 return before, False
             open_ = f"{_OURS} and finished_at is null and alone = 1"
-            if alone and (under_way := self._read(sql, open_, namespace)):
+            if alone and (under_way := _read(sql, open_, **_owner(namespace))):
                 raise UnderWayError(under_way[0])
             run = RequestedRun(namespace, uuid.uuid4().hex[:12], request, "running", now)
-            sql.insert(
-                "server_runs",
-                [
-                    {
-                        **_owner(namespace),
-                        "run_id": run.run_id,
-                        "request": json.dumps(request),
-                        "status": run.status,
-                        "requested_at": now,
-                        "owner": self.owner,
-                        "beat": 0.0,
-                        "cancelled": 0,
-                        "alone": int(alone),
-                    }
-                ],
-            )
-            self._beat(sql, run)
+            row = run.ids | {"request": json.dumps(request), "status": run.status}
+            row |= {"requested_at": now, "owner": self.owner, "beat": 0.0, "cancelled": 0}
+            sql.insert("server_runs", [row | {"alone": int(alone)}])
+            self._update_ours(sql, run, f"beat = {sql.now}")
             if key is not None:
                 whose = {"tenant": namespace.tenant, "project": namespace.project, "key": key}
                 used = {"digest": digest, "run_id": run.run_id, "used_at": now}
@@ -134,8 +127,7 @@ class RequestedRuns:
     def forget(self, run: RequestedRun) -> None:
         """Delete a request that was refused, together with its idempotency key."""
         with self._database.writing() as sql:
-            where = {**_owner(run.namespace), "run_id": run.run_id}
-            sql.run(f"delete from server_runs where {_OURS} and run_id = :run_id", **where)
+            sql.run(f"delete from server_runs where {_THIS}", **run.ids)
             sql.run(
                 "delete from server_idempotency where tenant = :tenant and project = :project"
                 " and run_id = :run_id",
@@ -146,8 +138,8 @@ class RequestedRuns:
 
     def find(self, namespace: Namespace, run_id: str) -> RequestedRun | None:
         with self._database.reading() as sql:
-            found = self._read(sql, f"{_OURS} and run_id = :run_id", namespace, run_id=run_id)
-        return found[0] if found else None
+            runs = _read(sql, _THIS, **_owner(namespace), run_id=run_id)
+        return runs[0] if runs else None
 
     def page(
         self, namespace: Namespace, after: str | None, before: str | None, limit: int
@@ -160,17 +152,16 @@ class RequestedRuns:
             before: the key of the run after the page.
             limit: the maximum number of runs. With `before`, those nearest to it.
         """
-        place = "(requested_at, run_id)"
-        where, values, order = _OURS, {}, "desc"
+        where, values = _OURS, _owner(namespace)
+        order, sign = ("asc", ">") if before else ("desc", "<")
         if (mark := after or before) is not None:
             at, _, run_id = mark.partition(" ")
-            where += f" and {place} {'<' if after else '>'} (:at, :run_id)"
-            values = {"at": float(at), "run_id": run_id}
-            order = "desc" if after else "asc"
-        order = f"order by requested_at {order}, run_id {order} limit :limit"
+            where += f" and (requested_at, run_id) {sign} (:at, :run_id)"
+            values |= {"at": float(at), "run_id": run_id}
+        where += f" order by requested_at {order}, run_id {order} limit :limit"
         with self._database.reading() as sql:
-            found = self._read(sql, where, namespace, order, limit=limit, **values)
-        return found if order.startswith("order by requested_at desc") else found[::-1]
+            runs = _read(sql, where, **values, limit=limit)
+        return runs[::-1] if before else runs
 
     KEY = r"[0-9]{1,12}\.[0-9]{1,9} [0-9a-f]{12}"
     """The regular expression of the keys of runs."""
@@ -182,26 +173,28 @@ class RequestedRuns:
 
     def cancel(self, run: RequestedRun) -> None:
         """Ask the server that works on a run to cancel it."""
-        self._update(run, "cancelled = 1", " and finished_at is null")
+        with self._database.writing() as sql:
+            _update(sql, run, "cancelled = 1", " and finished_at is null")
 
     def beat(self, run: RequestedRun) -> bool:
         """Record that this server still works on a run, and return whether it should continue."""
         with self._database.writing() as sql:
-            self._beat(sql, run)
-            where = f"{_OURS} and run_id = :run_id and owner = :owner and cancelled = 0"
-            return bool(self._read(sql, where, run.namespace, run_id=run.run_id, owner=self.owner))
+            self._update_ours(sql, run, f"beat = {sql.now}")
+            where = f"{_THIS} and owner = :owner and cancelled = 0"
+            return bool(_read(sql, where, **run.ids, owner=self.owner))
 
     def finish(self, run: RequestedRun, status: str, outcome: Mapping[str, Any]) -> None:
         """Store the end of a run, if this server still owns it."""
         values = {"status": status, "outcome": json.dumps(outcome), "now": time.time()}
-        what = "status = :status, outcome = :outcome, finished_at = :now"
-        self._update(run, what, " and owner = :owner", owner=self.owner, **values)
+        changes = "status = :status, outcome = :outcome, finished_at = :now"
+        with self._database.writing() as sql:
+            self._update_ours(sql, run, changes, **values)
 
     def interrupt(self, run: RequestedRun) -> None:
         """Release a run because this server stops, so that another one or the next start resumes
         it."""
-        what = "status = 'interrupted', owner = '', beat = 0"
-        self._update(run, what, " and owner = :owner", owner=self.owner)
+        with self._database.writing() as sql:
+            self._update_ours(sql, run, "status = 'interrupted', owner = '', beat = 0")
 
     def take_over(self) -> list[RequestedRun]:
         """Take over the runs that no server works on."""
@@ -210,38 +203,23 @@ class RequestedRuns:
                 return []
         with self._database.writing() as sql:
             lock(sql, "server_runs")
-            found = self._stale(sql)
-            for run in found:
-                where = f"{_OURS} and run_id = :run_id"
-                sql.run(
-                    f"update server_runs set owner = :owner, status = 'running' where {where}",
-                    owner=self.owner,
-                    run_id=run.run_id,
-                    **_owner(run.namespace),
-                )
-                self._beat(sql, run)
-        return found
+            runs = self._stale(sql)
+            for run in runs:
+                changes = f"owner = :new_owner, status = 'running', beat = {sql.now}"
+                _update(sql, run, changes, new_owner=self.owner)
+        return runs
 
     def _stale(self, sql: Sql) -> list[RequestedRun]:
         """Return the runs whose last beat is long ago, or in the future: the clock was set back.
 
         Uses the clock of the database, because those of servers may differ.
         """
-        query = (
-            f"select {_COLUMNS} from server_runs where project = :project"
-            f" and finished_at is null and abs({sql.now} - beat) > :stale"
-        )
-        rows = sql.run(query, project=self._project, stale=STALE_SECONDS)
-        return [_run(*row) for row in rows]
+        where = f"project = :project and finished_at is null and abs({sql.now} - beat) > :stale"
+        return _read(sql, where, project=self._project, stale=STALE_SECONDS)
 
-    def _beat(self, sql: Sql, run: RequestedRun) -> None:
-        where = f"{_OURS} and run_id = :run_id and owner = :owner"
-        sql.run(
-            f"update server_runs set beat = {sql.now} where {where}",
-            owner=self.owner,
-            run_id=run.run_id,
-            **_owner(run.namespace),
-        )
+    def _update_ours(self, sql: Sql, run: RequestedRun, changes: str, **values: Any) -> None:
+        """Update a run, unless another server has taken it over."""
+        _update(sql, run, changes, " and owner = :owner", owner=self.owner, **values)
 
     def _of_key(
         self, sql: Sql, namespace: Namespace, key: str, digest: str, now: float
@@ -257,51 +235,32 @@ class RequestedRuns:
         if not used:
             return None
         ((same, run_id),) = used
-        query = (
-            f"select {_COLUMNS} from server_runs where tenant = :tenant and project = :project"
-            " and run_id = :run_id"
-        )
-        where = {"tenant": namespace.tenant, "project": namespace.project, "run_id": run_id}
-        run = _run(*sql.run(query, **where)[0])
+        where = "tenant = :tenant and project = :project and run_id = :run_id"
+        ids = {"tenant": namespace.tenant, "project": namespace.project, "run_id": run_id}
+        (run,) = _read(sql, where, **ids)
         if same != digest:
             raise KeyTakenError(run)
         return run
 
-    def _read(
-        self, sql: Sql, where: str, namespace: Namespace, rest: str = "", **values: Any
-    ) -> list[RequestedRun]:
-        query = f"select {_COLUMNS} from server_runs where {where} {rest}"
-        return [_run(*row) for row in sql.run(query, **_owner(namespace), **values)]
 
-    def _update(self, run: RequestedRun, what: str, where: str, **values: Any) -> None:
-        with self._database.writing() as sql:
-            sql.run(
-                f"update server_runs set {what} where {_OURS} and run_id = :run_id{where}",
-                **_owner(run.namespace),
-                run_id=run.run_id,
-                **values,
-            )
-
-
-def _owner(namespace: Namespace) -> dict[str, str]:
+def _owner(namespace: Namespace) -> dict[str, Any]:
     return {name: getattr(namespace, name) for name in _OWNER.split(", ")}
 
 
-def _run(
-    tenant: str,
-    project: str,
-    scope: str,
-    kb: str,
-    run_id: str,
-    request: str,
-    status: str,
-    requested_at: float,
-    finished_at: float | None,
-    cancelled: int,
-    outcome: str | None,
-) -> RequestedRun:
+def _update(sql: Sql, run: RequestedRun, changes: str, condition: str = "", **values: Any) -> None:
+    query = f"update server_runs set {changes} where {_THIS}{condition}"
+    sql.run(query, **run.ids, **values)
+
+
+def _read(sql: Sql, where: str, **values: Any) -> list[RequestedRun]:
+    rows = sql.run(f"select {_COLUMNS} from server_runs where {where}", **values)
+    return [_run(row) for row in rows]
+
+
+def _run(row: Sequence[Any]) -> RequestedRun:
+    *namespace, run_id, request, status, requested_at, finished_at, cancelled, outcome = row
     return RequestedRun(
-        Namespace(tenant, project, scope, kb),
+        Namespace(*namespace),
         run_id,
         json.loads(request),
         status,

@@ -1,21 +1,27 @@
-"""Run work for connected callers: it is cancelled as soon as its caller disconnects."""
+"""Tasks of requests: cancelled if the caller disconnects, or continued after an answer with 202."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import ClientDisconnect
 
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
+from lorebind_config.errors import LorebindError
 
+if TYPE_CHECKING:
     from starlette.types import Receive
 
 T = TypeVar("T")
 
+log = logging.getLogger("lorebind.server")
+
 _STOP_SECONDS = 5
 """Maximum seconds that `stop` waits for cancelled work."""
+_CHANGE_SECONDS = 20.0
+"""Maximum seconds that an answer waits for the requested change."""
 
 
 class StoppedError(Exception):
@@ -74,3 +80,35 @@ class Connected:
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+class Changes:
+    """Changes that continue after their request was answered with 202."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def in_time(self, change: Coroutine[Any, Any, T]) -> T | None:
+        """Return the result of a change; None if it takes longer and continues in the
+        background."""
+        task = asyncio.create_task(change)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        await asyncio.wait({task}, timeout=_CHANGE_SECONDS)
+        return task.result() if task.done() else None
+
+    async def stop(self, seconds: float) -> None:
+        """Cancel running changes, and wait at most `seconds` for their end.
+
+        The next ingest completes them.
+        """
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=seconds)
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            words = str(error) if isinstance(error, LorebindError) else type(error).__name__
+            log.warning("a change failed: %s", words)

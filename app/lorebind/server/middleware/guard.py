@@ -16,18 +16,17 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from lorebind.server.json_limits import MOST_VALUES, has_too_many_values
-from lorebind.server.problems import RETRY_SECONDS, ProblemError, mistake
+from lorebind.server.bodies import MOST_VALUES, has_too_many_values
+from lorebind.server.problems import RETRY_SECONDS, ProblemError, problem_of
 from lorebind_config.checks.template_checks import texts
 from lorebind_config.namespace import tenant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from lorebind.server.doors.callers import Callers, Rates
-    from lorebind.server.doors.hosts import Hosts
+    from lorebind.server.middleware.callers import Callers, Rates
 
 MOST_BYTES = 8 * 1024 * 1024
 REQUEST_SECONDS = 30.0
@@ -77,28 +76,28 @@ class RequestGuard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            passing = _RequestState(scope, receive, send)
+            state = _RequestState(scope, receive, send)
             try:
-                await self._in_time(passing)
+                await self._in_time(state)
             finally:
-                passing.note()
+                state.note()
         else:  # a WebSocket, which the server does not support
             await send({"type": "websocket.close", "code": 1008})
 
-    async def _in_time(self, passing: _RequestState) -> None:
+    async def _in_time(self, state: _RequestState) -> None:
         """Await an answer, which must begin within the time limit; a stream may then continue."""
-        task = asyncio.create_task(self._answer(passing))
-        begun = asyncio.create_task(passing.begun.wait())
+        task = asyncio.create_task(self._answer(state))
+        begun = asyncio.create_task(state.begun.wait())
         try:
             await asyncio.wait(
                 {task, begun}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED
             )
-            if not task.done() and not passing.begun.is_set():
+            if not task.done() and not state.begun.is_set():
                 task.cancel()
                 # Answers before the task has ended, because work in a thread cannot be cancelled.
                 detail = f"the request took longer than {self._seconds:g} s and was cancelled"
                 late = ProblemError("timeout", detail)
-                await passing.refuse(passing.scope.get("state", {}).get(LATE, late))
+                await state.refuse(state.scope.get("state", {}).get(LATE, late))
             await asyncio.wait({task})
         finally:
             begun.cancel()
@@ -106,34 +105,34 @@ class RequestGuard:
                 task.cancel()
                 await asyncio.wait({task})
 
-    async def _answer(self, passing: _RequestState) -> None:
+    async def _answer(self, state: _RequestState) -> None:
         try:
-            await self._let_in(passing)
+            await self._let_in(state)
         except ProblemError as problem:
-            await passing.refuse(problem)
+            await state.refuse(problem)
         except ClientDisconnect:  # nobody waits for the answer
             return
         except Exception as error:  # a bug in Lorebind or in the project's code
-            self._log_failure(f"request {passing.request_id} failed", error, passing.sent())
-            await passing.refuse(mistake())
+            self._log_failure(f"request {state.request_id} failed", error, state.sent())
+            await state.refuse(problem_of(error))
 
-    async def _let_in(self, passing: _RequestState) -> None:
-        scope = passing.scope
+    async def _let_in(self, state: _RequestState) -> None:
+        scope = state.scope
         if scope["path"] in OPEN:
-            await self._app(scope, passing.receive, passing.send)
+            await self._app(scope, state.receive, state.send)
             return
         headers = Headers(scope=scope)
         self._hosts.check(headers)
         caller = await self._callers.of(headers)
-        passing.caller = caller.name
+        state.caller = caller.name
         scope.setdefault("state", {})["caller"] = caller
         if self._rates is not None:
-            passing.more |= self._rates.take(caller.name)
+            state.more |= self._rates.take(caller.name)
         if self._is_draining():
             raise ProblemError("draining", "the server is about to stop", headers=_AGAIN)
         _check_length(headers)
         with nullcontext() if caller.tenant is None else tenant(caller.tenant):
-            await self._app(scope, passing.receive_bounded, passing.send)
+            await self._app(scope, state.receive_bounded, state.send)
 
 
 class _RequestState:
@@ -232,3 +231,43 @@ def _check_length(headers: Headers) -> None:
         raise ProblemError("invalid_header", "Content-Length must be the number of bytes")
     if int(declared) > MOST_BYTES:
         raise ProblemError("too_large", _TOO_LARGE)
+
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]*)?")
+"""A name or an address, with IPv6 in brackets, and an optional port."""
+
+
+class Hosts:
+    """The host names of the server."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        """
+        Args:
+            names: the names in addition to those of loopback; `*` allows any name.
+        """
+        self._names = {_hostname(name) or name.lower() for name in (*LOOPBACK, *names)}
+
+    def check(self, headers: Headers) -> None:
+        """Check the host and the origin of a request.
+
+        Raises:
+            ProblemError: the host is unknown, or a web page of another host sent the request.
+        """
+        named = headers.getlist("host")
+        if len(named) != 1:
+            raise ProblemError("host_refused", "send one Host header")
+        if "*" not in self._names and _hostname(named[0]) not in self._names:
+            detail = "the server does not know this Host; add it to `server: {hosts: […]}`"
+            raise ProblemError("host_refused", detail)
+        for origin in headers.getlist("origin"):
+            if origin.lower().partition("://")[2] != named[0].lower():
+                detail = "web pages of other hosts may not call the server"
+                raise ProblemError("origin_refused", detail)
+
+
+def _hostname(host: str) -> str:
+    """Return the name or address in a Host header, in lower case; empty if there is none."""
+    found = _HOST.fullmatch(host.lower())
+    return (found[1] or found[2]) if found else ""

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lorebind.server.doors.callers import Callers, Rates
-from lorebind.server.doors.door import MOST_BYTES, RequestGuard
-from lorebind.server.doors.hosts import Hosts
+from lorebind.server.middleware.callers import Callers, Rates
+from lorebind.server.middleware.guard import MOST_BYTES, Hosts, RequestGuard
 from lorebind.server.state.tables import TABLES
 from lorebind.server.state.tokens import Tokens
 from lorebind_config.declarations.project import RateLimitDeclaration

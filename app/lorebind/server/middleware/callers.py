@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lorebind.server.outages import OutageLog
+from lorebind.server.failure_log import OutageLog
 from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.state.tokens import LONGEST_NAME, find_token
 from lorebind_config.errors import LorebindError
