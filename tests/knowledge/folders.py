@@ -20,18 +20,18 @@ def write(root: Path, *names: str, text: str = "x") -> None:
 
 def read(root: Path, *patterns: str, heed: bool = True, in_folder: str = "**/*") -> list[str]:
     """Return the names of the files to read."""
-    found = files_below(root, patterns, respect_gitignore=heed, in_folder=in_folder).found
+    found = files_below(root, patterns, respect_gitignore=heed, in_folder=in_folder).entries
     return [one.name for one in found if not (one.skipped or one.unlisted)]
 
 
 def skipped(root: Path, *patterns: str) -> dict[str, str]:
     """Return the reason for each file or folder that is skipped."""
-    return {one.name: one.skipped for one in files_below(root, patterns).found if one.skipped}
+    return {one.name: one.skipped for one in files_below(root, patterns).entries if one.skipped}
 
 
 def unlisted(root: Path, *patterns: str) -> dict[str, str]:
     """Return the reason for each folder that cannot be listed."""
-    return {one.name: one.unlisted for one in files_below(root, patterns).found if one.unlisted}
+    return {one.name: one.unlisted for one in files_below(root, patterns).entries if one.unlisted}
 
 
 def shut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

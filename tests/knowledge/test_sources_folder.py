@@ -33,7 +33,7 @@ def test_endings_in_any_case(tmp_path: Path) -> None:
     assert read(tmp_path, "*.{MD,TXT}") == ["a.md", "b.MD", "c.Md", "d.txt"]
     assert read(tmp_path, "up/*.md") == []
     assert read(tmp_path, "a.MD") == ["a.md"]
-    assert files_below(tmp_path, ["*.md"], exclude=["*.MD"]).found == []
+    assert files_below(tmp_path, ["*.md"], exclude=["*.MD"]).entries == []
 
 
 def test_a_folder_means_what_is_below_it(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_hidden_files(tmp_path: Path) -> None:
     assert skipped(tmp_path, "**/*") == dict.fromkeys((*hidden, ".env"), "hidden")
     assert skipped(tmp_path, "*.md") == {".b.md": "hidden"}
     assert skipped(tmp_path, "**/*.md", ".notes", ".b.md", "x/.*") == {"x/.deep/": "hidden"}
-    found = files_below(tmp_path, ["**/*"], exclude=[".*", ".notes", "**/.deep", "x/.d.md"]).found
+    found = files_below(tmp_path, ["**/*"], exclude=[".*", ".notes", "**/.deep", "x/.d.md"]).entries
     assert [one.name for one in found] == ["a.md"]
 
 
@@ -119,7 +119,7 @@ def test_excluded_folders(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "drafts/b.md", "drafts/x/c.md", "docs/drafts/d.md", "docs/e.md")
 
     def left(*exclude: str) -> list[str]:
-        return [one.name for one in files_below(tmp_path, ["**/*.md"], exclude=exclude).found]
+        return [one.name for one in files_below(tmp_path, ["**/*.md"], exclude=exclude).entries]
 
     without = ["a.md", "docs/drafts/d.md", "docs/e.md"]
     assert left("drafts") == left("drafts/") == left("./drafts/**") == without
@@ -145,7 +145,7 @@ def test_patterns_for_the_same_file(tmp_path: Path) -> None:
     write(tmp_path, "shelf/UPPER.MD")
     patterns = ["shelf/UPPER.md", "shelf/{UPPER,x}.md"]
     listing = files_below(tmp_path, patterns)
-    assert ([one.name for one in listing.found], listing.unmatched) == (["shelf/UPPER.MD"], [])
+    assert ([one.name for one in listing.entries], listing.unmatched) == (["shelf/UPPER.MD"], [])
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
     ):
         assert (pattern, unlisted(tmp_path, pattern)) == (pattern, reason)
         listing = files_below(tmp_path, [pattern, "docs/*.md"])
-        assert [one.name for one in listing.found if not one.unlisted] == ["docs/b.md"]
+        assert [one.name for one in listing.entries if not one.unlisted] == ["docs/b.md"]
         assert listing.unmatched == [], "nobody knows what it would match"
     for exclude in ("docs/shut", "docs/shut/**"):
         found, *_ = files_below(tmp_path, ["docs/**/*.md", "docs/shut/a.md"], exclude=[exclude])
@@ -190,7 +190,7 @@ def test_a_folder_that_is_removed_meanwhile(
         return real(path)
 
     monkeypatch.setattr(os, "scandir", remove)
-    assert [one.name for one in files_below(root, ["**/*"]).found] == ["c.md"]
+    assert [one.name for one in files_below(root, ["**/*"]).entries] == ["c.md"]
 
 
 def test_a_link_to_a_file_that_cannot_be_reached(

@@ -195,7 +195,7 @@ def test_rules_that_cannot_be_read(tmp_path: Path) -> None:
     write(tmp_path, "a.md")
     os.symlink(".gitignore", tmp_path / ".gitignore")
     listing = files_below(tmp_path, ["**/*"])
-    assert [one.name for one in listing.found] == ["a.md"]
+    assert [one.name for one in listing.entries] == ["a.md"]
     assert listing.notices == [
         ".gitignore cannot be read and is not applied: Too many levels of symbolic links"
     ]

@@ -26,7 +26,7 @@ from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.chunking.recursive import code_chunker
 from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
-from lorebind_knowledge.hub_models.snapshot import _shown
+from lorebind_knowledge.hub_models.snapshot import _public
 from lorebind_knowledge.loaders.html.removal import without_html
 from lorebind_knowledge.loaders.process.worker import FORMATS, loader_of
 from lorebind_knowledge.loaders.registry import load_document
@@ -129,7 +129,7 @@ KNOWLEDGE: dict[str, Function] = {
     "without a secret": lambda text: without(text, {"hunter22": "", "a" * 20: "", text[:50]: ""}),
     "provider_message": lambda text: provider_message(ValueError(text), None),
     "retry_after": lambda text: retry_after({"retry-after": text}, 0),
-    "hub errors": _shown,
+    "hub errors": _public,
     "without_credentials": without_credentials,
     "detect_language": detect_language,
     "detect_among": lambda text: detect_among(text, DETECTED),

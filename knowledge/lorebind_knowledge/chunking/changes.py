@@ -80,7 +80,7 @@ def distances(texts: Sequence[str], embed: Embed, window: int) -> list[float]:
     """
     import numpy as np
 
-    found: list[float] = []
+    values: list[float] = []
     held: Matrix | None = None
     for at in range(0, len(texts), _BATCH):
         batch = _unit(embed(texts[at : at + _BATCH]))
@@ -88,15 +88,15 @@ def distances(texts: Sequence[str], embed: Embed, window: int) -> list[float]:
         seen = at + len(batch)
         offset = seen - len(held)  # index of the text that the first held row belongs to
         gaps = seen - 1 if seen == len(texts) else seen - window
-        for gap in range(len(found), gaps):
+        for gap in range(len(values), gaps):
             here = gap + 1 - offset
             before = held[max(0, here - window) : here].mean(axis=0)
             after = held[here : here + window].mean(axis=0)
             lengths = np.linalg.norm(before) * np.linalg.norm(after)
             cosine = float(before @ after / lengths) if lengths > 1e-12 else 0.0
             # Rounded so that equal texts get equal distances regardless of the order of summation.
-            found.append(round(1.0 - min(1.0, max(0.0, cosine)), 6))
-    return found
+            values.append(round(1.0 - min(1.0, max(0.0, cosine)), 6))
+    return values
 
 
 def lexical_vectors(texts: Sequence[str]) -> Matrix:

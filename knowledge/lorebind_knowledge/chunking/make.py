@@ -44,14 +44,14 @@ def make_chunker(
     Raises:
         PluginError: the chunker cannot be made, or the plugin is broken.
     """
-    own = ChunkerEnvironment(environment or Environment(Path()), embed, embedder)
+    settings = ChunkerEnvironment(environment or Environment(Path()), embed, embedder)
 
-    def checked(made: Chunker, _: object) -> Chunker:
-        return _Checked(made, getattr(declaration, declaration.kind_key), own)
+    def checked(chunker: Chunker, _: object) -> Chunker:
+        return _Checked(chunker, getattr(declaration, declaration.kind_key), settings)
 
     members = ("fingerprint", "split")
-    made: Chunker = make_part("chunkers", declaration, own, members, PluginError, checked)
-    return made
+    chunker: Chunker = make_part("chunkers", declaration, settings, members, PluginError, checked)
+    return chunker
 
 
 class _Checked(Chunker):
@@ -79,15 +79,15 @@ class _Checked(Chunker):
     def for_language(self, language: str) -> Chunker:
         if not hasattr(self._inner, "for_language"):
             return self
-        made = self._inner.for_language(language)
-        return self if made is self._inner else _Checked(made, self._word, self._environment)
+        chunker = self._inner.for_language(language)
+        return self if chunker is self._inner else _Checked(chunker, self._word, self._environment)
 
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
     ) -> list[Interval]:
         with self._environment.redact_errors(SourceError, f"the chunker {self._word!r} failed"):
-            given = self._inner.split(text, start, end, boundaries)
-            intervals = [(int(first), int(last)) for first, last in given]
+            cuts = self._inner.split(text, start, end, boundaries)
+            intervals = [(int(first), int(last)) for first, last in cuts]
         for first, last in intervals:
             if not start <= first < last <= end:
                 raise SourceError(

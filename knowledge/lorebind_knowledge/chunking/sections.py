@@ -87,8 +87,8 @@ def sections(
         yield start, preamble, start
         first = preamble
     for heading, last in pairwise([*headings, end]):
-        found = _HEADING_END.match(text, heading, last)
-        body = found.end() if found else last
+        above = _HEADING_END.match(text, heading, last)
+        body = above.end() if above else last
         if body < last:
             yield first, last, body
             first = last

@@ -49,15 +49,15 @@ def segments(text: str, start: int, end: int, boundaries: Sequence[int]) -> list
         end: end of the part.
         boundaries: positions where headings start, in ascending order.
     """
-    found: list[Segment] = []
+    parts: list[Segment] = []
     greatest = NOTHING  # strongest border since the last segment
     for place, following, border in _cuts(text, start, end, boundaries):
         first, last = strip(text, place, following)
         greatest = max(greatest, border)
         if first < last:
-            found.append(Segment(first, last, greatest))
+            parts.append(Segment(first, last, greatest))
             greatest = NOTHING
-    return found
+    return parts
 
 
 def _cuts(
@@ -80,7 +80,7 @@ def _within(text: str, block: int, end: int) -> Iterator[tuple[int, float]]:
     yield block, PARAGRAPH
     if is_fence(text, block, end) or _ROW.match(text, block, end):
         return
-    items = ((found.end(), ITEM) for found in _ITEM.finditer(text, block, end))
+    items = ((item.end(), ITEM) for item in _ITEM.finditer(text, block, end))
     sentences = ((place, NOTHING) for place in sentence_starts(text, block, end))
     yield from (cut for cut in heapq.merge(items, sentences) if block < cut[0] < end)
 

@@ -38,12 +38,12 @@ def read_dataset(queries: Path, qrels: Path) -> Dataset:
         judgement = _judgement(qrels, number, line)
         if judgement is not None and judgement[2] > 0:
             relevant.setdefault(judgement[0], set()).add(judgement[1])
-    asked = {query: frozenset(found) for query, found in relevant.items() if query in texts}
-    if not asked:
+    judged = {query: frozenset(names) for query, names in relevant.items() if query in texts}
+    if not judged:
         raise UsageError(
             f"no query of {queries} has a relevant document in {qrels}; check that their ids agree"
         )
-    return Dataset(texts, asked)
+    return Dataset(texts, judged)
 
 
 def _lines(file: Path) -> Iterable[tuple[int, str]]:

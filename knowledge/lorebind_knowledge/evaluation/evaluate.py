@@ -95,7 +95,7 @@ async def evaluate(
     """
     with kb.threads.lane("read"):
         names = await call(_names_of_documents, kb, dataset)
-    scores = [await _one(kb, dataset, names, *way, progress) for way in ways.items()]
+    scores = [await _scores_of(kb, dataset, names, *way, progress) for way in ways.items()]
     return against_first(scores)
 
 
@@ -109,7 +109,7 @@ def against_first(scores: Sequence[StrategyScores]) -> list[StrategyScores]:
     return [first, *compared]
 
 
-async def _one(
+async def _scores_of(
     kb: IndexedKnowledgeBase,
     dataset: Dataset,
     names: Callable[[str], str],
@@ -121,9 +121,9 @@ async def _one(
     for query, relevant in dataset.relevant.items():
         text = dataset.queries[query]
         started = time.perf_counter()
-        found = await rank(kb, text, settings, _DEPTH * _CHUNKS_PER_DOCUMENT)
+        matches = await rank(kb, text, settings, _DEPTH * _CHUNKS_PER_DOCUMENT)
         seconds = time.perf_counter() - started
-        ranked = list(dict.fromkeys(names(str(match.metadata["uri"])) for match in found))
+        ranked = list(dict.fromkeys(names(str(match.metadata["uri"])) for match in matches))
         questions.append(
             QuestionScores(
                 query,

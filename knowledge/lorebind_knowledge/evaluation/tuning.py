@@ -60,9 +60,9 @@ async def tune(
     figures = {float(score.strategy): score.ndcg_of_each for score in scores}
     tuned = list(declared.ndcg_of_each)
     for part in range(min(_FOLDS, count)):
-        asked = range(part, count, _FOLDS)
-        weight = _best(figures, [at for at in range(count) if at not in asked])
-        for at in asked:
+        held_out = range(part, count, _FOLDS)
+        weight = _best(figures, [at for at in range(count) if at not in held_out])
+        for at in held_out:
             tuned[at] = figures[weight][at]
     difference = paired_difference(tuned, declared.ndcg_of_each)
     best = _best(figures, range(count))

@@ -63,8 +63,8 @@ class EventLog(Extension):
         if not logger.isEnabledFor(level):
             return
         fields = _fields(event)
-        said = "".join(f" {name}={json.dumps(value)}" for name, value in fields.items())
-        logger.log(level, "%s%s", hook, said, extra={"event": hook, **fields})
+        text = "".join(f" {name}={json.dumps(value)}" for name, value in fields.items())
+        logger.log(level, "%s%s", hook, text, extra={"event": hook, **fields})
 
 
 class _WrittenLog(EventLog):

@@ -183,8 +183,8 @@ class Prometheus(Extension):
                 log.warning("metrics are not written to %s: %s", self._textfile, error)
 
     def _label(self, event: Event) -> str:
-        known = self.labelled is None or event.kb_id in self.labelled
-        return event.kb_id if known else "api"
+        is_label = self.labelled is None or event.kb_id in self.labelled
+        return event.kb_id if is_label else "api"
 
     def _count_failure(self, event: Event, operation: str) -> None:
         if event.data["kind"] != "cancelled":
@@ -223,13 +223,13 @@ class _Metrics:
         self.failures = counter("knowledge_failures_total", "Failures", "operation", "kind")
 
 
-_made: WeakKeyDictionary[CollectorRegistry, _Metrics] = WeakKeyDictionary()
+_by_registry: WeakKeyDictionary[CollectorRegistry, _Metrics] = WeakKeyDictionary()
 _making = threading.Lock()
 
 
 def _metrics_in(registry: CollectorRegistry, client: Any) -> _Metrics:
     """Return the metrics of a registry, which accepts metrics of the same name only once."""
     with _making:
-        if registry not in _made:
-            _made[registry] = _Metrics(registry, client)
-        return _made[registry]
+        if registry not in _by_registry:
+            _by_registry[registry] = _Metrics(registry, client)
+        return _by_registry[registry]

@@ -87,20 +87,20 @@ def load(kind: Kind, model: HubModel, folder: Path, threads: int | None) -> Any:
 
 def _listed(kind: Kind, name: str, failure: type[LorebindError]) -> HubModel:
     models = _maker(kind).list_supported_models()
-    found = next((model for model in models if model["model"].lower() == name.lower()), None)
-    if found is None:
+    entry = next((model for model in models if model["model"].lower() == name.lower()), None)
+    if entry is None:
         hint = did_you_mean(name, [model["model"] for model in models])
         raise failure(
             f"fastembed does not list the model {name!r}; {hint}; to use any other repository of "
             "the hub, name its ONNX file with file:"
         )
     return HubModel(
-        found["model"],
-        found["sources"]["hf"],
-        found["model_file"],
-        tuple(found["additional_files"]),
-        found.get("dim"),
-        found["size_in_GB"],
+        entry["model"],
+        entry["sources"]["hf"],
+        entry["model_file"],
+        tuple(entry["additional_files"]),
+        entry.get("dim"),
+        entry["size_in_GB"],
     )
 
 

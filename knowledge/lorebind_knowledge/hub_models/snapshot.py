@@ -34,7 +34,7 @@ shown_by: ContextVar[Show | None] = ContextVar("shown_by", default=None)
 """Replaces the way downloads are shown, for programs that control the terminal."""
 
 
-def shown(line: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
+def show_download(line: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
     """Show a download while the block runs."""
     return (shown_by.get() or partial(show_on, sys.stderr))(line, size)
 
@@ -121,23 +121,23 @@ class Snapshot:
             NotDownloadedError: see `without_downloads`.
             LorebindError: of the class `failure`; the commit cannot be found out.
         """
-        if known := self._known_commit():
-            return known
+        if commit := self._known_commit():
+            return commit
         self._refuse_if_told_to()
         with self._saying():
-            found: str = self._info(self._revision).sha
+            latest: str = self._info(self._revision).sha
             # Another process may have asked at the same time and got another commit.
-            if (known := self._known_commit()) is None:
-                _write(self._folder / "refs" / self._revision, found)
-        return known or found
+            if (commit := self._known_commit()) is None:
+                _write(self._folder / "refs" / self._revision, latest)
+        return commit or latest
 
     def _known_commit(self) -> str | None:
         """Return the commit if it is declared or this machine has looked it up before."""
         if re.fullmatch(_COMMIT, self._revision):
             return self._revision
         with suppress(OSError):
-            known = (self._folder / "refs" / self._revision).read_text(encoding="utf-8").strip()
-            return known if re.fullmatch(_COMMIT, known) else None
+            commit = (self._folder / "refs" / self._revision).read_text(encoding="utf-8").strip()
+            return commit if re.fullmatch(_COMMIT, commit) else None
         return None
 
     async def fetch(self) -> Path:
@@ -162,7 +162,7 @@ class Snapshot:
     def _looked_for(self) -> Path:
         folder = self._folder / "snapshots" / self.commit
         # The graph is downloaded last.
-        if not all((folder / one).is_file() for one in (_NEEDED, self._model.file)):
+        if not all((folder / name).is_file() for name in (_NEEDED, self._model.file)):
             self._refuse_if_told_to()
             with self._saying():
                 self._download(folder)
@@ -177,12 +177,12 @@ class Snapshot:
                 alike = [size for size in sizes if Path(size).suffix == Path(needed).suffix]
                 hint = did_you_mean(needed, alike)
                 raise self._failure(f"{self._where()} has no file {needed}; {hint}")
-        files = [one for one in (*_BESIDE, *model.beside, model.file) if one in sizes]
-        missing = [one for one in files if not (folder / one).is_file()]
-        size = sum(sizes[one] for one in missing)
+        files = [file for file in (*_BESIDE, *model.beside, model.file) if file in sizes]
+        missing = [file for file in files if not (folder / file).is_file()]
+        size = sum(sizes[file] for file in missing)
         line = f"downloading the model {model.name}, {megabytes(size)}, into {self._cache}"
         self._remove_remains()
-        with shown(line, size) as advance:
+        with show_download(line, size) as advance:
             for file in missing:
                 # Not `snapshot_download`: its pool of threads would delay the exit of the process.
                 _import_hub().hf_hub_download(
@@ -194,9 +194,9 @@ class Snapshot:
                     tqdm_class=_counting(advance),
                 )
 
-    def _info(self, revision: str, **wanted: bool) -> Any:
+    def _info(self, revision: str, **more: bool) -> Any:
         hub = _import_hub().HfApi(endpoint=_endpoint())
-        return hub.model_info(self._model.repository, revision=revision, timeout=_SECONDS, **wanted)
+        return hub.model_info(self._model.repository, revision=revision, timeout=_SECONDS, **more)
 
     def _remove_remains(self) -> None:
         """Remove the partial downloads, of any model, that killed processes left behind."""
@@ -254,7 +254,7 @@ class Snapshot:
                 )
             raise self._failure(
                 f"{self._where()} is not in {self._cache}, and it cannot be downloaded from "
-                f"{_shown(_endpoint())}: {_reason(error)}; {advice}"
+                f"{_public(_endpoint())}: {_reason(error)}; {advice}"
             ) from error
 
 
@@ -288,10 +288,10 @@ def _endpoint() -> str:
 
 def _reason(error: Exception) -> str:
     """Return an error's message on one line, without the secrets in addresses."""
-    return f"{type(error).__name__}: {_shown(' '.join(str(error).split()))}"
+    return f"{type(error).__name__}: {_public(' '.join(str(error).split()))}"
 
 
-def _shown(text: str) -> str:
+def _public(text: str) -> str:
     """Remove signatures and passwords from the addresses in a text."""
     text = re.sub(r"(https?://)[^\s/@]+@", r"\1", text)
     return re.sub(r"(https?://[^\s?]++)(?:\?\S+)?", r"\1", text)
@@ -300,6 +300,6 @@ def _shown(text: str) -> str:
 def _write(path: Path, text: str) -> None:
     """Write a file atomically: readers see all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
-    made.write_text(text, encoding="utf-8")
-    made.replace(path)
+    draft = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)

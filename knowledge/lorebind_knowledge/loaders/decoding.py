@@ -84,11 +84,11 @@ def decode(data: bytes, uri: str, charset: str = "") -> tuple[str, str]:
 def known_charset(name: str) -> str:
     """Return Python's name for a declared charset; empty if it is not an encoding of the web."""
     try:
-        found = codecs.lookup(name.strip().strip("'\"")).name
+        codec = codecs.lookup(name.strip().strip("'\"")).name
     except (LookupError, ValueError):
         return ""
-    found = _AS_THE_WEB_READS.get(found, found)
-    return found if found in _CHARSETS else ""
+    codec = _AS_THE_WEB_READS.get(codec, codec)
+    return codec if codec in _CHARSETS else ""
 
 
 def _guess(data: bytes, uri: str) -> tuple[str, str]:

@@ -52,14 +52,14 @@ def read_front_matter(text: str) -> tuple[dict[Any, Any], int]:
 
     A block that is not a YAML mapping is part of the text.
     """
-    found = _BLOCK.match(text)
-    if not found:
+    block = _BLOCK.match(text)
+    if not block:
         return {}, 0
     try:
-        values = yaml.load(found[1], _Loader)
+        values = yaml.load(block[1], _Loader)
     except Exception:  # PyYAML can raise more than YAMLError for wrong tags or deep nesting
         return {}, 0
-    return (values, found.end()) if isinstance(values, dict) else ({}, 0)
+    return (values, block.end()) if isinstance(values, dict) else ({}, 0)
 
 
 def flat_values(values: Mapping[Any, Any]) -> dict[str, Any]:
@@ -68,17 +68,17 @@ def flat_values(values: Mapping[Any, Any]) -> dict[str, Any]:
     Omits nested values, strings over 2,000 characters, lists over 200 entries, numbers that JSON
     does not have, and names that the metadata of passages uses for something else.
     """
-    kept: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in values.items():
         if not isinstance(name, str) or name in _RESERVED or len(name) > LONGEST_VALUE:
             continue
         if isinstance(value, list):
             scalars = [_scalar(entry) for entry in value[: _MOST_ENTRIES + 1]]
             if None not in scalars and 0 < len(scalars) <= _MOST_ENTRIES:
-                kept[well_formed(name)] = scalars
+                flat[well_formed(name)] = scalars
         elif (scalar := _scalar(value)) is not None:
-            kept[well_formed(name)] = scalar
-    return kept
+            flat[well_formed(name)] = scalar
+    return flat
 
 
 def _scalar(value: object) -> str | int | float | None:

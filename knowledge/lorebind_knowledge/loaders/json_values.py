@@ -77,8 +77,8 @@ def _pairs(value: Any) -> Iterator[str]:
             if isinstance(entry, (dict, list)) and entry:
                 levels.append(_below(path, entry))
                 break
-            said = entry if isinstance(entry, str) else json.dumps(entry)
-            yield f"{path}: {said}" if path else said
+            text = entry if isinstance(entry, str) else json.dumps(entry)
+            yield f"{path}: {text}" if path else text
         else:
             levels.pop()
 

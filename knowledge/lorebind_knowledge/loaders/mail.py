@@ -58,11 +58,11 @@ def load_mail(data: bytes, uri: str) -> LoadedDocument:
         raise
     except Exception as error:  # hostile headers can make the parser raise anything
         raise SourceError(f"{uri}: a broken mail: {type(error).__name__}: {error}") from error
-    said = {name.lower(): _shortened(value) for name, value in headers.items() if value}
+    metadata = {name.lower(): _shortened(value) for name, value in headers.items() if value}
     return LoadedDocument(
         text,
         as_title(title) or title_of(uri),
-        metadata=flat_values(said),
+        metadata=flat_values(metadata),
         format="mail",
     )
 
@@ -115,8 +115,8 @@ def _leaves(part: MIMEPart, attached: list[str]) -> Iterator[MIMEPart]:
                 for part in parts
                 if part.is_attachment() or part.get_content_maintype() in ("text", "multipart")
             ]
-    for one in parts:
-        yield from _leaves(one, attached)
+    for inner in parts:
+        yield from _leaves(inner, attached)
 
 
 def _text(part: MIMEPart, uri: str) -> str:

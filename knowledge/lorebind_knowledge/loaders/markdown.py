@@ -78,4 +78,4 @@ def _plain(title: str) -> str:
     title = _LINK.sub(
         r"\1", _LINK.sub(r"\1", title)
     )  # twice, because the text of a link may be an image
-    return _MARKUP.sub(lambda found: found[2] or "", title).strip()
+    return _MARKUP.sub(lambda match: match[2] or "", title).strip()

@@ -48,22 +48,22 @@ def load_asciidoc(text: str, uri: str) -> LoadedDocument:
 
 def load_tex(text: str, uri: str) -> LoadedDocument:
     """Load LaTeX; the title is that of `\\title`, the first heading, or the file name."""
-    found = [
-        (one.start(), one[1], _plain_tex(one[2])) for one in _TEX_HEADING.finditer(text) if one[1]
-    ]
-    named = [title for _, command, title in found if command == "title" and title]
+    marks = (mark for mark in _TEX_HEADING.finditer(text) if mark[1])
+    commands = [(mark.start(), mark[1], _plain_tex(mark[2])) for mark in marks]
+    named = [title for _, command, title in commands if command == "title" and title]
     headings = (
         Heading(start, _TEX_LEVELS[command], title)
-        for start, command, title in found
+        for start, command, title in commands
         if command != "title" and title
     )
     return _titled(text, uri, "latex", headings, *named[:1])
 
 
 def _titled(
-    text: str, uri: str, form: str, found: Iterable[Heading], *named: str
+    text: str, uri: str, form: str, every: Iterable[Heading], *named: str
 ) -> LoadedDocument:
-    headings = tuple(one for one in islice(found, MOST_HEADINGS) if len(one.title) <= LONGEST_TITLE)
+    first = islice(every, MOST_HEADINGS)
+    headings = tuple(heading for heading in first if len(heading.title) <= LONGEST_TITLE)
     titles = [*(title for title in named if len(title) <= LONGEST_TITLE)]
     titles += [headings[0].title] if headings else [title_of(uri)]
     return LoadedDocument(text, titles[0], headings, format=form)

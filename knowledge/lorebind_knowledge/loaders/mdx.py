@@ -56,8 +56,8 @@ def load_mdx(text: str, uri: str) -> LoadedDocument:
     import.
     """
     _, body = read_front_matter(text)
-    found = _FIRST_IMPORTS.match(text, body)
-    start = found.end() if found else body
+    imports = _FIRST_IMPORTS.match(text, body)
+    start = imports.end() if imports else body
     pieces = [text[:body], _line_breaks(text[body:start])]
     for first, last in outside_fences(text, start, len(text)):
         pieces += [text[start:first], *_without_programs(text[first:last])]
@@ -68,17 +68,17 @@ def load_mdx(text: str, uri: str) -> LoadedDocument:
 def _without_programs(text: str) -> Iterator[str]:
     code = InlineCode(text, 0, len(text))
     position = 0
-    while found := _FOR_PROGRAMS.search(text, position):
-        yield text[position : found.start()]
-        position = found.end()
-        if found["ticks"]:
-            position = code.end(found.start(), position)
-            yield text[found.start() : position]
+    while code_match := _FOR_PROGRAMS.search(text, position):
+        yield text[position : code_match.start()]
+        position = code_match.end()
+        if code_match["ticks"]:
+            position = code.end(code_match.start(), position)
+            yield text[code_match.start() : position]
             continue
-        for attribute in _SAID.finditer(found["attributes"] or ""):
-            if said := " ".join(attribute[2].split()):
-                yield f" {said} "
-        yield _line_breaks(found[0])
+        for attribute in _SAID.finditer(code_match["attributes"] or ""):
+            if value := " ".join(attribute[2].split()):
+                yield f" {value} "
+        yield _line_breaks(code_match[0])
     yield text[position:]
 
 

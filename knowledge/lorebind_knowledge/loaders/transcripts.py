@@ -35,8 +35,8 @@ def _load(text: str, uri: str, form: str) -> LoadedDocument:
         captions = webvtt.WebVTT.from_buffer(io.StringIO(text.strip()), format=form).captions
     except Exception as error:  # a broken line can make the library raise anything
         raise SourceError(f"{uri}: is not a transcript in the format .{form}: {error}") from error
-    said = ((_seconds(c.start), _seconds(c.end), _spoken(c.lines)) for c in captions)
-    lines, cues = _without_repeats(said)
+    spoken = ((_seconds(c.start), _seconds(c.end), _spoken(c.lines)) for c in captions)
+    lines, cues = _without_repeats(spoken)
     return LoadedDocument("\n".join(lines), title_of(uri), format=form, cues=tuple(cues))
 
 
@@ -44,22 +44,22 @@ def _spoken(lines: Iterable[str]) -> list[str]:
     """Return a caption's lines without markup; a tagged speaker becomes `Name: `."""
     marked = (_VOICE.sub(lambda voice: f"{voice[1].strip()}: ", line) for line in lines)
     plain = (html.unescape(_STYLING.sub("", line)) for line in marked)
-    return [kept for line in plain if (kept := " ".join(line.replace("\0", "").split()))]
+    return [text for line in plain if (text := " ".join(line.replace("\0", "").split()))]
 
 
 def _without_repeats(
-    said: Iterable[tuple[float, float, list[str]]],
+    captions: Iterable[tuple[float, float, list[str]]],
 ) -> tuple[list[str], list[Cue]]:
     """Return the text's lines and their times.
 
     Roll-up captions repeat the last lines above the new one. Lines that repeat the end of the
     previous caption are dropped, and their time is added to the line that stays.
     """
-    kept: list[str] = []
+    texts: list[str] = []
     cues: list[Cue] = []
     length = 0
     before: list[str] = []
-    for time_start, time_end, lines in said:
+    for time_start, time_end, lines in captions:
         repeated = _overlap(before, lines)
         before = lines
         if repeated and cues:
@@ -70,9 +70,9 @@ def _without_repeats(
             continue
         end = length + len("\n".join(new))
         cues.append(Cue(length, end, time_start, time_end))
-        kept += new
+        texts += new
         length = end + 1
-    return kept, cues
+    return texts, cues
 
 
 def _overlap(before: list[str], lines: list[str]) -> int:

@@ -96,8 +96,8 @@ def _settings(written: Any, path: Path = ()) -> Iterator[str]:
             if (*path, name) not in (("type",), ("max_bytes",)):
                 yield from _settings(value, (*path, name))
     else:
-        shown = HIDDEN if is_secret_path(path) else json.dumps(written, ensure_ascii=False)
-        yield f"{'.'.join(map(str, path))}={shown}"
+        text = HIDDEN if is_secret_path(path) else json.dumps(written, ensure_ascii=False)
+        yield f"{'.'.join(map(str, path))}={text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def plain_metadata(metadata: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _is_plain(value: object) -> bool:
     if isinstance(value, list):
-        return all(not isinstance(one, list) and _is_plain(one) for one in value)
+        return all(not isinstance(entry, list) and _is_plain(entry) for entry in value)
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, str | int)

@@ -294,12 +294,12 @@ def make(declaration: CloudStorageSource, environment: SourceEnvironment) -> Buc
     Raises:
         SourceError: a folder is declared with `config`, which it does not support.
     """
-    filled, shown = environment.filled(declaration)
+    filled, public = environment.filled(declaration)
     objects: Callable[[str], Iterator[SourceItem]]
     if filled.provider == "file":
         if filled.config:
             raise SourceError("provider 'file' takes no config")
-        address = f"file://{shown.bucket.rstrip('/')}"
+        address = f"file://{public.bucket.rstrip('/')}"
         files = FileSource(
             "file",
             ["**"],
@@ -311,9 +311,9 @@ def make(declaration: CloudStorageSource, environment: SourceEnvironment) -> Buc
         )
         objects = lambda _: files.items()  # noqa: E731 - the prefix is checked for all buckets
     else:
-        bucket = RemoteBucket(filled, shown.bucket, declaration.config, environment.secrets)
+        bucket = RemoteBucket(filled, public.bucket, declaration.config, environment.secrets)
         address, objects = bucket.address, bucket.objects
-    prefix, shown_prefix = filled.prefix.lstrip("/"), shown.prefix.lstrip("/")
+    prefix, shown_prefix = filled.prefix.lstrip("/"), public.prefix.lstrip("/")
     return BucketSource(environment.key, address, objects, prefix, filled.pattern, shown_prefix)
 
 
@@ -337,21 +337,21 @@ class BucketSource:
     """The prefix as shown in uris: with templates instead of values."""
 
     def items(self) -> Iterator[SourceItem]:
-        found: dict[str, SourceItem] = {}
+        items: dict[str, SourceItem] = {}
         for item in self.objects(self.prefix):
             if item.unlisted and self.prefix.startswith(item.uri):
                 raise SourceError(f"{self.address}/{item.uri} cannot be listed: {item.unlisted}")
             is_meant = item.uri.startswith(self.prefix)
             if is_meant and (item.unlisted or self._matches(item.uri)):
-                found[item.uri] = item
-        if not found:
+                items[item.uri] = item
+        if not items:
             raise SourceError(
                 f"no object of {self.address}/{self.shown_prefix} matches {self.pattern}"
             )
-        for name in sorted(found):
-            shown = f"{self.shown_prefix}{name[len(self.prefix) :]}"
-            peek = None if name == self.prefix else found[name].peek
-            yield replace(found[name], uri=f"{self.address}/{shown}", peek=peek)
+        for name in sorted(items):
+            public = f"{self.shown_prefix}{name[len(self.prefix) :]}"
+            peek = None if name == self.prefix else items[name].peek
+            yield replace(items[name], uri=f"{self.address}/{public}", peek=peek)
 
     def _matches(self, name: str) -> bool:
         from wcmatch import glob

@@ -129,10 +129,10 @@ class LangChainDocuments:
         data = document.page_content.encode("utf-8", "replace")
         if len(data) > self.max_bytes:
             return None
-        said = json.dumps(plain_metadata(document.metadata)).encode()
+        metadata = json.dumps(plain_metadata(document.metadata)).encode()
         # Loaders return text, whatever the format of their source.
         media_type = MARKDOWN if media_type_of_text(name) == MARKDOWN else PLAIN_TEXT
-        return partial(_content, spool, spool.put(data), spool.put(said), media_type)
+        return partial(_content, spool, spool.put(data), spool.put(metadata), media_type)
 
     def _documents(self) -> Iterator[Document]:
         from langchain_core.documents import Document
@@ -142,7 +142,7 @@ class LangChainDocuments:
         except Exception as error:  # third-party constructors can raise anything
             raise SourceError(
                 f"{self.class_path} cannot be created from this configuration: "
-                f"{self._said_by(error)}"
+                f"{self._reason(error)}"
             ) from error
         try:
             for document in loader.lazy_load():
@@ -150,10 +150,10 @@ class LangChainDocuments:
                     raise TypeError(f"it returned a {type(document).__name__}, not a Document")
                 yield document
         except Exception as error:  # loaders can raise anything
-            said = self._said_by(error, holder=loader)
-            raise SourceError(f"{self.class_path} failed: {said}") from error
+            message = self._reason(error, holder=loader)
+            raise SourceError(f"{self.class_path} failed: {message}") from error
 
-    def _said_by(self, error: Exception, holder: object = None) -> str:
+    def _reason(self, error: Exception, holder: object = None) -> str:
         return redacted_message(error, holder=holder, written=self.written, resolved=self.settings)
 
     def _read(self, uri: str, content: Callable[[], Content] | None, version: str) -> Content:
@@ -162,5 +162,5 @@ class LangChainDocuments:
         return content()
 
 
-def _content(spool: Spool, data: Piece, said: Piece, media_type: str) -> Content:
-    return Content(spool.get(data), media_type, metadata=json.loads(spool.get(said)))
+def _content(spool: Spool, data: Piece, metadata: Piece, media_type: str) -> Content:
+    return Content(spool.get(data), media_type, metadata=json.loads(spool.get(metadata)))

@@ -102,16 +102,16 @@ def make_source(
         workflow: the value of `workflow` in templates, with `input` and `vars`; None outside of a
             workflow.
     """
-    own = SourceEnvironment(environment, key_of(declaration), workflow)
+    source_environment = SourceEnvironment(environment, key_of(declaration), workflow)
     try:
-        source = make_part("sources", declaration, own, ("items",), SourceError)
+        source = make_part("sources", declaration, source_environment, ("items",), SourceError)
     except LorebindError as error:
-        source = _Unmade(own.key, error)
+        source = _Unmade(source_environment.key, error)
     try:
         refuse_unset(declaration, environment)
     except ConfigurationError as error:
         source = _Unmade(source.key, error)
-    return RedactingSource(source, declaration, own)
+    return RedactingSource(source, declaration, source_environment)
 
 
 class _Unmade:
@@ -146,9 +146,9 @@ class RedactingSource:
     def items(self) -> Iterator[SourceItem]:
         with self._redacting("cannot be listed"):
             for item in self._inner.items():
-                uri = self._shown(item.uri) if self._names else item.uri
+                uri = self._redact(item.uri) if self._names else item.uri
                 yield replace(item, uri=uri, read=self._reading(item, uri))
-        self.notices = [self._shown(one) for one in getattr(self._inner, "notices", ())]
+        self.notices = [self._redact(notice) for notice in getattr(self._inner, "notices", ())]
 
     def _reading(self, item: SourceItem, uri: str) -> Callable[[str], Any]:
         read: Callable[[str], Any] = item.read
@@ -176,7 +176,7 @@ class RedactingSource:
             if not self._environment.secrets:
                 raise
             # Tracebacks also show the cause, which is not redacted.
-            raise SourceError(self._shown(str(error))) from None
+            raise SourceError(self._redact(str(error))) from None
 
     def _redacted(self, content: Content | None, uri: str) -> Content | None:
         if content is None:
@@ -185,14 +185,16 @@ class RedactingSource:
             raise too_large(uri, self._max_bytes)
         if not content.metadata:
             return content
-        return replace(content, metadata=self._said(content.metadata))
+        return replace(content, metadata=self._redact_values(content.metadata))
 
-    def _shown(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         return without(text, self._environment.secrets)
 
-    def _said(self, value: Any) -> Any:
+    def _redact_values(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._shown(value)
+            return self._redact(value)
         if isinstance(value, Mapping):
-            return {self._said(key): self._said(item) for key, item in value.items()}
-        return [self._said(item) for item in value] if isinstance(value, list) else value
+            return {
+                self._redact_values(key): self._redact_values(item) for key, item in value.items()
+            }
+        return [self._redact_values(item) for item in value] if isinstance(value, list) else value

@@ -44,8 +44,8 @@ def stemmer(language: str) -> Callable[[str], str]:
 
     def stem(word: str) -> str:
         with lock:
-            found: str = stems.stemWord(word)
-        return found
+            stemmed: str = stems.stemWord(word)
+        return stemmed
 
     return stem
 
@@ -71,7 +71,7 @@ def detect_among(question: str, languages: Collection[str]) -> str | None:
 
 def _unspaced_language(text: str) -> str | None:
     """Return the language of most letters if their script has no spaces; otherwise None."""
-    counts = {one: len(script.findall(text)) for one, script in _scripts().items()}
+    counts = {language: len(script.findall(text)) for language, script in _scripts().items()}
     letters = counts.pop("")
     if 2 * sum(counts.values()) <= letters:
         return None
@@ -91,19 +91,19 @@ def _scripts() -> dict[str, Any]:
 
 def _counts(text: str, languages: Collection[str]) -> dict[str, int]:
     """Count the stop words of each language in a text."""
-    known = _languages_of_stop_words()
-    found = Counter(filter(known.__contains__, words_of(text[:_LOOKED_AT])))
+    languages_of = _languages_of_stop_words()
+    counted = Counter(filter(languages_of.__contains__, words_of(text[:_LOOKED_AT])))
     counts = dict.fromkeys(languages, 0)
-    for word, times in found.items():
-        for language in counts.keys() & known[word]:
+    for word, times in counted.items():
+        for language in counts.keys() & languages_of[word]:
             counts[language] += times
     return counts
 
 
 @cache
 def _languages_of_stop_words() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    languages: dict[str, set[str]] = {}
     for language in DETECTED:
         for word in stop_words(language):
-            found.setdefault(word, set()).add(language)
-    return found
+            languages.setdefault(word, set()).add(language)
+    return languages

@@ -22,8 +22,8 @@ def words_of(text: str) -> list[str]:
     """
     if text.isascii():
         return text.translate(_ASCII).split()
-    found: list[str] = _word().findall(unicodedata.normalize("NFKC", text).lower())
-    return found
+    words: list[str] = _word().findall(unicodedata.normalize("NFKC", text).lower())
+    return words
 
 
 @cache
@@ -51,15 +51,15 @@ def sentence_breaks(text: str, start: int, end: int) -> Iterator[tuple[int, int]
     """Yield where a sentence ends and where the next one begins, in ascending order."""
     spans = code_spans(text, start, end)
     code = next(spans, None)
-    for found in _END.finditer(text, start, end):
-        full_stop = found.start() + 1
+    for stop in _END.finditer(text, start, end):
+        full_stop = stop.start() + 1
         while code and code[1] < full_stop:
             code = next(spans, None)
         if code and code[0] < full_stop:
             continue
         if _ABBREVIATION.search(text, max(start, full_stop - _LONGEST_ABBREVIATION), full_stop):
             continue
-        yield found.end(1), found.end()
+        yield stop.end(1), stop.end()
 
 
 def sentence_starts(text: str, start: int, end: int) -> Iterator[int]:

@@ -43,10 +43,10 @@ def index_terms(text: str, language: str) -> str:
 
     The characters of a run without spaces are also stored one by one, for one-character questions.
     """
-    known = _stems(language)
-    if len(known) > _REMEMBERED:
-        known.clear()
-    return " ".join(map(known.__getitem__, words_of(text)))
+    stems = _stems(language)
+    if len(stems) > _REMEMBERED:
+        stems.clear()
+    return " ".join(map(stems.__getitem__, words_of(text)))
 
 
 def content_words(text: str, languages: Collection[str]) -> list[str]:
@@ -67,7 +67,7 @@ def content_words(text: str, languages: Collection[str]) -> list[str]:
 
 def terms_of(words: Iterable[str], language: str) -> list[str]:
     """Return the stored forms to search for of some words, in order."""
-    return [term for word in words for term in _wanted(word, language)]
+    return [term for word in words for term in _forms(word, language)]
 
 
 def query_terms(question: str, languages: Collection[str]) -> Counter[str]:
@@ -80,14 +80,14 @@ def query_terms(question: str, languages: Collection[str]) -> Counter[str]:
         question: any text.
         languages: the languages of the texts to search; at least one.
     """
-    found: Counter[str] = Counter()
+    terms: Counter[str] = Counter()
     for word, times in Counter(content_words(question, languages)).items():
         forms: Counter[str] = Counter()
         for language in languages:
-            forms |= Counter(_wanted(word, language))
+            forms |= Counter(_forms(word, language))
         for form, within in forms.items():
-            found[form] += within * times
-    return found
+            terms[form] += within * times
+    return terms
 
 
 class _Stems(dict[str, str]):
@@ -98,13 +98,13 @@ class _Stems(dict[str, str]):
 
     def __missing__(self, word: str) -> str:
         if word.isascii():
-            found = self._stem(word)
+            stored = self._stem(word)
         else:
-            found = " ".join(chain.from_iterable(map(self._kept, _runs(word))))
-        self[word] = found
-        return found
+            stored = " ".join(chain.from_iterable(map(self._stored, _runs(word))))
+        self[word] = stored
+        return stored
 
-    def _kept(self, run: str) -> Iterable[str]:
+    def _stored(self, run: str) -> Iterable[str]:
         if not _is_unspaced(run):
             return (_without_accents(self._stem(run)),)
         letters = _letters(run)
@@ -116,16 +116,16 @@ def _stems(language: str) -> _Stems:
     return _Stems(language)
 
 
-def _wanted(word: str, language: str) -> Iterable[str]:
+def _forms(word: str, language: str) -> Iterable[str]:
     """Return the stored forms of a question's word: for a run without spaces its pairs, if any."""
     if word.isascii():
         return (_stems(language)[word],)
-    found: list[str] = []
+    forms: list[str] = []
     for run in _runs(word):
         letters = _letters(run) if _is_unspaced(run) else []
         pairs = list(map("".join, pairwise(letters)))
-        found += pairs or letters or [_stems(language)[run]]
-    return found
+        forms += pairs or letters or [_stems(language)[run]]
+    return forms
 
 
 def _without_accents(word: str) -> str:
@@ -136,8 +136,8 @@ def _without_accents(word: str) -> str:
 
 def _runs(word: str) -> list[str]:
     """Cut a word where it changes between a script with spaces and one without."""
-    found: list[str] = _patterns()[0].findall(word)
-    return found
+    runs: list[str] = _patterns()[0].findall(word)
+    return runs
 
 
 def _is_unspaced(run: str) -> bool:
@@ -146,8 +146,8 @@ def _is_unspaced(run: str) -> bool:
 
 def _letters(run: str) -> list[str]:
     """Return the characters of a run, each with its marks."""
-    found: list[str] = _patterns()[2].findall(run)
-    return found
+    letters: list[str] = _patterns()[2].findall(run)
+    return letters
 
 
 @cache

@@ -53,10 +53,10 @@ def content_of(body: Element) -> list[Element]:
     chosen = _marked_content(body)
     if chosen:
         return [_without(root, _boilerplate(root, marked=True)) for root in chosen]
-    kept = _without(body, _boilerplate(body, marked=False))
-    if kept.letters * 4 < body.letters:
+    content = _without(body, _boilerplate(body, marked=False))
+    if content.letters * 4 < body.letters:
         return [_without(body, _boilerplate(body, marked=True))]
-    return [kept]
+    return [content]
 
 
 def _marked_content(body: Element) -> list[Element]:
@@ -135,8 +135,8 @@ def _without(root: Element, is_boilerplate: Callable[[Element], bool]) -> Elemen
             continue
         letters -= child.letters
         if not is_boilerplate(child):
-            children.append(kept := _without(child, is_boilerplate))
-            letters += kept.letters
+            children.append(content := _without(child, is_boilerplate))
+            letters += content.letters
     if len(children) == len(root.children) and all(map(operator.is_, children, root.children)):
         return root
     return Element(root.tag, root.attributes, children, letters)

@@ -116,9 +116,9 @@ class TextWriter:
                 continue
             parts = [row] if row.tag == "caption" else row.children
             cells = [_flat(cell) for cell in parts if isinstance(cell, Element)]
-            said = [cell for cell in cells if cell]
-            if said:
-                self._emit(said[0] if len(said) == 1 else " | ".join(cells).rstrip(" |"))
+            filled = [cell for cell in cells if cell]
+            if filled:
+                self._emit(filled[0] if len(filled) == 1 else " | ".join(cells).rstrip(" |"))
                 self._gap = 1
         self._end_block(2)
 
@@ -126,7 +126,7 @@ class TextWriter:
         """Write the text collected so far; the next text follows after `gap` line ends."""
         lines = "".join(self._inline).split(_BREAK)
         self._inline.clear()
-        if block := "\n".join(kept for line in lines if (kept := " ".join(line.split()))):
+        if block := "\n".join(text for line in lines if (text := " ".join(line.split()))):
             self._emit(block)
         self._gap = max(self._gap, 1 if self._lists and gap else gap)
 

@@ -168,7 +168,7 @@ class FileSource:
     def items(self) -> Iterator[SourceItem]:
         if not self.root.is_dir():
             raise SourceError(f"the folder {self.root} does not exist")
-        found, unmatched, notices = files_below(
+        entries, unmatched, notices = files_below(
             self.root,
             self.patterns,
             exclude=self.exclude,
@@ -178,29 +178,29 @@ class FileSource:
         )
         # Patterns may contain values of templates, so notices show the patterns as written.
         shown_as = self.shown_as or self.patterns
-        shown = dict(zip(self.patterns, shown_as, strict=True))
-        self.notices = [f"{shown[pattern]} matches no file" for pattern in unmatched] + notices
-        if not any(one.unlisted or one.name[-1] != "/" for one in found):
+        as_written = dict(zip(self.patterns, shown_as, strict=True))
+        self.notices = [f"{as_written[pattern]} matches no file" for pattern in unmatched] + notices
+        if not any(entry.unlisted or entry.name[-1] != "/" for entry in entries):
             kinds = f"{' or '.join(self.endings)} file" if self.endings else "file"
-            passed = ", ".join(f"{one.name} is skipped: {one.skipped}" for one in found[:9])
+            passed = ", ".join(f"{entry.name} is skipped: {entry.skipped}" for entry in entries[:9])
             raise SourceError(
                 f"no {kinds} in {self.root} matches {' or '.join(shown_as)}"
                 f"{f' ({passed})' if passed else ''}"
             )
         home, read_as_text = os.path.realpath(self.root), matcher(self.as_text)
-        for one in found:
+        for entry in entries:
             # A file name may contain bytes that are not text, but a uri is always text.
-            uri = os.fsencode(one.name).decode("utf-8", "backslashreplace")
-            skipped, setting = one.skipped, _setting(one.skipped)
-            is_file = not (skipped or one.unlisted)
-            if self.endings and is_file and not one.name.lower().endswith(self.endings):
-                skipped, setting = ending_of(one.name), ""
-            is_text = read_as_text(one.name)
-            peek = None if one.named or is_text else partial(self._peek, home, one.name)
-            read = partial(self._read, home, one.name, uri, "text/plain" if is_text else "")
+            uri = os.fsencode(entry.name).decode("utf-8", "backslashreplace")
+            skipped, setting = entry.skipped, _setting(entry.skipped)
+            is_file = not (skipped or entry.unlisted)
+            if self.endings and is_file and not entry.name.lower().endswith(self.endings):
+                skipped, setting = ending_of(entry.name), ""
+            is_text = read_as_text(entry.name)
+            peek = None if entry.named or is_text else partial(self._peek, home, entry.name)
+            read = partial(self._read, home, entry.name, uri, "text/plain" if is_text else "")
             setting = setting if setting in self.settings else ""
             yield SourceItem(
-                uri, read, skipped=skipped, setting=setting, unlisted=one.unlisted, peek=peek
+                uri, read, skipped=skipped, setting=setting, unlisted=entry.unlisted, peek=peek
             )
 
     def _peek(self, home: str, path: str, size: int | None) -> bytes:

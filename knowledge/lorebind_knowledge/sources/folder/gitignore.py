@@ -120,7 +120,7 @@ def _expression(pattern: str) -> str | None:
     first, *others = [_section(parts) for parts in sections]
     if others:
         *middle, last = others
-        first += "".join(f"(?>(?:[^/]+/)*?{one})" for one in middle)
+        first += "".join(f"(?>(?:[^/]+/)*?{section})" for section in middle)
         first += f"(?:[^/]+/)*{last}"
     return first
 
@@ -129,7 +129,7 @@ def _section(parts: list[str]) -> str:
     if len(parts) == 1:
         return parts[0]
     first, *middle, last = parts
-    return f"{first}{''.join(f'(?>[^/]*?{one})' for one in middle)}[^/]*{last}"
+    return f"{first}{''.join(f'(?>[^/]*?{part})' for part in middle)}[^/]*{last}"
 
 
 def _sign(sign: re.Match[str]) -> str:
@@ -180,9 +180,9 @@ class Rules:
         """Return whether a path is ignored; a folder's ends with `/`. No parent is ignored."""
         path = self.above + name
         for folder, rules in reversed(self.files):
-            found = verdict(rules, path[len(folder) :])
-            if found is not None:
-                return found
+            ignored = verdict(rules, path[len(folder) :])
+            if ignored is not None:
+                return ignored
         return False
 
     def with_those_of(self, root: Path, folder: str) -> Rules:
@@ -205,7 +205,7 @@ def rules_above(root: Path, folder: str, notices: list[str]) -> Rules:
         notices: gets messages about rules that are not applied.
     """
     root = root.resolve()
-    top = next((one for one in (root, *root.parents) if os.path.exists(one / ".git")), root)
+    top = next((path for path in (root, *root.parents) if os.path.exists(path / ".git")), root)
     above = "" if top == root else f"{root.relative_to(top).as_posix()}/"
     meant = above + (f"{folder}/" if folder else "")
     files: list[tuple[str, Sequence[RuleGroup]]] = []

@@ -57,12 +57,12 @@ class TemplatedFiles:
         """
         filled = [_Filled(text, "path", self._environment) for text in self._patterns]
         exclude = [_Filled(text, "exclude", self._environment) for text in self._exclude]
-        files = self._files([one.pattern for one in filled], [one.pattern for one in exclude])
+        files = self._files([glob.pattern for glob in filled], [glob.pattern for glob in exclude])
         for item in files.items():
-            for one in filled:
-                if item.unlisted and one.is_shown_otherwise(item.uri):
-                    raise SourceError(f"{one.written} cannot be listed: {item.unlisted}")
-            uri = _shown(item.uri, filled)
+            for pattern in filled:
+                if item.unlisted and pattern.is_shown_otherwise(item.uri):
+                    raise SourceError(f"{pattern.written} cannot be listed: {item.unlisted}")
+            uri = _public_uri(item.uri, filled)
             # The format of the file cannot be determined from such a uri.
             if uri != item.uri and uri.endswith("}}") and not item.skipped:
                 raise SourceError(
@@ -135,27 +135,29 @@ class _Filled:
         left = _BESIDE_LEFT.search(before) if isinstance(before, str) else None
         right = _BESIDE_RIGHT.match(after) if isinstance(after, str) else None
         text = f"{left['text'] if left else ''}{name}{right['text'] if right else ''}"
-        shown = text.replace(str(name), name.display)
+        as_shown = text.replace(str(name), name.display)
         starts = "(?<![^/])" if left and left["edge"] == "/" else ""
         ends = "(?![^/])" if right and right["edge"] == "/" else ""
-        self.within.append((starts + re.escape(text) + ends, text, shown))
+        self.within.append((starts + re.escape(text) + ends, text, as_shown))
 
     def _name(self, reference: Reference) -> str:
         """Return the folder that a template resolves to."""
-        shown = templates.as_template(reference)
+        template = templates.as_template(reference)
         try:
             value = self._environment.value(reference)
         except templates.TemplateError as error:
             raise SourceError(f"{self._field}: {error}") from error
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             kind = type(value).__name__
-            raise SourceError(f"{self._field}: {shown}: expected text, got a value of type {kind}")
+            raise SourceError(
+                f"{self._field}: {template}: expected text, got a value of type {kind}"
+            )
         text = value if isinstance(value, str) else str(value)
         if not text:
-            raise SourceError(f"{self._field}: {shown} is empty; expected text")
+            raise SourceError(f"{self._field}: {template} is empty; expected text")
         if leaves_project(text):
             raise SourceError(
-                f"{self._field}: {shown} is a path outside of the project folder; set it to "
+                f"{self._field}: {template} is a path outside of the project folder; set it to "
                 "a folder that is relative to the project folder, without '..'"
             )
         name = normpath(text.replace("\\", "/"))  # in the form of the paths of the files below it
@@ -165,7 +167,7 @@ class _Filled:
         return TracedText(name, text.display, {name: text.display})
 
 
-def _shown(uri: str, patterns: Sequence[_Filled]) -> str:
+def _public_uri(uri: str, patterns: Sequence[_Filled]) -> str:
     """Return a uri with templates instead of the values of variables."""
     head, rest = "", uri
     for pattern in patterns:
@@ -173,8 +175,9 @@ def _shown(uri: str, patterns: Sequence[_Filled]) -> str:
         if pattern.start != pattern.shown_start and (uri == pattern.start or uri.startswith(below)):
             head, rest = pattern.shown_start, uri[len(pattern.start) :]
             break
-    within = [one for pattern in patterns for one in pattern.within]
+    within = [value for pattern in patterns for value in pattern.within]
     if not within:
         return head + rest
-    shown = {text: as_shown for _, text, as_shown in within}
-    return head + re.sub("|".join(one for one, *_ in within), lambda found: shown[found[0]], rest)
+    texts = {text: as_shown for _, text, as_shown in within}
+    values = "|".join(expression for expression, *_ in within)
+    return head + re.sub(values, lambda match: texts[match[0]], rest)

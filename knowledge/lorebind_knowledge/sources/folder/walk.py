@@ -31,7 +31,7 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLON
 """The errors that mean that there is no such file or folder."""
 
 
-class Found(NamedTuple):
+class Entry(NamedTuple):
     """A file to read, or a file or folder that is skipped or cannot be listed."""
 
     name: str
@@ -47,7 +47,7 @@ class Found(NamedTuple):
 class Listing(NamedTuple):
     """The result of a search below a folder."""
 
-    found: list[Found]
+    entries: list[Entry]
     """Sorted by name."""
     unmatched: list[str]
     """Patterns that match nothing, as far as folders could be listed."""
@@ -86,7 +86,7 @@ def files_below(
     home = os.path.realpath(root)
     excluded = matcher(exclude, folders=True)
     by_folder: dict[str, dict[str, set[str]]] = {}  # folder to pattern to patterns as written
-    found: dict[str, Found] = {}
+    entries: dict[str, Entry] = {}
     matched: set[str] = set()
     notices: list[str] = []
     for written, pattern in _alternatives(patterns):
@@ -96,42 +96,43 @@ def files_below(
         for name in {pattern, _join(folder, last)} if last is not None else {pattern}:
             kind, unlisted = _kind(root, name)
             if unlisted:
-                found[f"{name}/"] = Found(f"{name}/", unlisted=unlisted)
+                entries[f"{name}/"] = Entry(f"{name}/", unlisted=unlisted)
                 matched.add(written)
             if kind == "folder":
                 below = by_folder.setdefault(name, {})
                 for _, inside in _alternatives([in_folder]):
                     below.setdefault(inside, set()).add(written)
             elif kind == "file":
-                found[name] = Found(name, named=True)
+                entries[name] = Entry(name, named=True)
                 matched.add(written)
         # The extension of a file that is not found may be in upper case.
         if last is None or not os.path.lexists(root / folder / last):
             by_folder.setdefault(folder, {}).setdefault(rest, set()).add(written)
-    for folder, wanted in by_folder.items():
+    for folder, sought in by_folder.items():
         kind, unlisted = _kind(root, folder)
         if unlisted:
-            found[f"{folder}/"] = Found(f"{folder}/", unlisted=unlisted)
-            matched.update(*wanted.values())
+            entries[f"{folder}/"] = Entry(f"{folder}/", unlisted=unlisted)
+            matched.update(*sought.values())
         if kind != "folder":
             continue
         if not _is_inside(home, root / folder):
-            found[f"{folder}/"] = Found(f"{folder}/", LINKS_OUT)
+            entries[f"{folder}/"] = Entry(f"{folder}/", LINKS_OUT)
             continue
         rules = rules_above(root, folder, notices) if respect_gitignore else None
-        walk = _Walk(root, folder, list(wanted), rules, excluded, all_folders=all_folders)
-        for one in walk.files():
-            is_searched_itself = one.skipped and one.name.removesuffix("/") in by_folder
-            if not is_searched_itself and (one.name not in found or found[one.name].skipped):
-                found[one.name] = one
-            if one.unlisted:
-                matched.update(*wanted.values())
-        matched.update(*(wanted[pattern] for pattern in walk.matched))
-    unlisted_folders = [one.name for one in found.values() if one.unlisted]
+        walk = _Walk(root, folder, list(sought), rules, excluded, all_folders=all_folders)
+        for entry in walk.files():
+            name = entry.name
+            is_searched_itself = entry.skipped and name.removesuffix("/") in by_folder
+            if not is_searched_itself and (name not in entries or entries[name].skipped):
+                entries[name] = entry
+            if entry.unlisted:
+                matched.update(*sought.values())
+        matched.update(*(sought[pattern] for pattern in walk.matched))
+    unlisted_folders = [entry.name for entry in entries.values() if entry.unlisted]
     for name in unlisted_folders:
         if any(name.startswith(other) for other in unlisted_folders if other != name):
-            del found[name]
-    listed = [one for _, one in sorted(found.items()) if not excluded(one.name)]
+            del entries[name]
+    listed = [entry for _, entry in sorted(entries.items()) if not excluded(entry.name)]
     unmatched = [pattern for pattern in patterns if pattern not in matched]
     return Listing(listed, unmatched, notices)
 
@@ -164,7 +165,7 @@ class _Walk:
             part.startswith(".") for pattern in patterns for part in pattern.split("/")
         )
 
-    def files(self) -> Iterator[Found]:
+    def files(self) -> Iterator[Entry]:
         waiting = [("", self._rules)]
         while waiting:
             below, rules = waiting.pop()
@@ -176,15 +177,15 @@ class _Walk:
                 if not folder:
                     raise SourceError(f"{self._root}: cannot be listed: {why}") from error
                 if not isinstance(error, FileNotFoundError):  # it may just have been removed
-                    yield Found(f"{folder}/", unlisted=why)
+                    yield Entry(f"{folder}/", unlisted=why)
                 continue
             if rules is not None and any(entry.name == GITIGNORE for entry, _ in entries):
                 rules = rules.with_those_of(self._root, folder)
             goes_on = below.count("/") + bool(below) + 1 < self._deepest
             for entry, is_folder in entries:
                 name = _join(below, entry.name)
-                shown = _join(self._folder, name) + "/" * is_folder
-                if is_folder and not (goes_on and self._is_wanted(shown)):
+                path = _join(self._folder, name) + "/" * is_folder
+                if is_folder and not (goes_on and self._is_wanted(path)):
                     continue
                 is_hidden = is_folder and entry.name.startswith(".") and not self._hidden
                 if not is_folder and not self._is_matched(name):
@@ -193,13 +194,13 @@ class _Walk:
                     is_hidden = True
                 if is_hidden:
                     if entry.name not in _HIDDEN_TOOLS:
-                        yield Found(shown, (is_folder and self._no_documents(entry)) or HIDDEN)
-                elif rules is not None and rules.ignore(shown):
-                    yield Found(shown, GITIGNORE)
+                        yield Entry(path, (is_folder and self._no_documents(entry)) or HIDDEN)
+                elif rules is not None and rules.ignore(path):
+                    yield Entry(path, GITIGNORE)
                 elif not is_folder:
-                    yield Found(shown)
+                    yield Entry(path)
                 elif why := self._no_documents(entry):
-                    yield Found(shown, why)
+                    yield Entry(path, why)
                 else:
                     waiting.append((name, rules))
 
@@ -224,14 +225,16 @@ class _Walk:
             return ""
         if folder.name in _FOLDERS_OF_TOOLS:
             return folder.name
-        marks = (os.path.join(folder.path, one) for one in _IN_VIRTUAL_ENVIRONMENTS)
+        marks = (os.path.join(folder.path, mark) for mark in _IN_VIRTUAL_ENVIRONMENTS)
         return "virtual environments" if any(map(os.path.lexists, marks)) else ""
 
     def _is_matched(self, name: str) -> bool:
         if not self._matches(name):
             return False
         if len(self.matched) < len(self._matchers):
-            self.matched |= {one for one, matches in self._matchers.items() if matches(name)}
+            self.matched |= {
+                pattern for pattern, matches in self._matchers.items() if matches(name)
+            }
         return True
 
 
@@ -311,13 +314,13 @@ def matcher(
 
     if not patterns:
         return lambda _: False
-    wanted = []
+    expanded = []
     for _, pattern in _alternatives(patterns):
-        wanted.append(_lower_ending(pattern))
+        expanded.append(_lower_ending(pattern))
         if folders and _literal(pattern.rpartition("/")[2]) is not None:
-            wanted.append(f"{pattern}/**")
+            expanded.append(f"{pattern}/**")
     flags = glob.GLOBSTAR | glob.FORCEUNIX | (glob.DOTGLOB if hidden else 0)
-    compiled = glob.compile(wanted, flags=flags, limit=0)
+    compiled = glob.compile(expanded, flags=flags, limit=0)
     return lambda name: bool(compiled.match(_lower_ending(name)))
 
 

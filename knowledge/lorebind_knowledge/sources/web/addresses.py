@@ -66,8 +66,8 @@ class AddressPolicy:
             except ValueError:
                 self._hosts.add(_host(entry))
                 continue
-            one = network.num_addresses == 1
-            self._networks.append(ip_network(_plain(network[0])) if one else network)
+            is_single = network.num_addresses == 1
+            self._networks.append(ip_network(_plain(network[0])) if is_single else network)
 
     def permits(self, host: str, address: str) -> bool:
         """Return whether the host, as ASCII, may be reached at the numeric address."""

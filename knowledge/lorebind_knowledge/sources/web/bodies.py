@@ -86,8 +86,8 @@ def version_of(url: httpx.URL, headers: httpx.Headers) -> str:
     # A document can change again within the second of its date and keep that date.
     if changed is None or answered is None or changed >= answered:
         modified = ""
-    kept = [text if text.isascii() else "" for text in (etag, modified)]
-    return json.dumps([digest(str(url)), *kept]) if any(kept) else ""
+    validators = [text if text.isascii() else "" for text in (etag, modified)]
+    return json.dumps([digest(str(url)), *validators]) if any(validators) else ""
 
 
 def conditions(version: str, url: httpx.URL) -> dict[str, str]:
@@ -102,5 +102,5 @@ def conditions(version: str, url: httpx.URL) -> dict[str, str]:
         return {}
     if place != digest(str(url)):
         return {}
-    asked = {"If-None-Match": etag, "If-Modified-Since": modified}
-    return {header: value for header, value in asked.items() if value}
+    headers = {"If-None-Match": etag, "If-Modified-Since": modified}
+    return {header: value for header, value in headers.items() if value}

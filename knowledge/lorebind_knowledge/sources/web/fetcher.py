@@ -139,12 +139,12 @@ class Fetcher:
             raise SourceError(f"{name}: took longer than {self._timeout_seconds:g} s") from error
 
     async def _follow(self, url: httpx.URL, name: str, version: str) -> Content | None:
-        start, own = _origin(url), {**_basic_auth(url), **self._headers}
+        start, first_headers = _origin(url), {**_basic_auth(url), **self._headers}
         hidden, hop_name = name != public_address(str(url)), name
         hidden_host = url.host if hidden and url.host not in name.lower() else None
         for _ in range(self._max_redirects + 1):
             url = url.copy_with(userinfo=b"")
-            headers = own if _origin(url) == start else {}
+            headers = first_headers if _origin(url) == start else {}
             host = "its host" if url.host == hidden_host else f"the host {_host(url)!r}"
             hop = _Hop(url, hop_name, host, headers, conditions(version, url))
             answer = await self._ask(hop)
@@ -173,8 +173,8 @@ class Fetcher:
         except httpx.LocalProtocolError as error:  # its message quotes the headers
             raise SourceError(f"{hop.name}: a header cannot be sent as it is") from error
         except httpx.TransportError as error:
-            said = str(error) or type(error).__name__
-            raise _TransientError(f"{hop.name}: cannot be fetched: {said}") from error
+            message = str(error) or type(error).__name__
+            raise _TransientError(f"{hop.name}: cannot be fetched: {message}") from error
         except (httpx.RequestError, httpx.InvalidURL) as error:
             raise SourceError(f"{hop.name}: cannot be fetched: {error}") from error
 
@@ -183,13 +183,13 @@ class Fetcher:
         host = _host(hop.url)
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(host, hop.url.port, type=socket.SOCK_STREAM)
+            entries = await loop.getaddrinfo(host, hop.url.port, type=socket.SOCK_STREAM)
         except socket.gaierror as error:
             kind = _TransientError if error.errno == socket.EAI_AGAIN else SourceError
             raise kind(f"{hop.name}: {hop.host} was not found") from error
         except (OSError, UnicodeError, OverflowError) as error:
             raise SourceError(f"{hop.name}: {hop.host} cannot be looked up") from error
-        addresses = list(dict.fromkeys(str(ip_address(entry[4][0])) for entry in found))
+        addresses = list(dict.fromkeys(str(ip_address(entry[4][0])) for entry in entries))
         permitted = [address for address in addresses if self._policy.permits(host, address)]
         if not permitted:
             raise SourceError(

@@ -54,8 +54,8 @@ class MediaTranscriptSource(Web, Files):
     @model_validator(mode="after")
     def _has_a_transcript(self) -> MediaTranscriptSource:
         if (self.provider is None) != (self.video_id is None):
-            one, other = ("provider", "video_id") if self.provider else ("video_id", "provider")
-            raise RefusedError([Fault(f"{one} also needs {other}", path=(one,))])
+            key, other = ("provider", "video_id") if self.provider else ("video_id", "provider")
+            raise RefusedError([Fault(f"{key} also needs {other}", path=(key,))])
         if not (self.patterns or self.addresses or self.provider):
             hint = "write 'path', 'url', or 'provider' and 'video_id'"
             raise RefusedError([Fault("the source names no transcript", hint)])
@@ -77,7 +77,7 @@ def make(declaration: MediaTranscriptSource, environment: SourceEnvironment) -> 
         parts.append(files)
     if declaration.addresses:
         parts.append(web.make(declaration, environment))
-    filled, shown = environment.filled(declaration)
+    filled, public = environment.filled(declaration)
     if filled.video_id is not None:
         from lorebind_knowledge.sources.web.youtube import YoutubeCaptions
 
@@ -86,7 +86,7 @@ def make(declaration: MediaTranscriptSource, environment: SourceEnvironment) -> 
             filled.video_id,
             declaration.languages,
             timeout_seconds=declaration.fetch.timeout_seconds,
-            shown_id=shown.video_id or "",
+            shown_id=public.video_id or "",
             values=environment.secrets,
         )
         parts.append(captions)
