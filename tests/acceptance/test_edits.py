@@ -172,9 +172,9 @@ HALF_INGESTED = ("docs/a.md", "docs/a.txt", "files/c.md", "files/c.vtt")
 POINTS = (
     "after Ledger.put_documents",
     "after Noting.embed_documents",
-    "after versions.stage",
+    "after Versions.stage",
     "after SqliteStore.add",
-    "after versions.publish",
+    "after Versions.publish",
     "after Index.publish",
     "after SqliteStore.delete",
 )

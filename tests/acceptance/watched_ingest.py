@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lorebind_config.errors import LorebindError, StoreError
-from lorebind_knowledge.catalog import versions
 from lorebind_knowledge.catalog.ledger import Ledger
+from lorebind_knowledge.catalog.versions import Versions
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.stores.sqlite import SqliteStore
 
@@ -24,7 +24,7 @@ SEEN = (
 )
 """The operations of an ingest whose effects a search may see."""
 UNSEEN = (
-    *((versions, name) for name in ("stage", "publish", "collect_dead", "forget")),
+    *((Versions, name) for name in ("stage", "publish", "collect_dead", "forget")),
     (Index, "stage"),
     (Ledger, "put_documents"),
     (Noting, "embed_documents"),

@@ -214,7 +214,8 @@ class TestWords(OnEveryCatalog):
 
         def full(question: str) -> tuple[float, float]:
             def ask(view: View) -> tuple[float, float]:
-                return view.full_bm25_score(question), view.full_document_score(question)
+                terms = view.terms(question)
+                return terms.full_passage(), terms.full_document()
 
             return to.index.read(HERE, ask)
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lorebind_config.errors import EmbedderError, IngestRefusedError, StoreError
-from lorebind_knowledge.catalog import versions
+from lorebind_knowledge.catalog.versions import Versions
 from lorebind_knowledge.index import index as index_module
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
@@ -161,7 +161,7 @@ async def test_the_catalog_fails(
     bench = make_bench("sqlite")
     fill(bench, 6)
     await bench.ingest()
-    real, left = getattr(versions, step), iter(range(calls))
+    real, left = getattr(Versions, step), iter(range(calls))
 
     def fail(*arguments: Any) -> Any:
         done = real(*arguments)
@@ -170,7 +170,7 @@ async def test_the_catalog_fails(
         return done
 
     with monkeypatch.context() as patch:
-        patch.setattr(versions, step, fail)
+        patch.setattr(Versions, step, fail)
         await edit_and_fail(bench)
     await check_rerun(bench, make_bench)
 

@@ -58,347 +58,314 @@ def words_in(sql: Sql) -> ModuleType:
     return postgres_words if sql.is_postgres else words
 
 
-def stage(
-    sql: Sql, space: int, entries: Sequence[Entry], payload: Callable[[str], Any]
-) -> dict[int, Entry]:
-    """Write chunks that no search finds yet.
+class Versions:
+    """The versions of the documents of one index, in one transaction."""
 
-    Args:
-        sql: a write transaction.
-        space: the index.
-        entries: the chunks; no two of them have the same document, generation and id.
-        payload: returns the part of a chunk's metadata, given as JSON, that the store receives.
+    def __init__(self, sql: Sql, index_uid: int) -> None:
+        self._sql, self._index_uid = sql, index_uid
 
-    Returns:
-        the chunks whose vectors the store does not have yet, by their numbers.
+    def stage(self, entries: Sequence[Entry], payload: Callable[[str], Any]) -> dict[int, Entry]:
+        """Write chunks that no search finds yet.
 
-    Raises:
-        StoreError: a generation is not newer than the live one, or has chunks in two languages.
-    """
-    languages: dict[tuple[str, int], str] = {}
-    for entry in entries:
-        language = languages.setdefault((entry.uri, entry.generation), entry.language)
-        if language != entry.language:
-            raise _two_languages(entry.uri, language, entry.language)
-    versions = _staged_versions(sql, space, languages)
-    there = [
-        _Known(*row)
-        for row in sql.run(
-            "select row, version, id, number, context, text, metadata from catalog_chunks"
-            " where space = :space and id in (:*ids)",
-            space=space,
-            ids=[entry.id for entry in entries],
+        Args:
+            entries: the chunks; no two of them have the same document, generation and id.
+            payload: returns the part of a chunk's metadata, given as JSON, that the store receives.
+
+        Returns:
+            the chunks whose vectors the store does not have yet, by their numbers.
+
+        Raises:
+            StoreError: a generation is not newer than the live one, or has chunks in two languages.
+        """
+        languages: dict[tuple[str, int], str] = {}
+        for entry in entries:
+            language = languages.setdefault((entry.uri, entry.generation), entry.language)
+            if language != entry.language:
+                raise _two_languages(entry.uri, language, entry.language)
+        versions = self._staged_versions(languages)
+        there = [
+            _Known(*row)
+            for row in self._run(
+                "select row, version, id, number, context, text, metadata from catalog_chunks"
+                " where space = :space and id in (:*ids)",
+                ids=[entry.id for entry in entries],
+            )
+        ]
+        self._tombstone_replaced(versions, entries, there)
+        live = self._live_chunks(there)
+
+        def reused(entry: Entry) -> int | None:
+            before = live.get((entry.uri, entry.id, entry.language))
+            if before is None or (before.context, before.text) != (entry.context, entry.text):
+                return None
+            return before.number if payload(before.metadata) == payload(entry.metadata) else None
+
+        numbers = [reused(entry) for entry in entries]
+        count = numbers.count(None)
+        ((following,),) = self._run(
+            "update catalog_indexes set next_number = next_number + :count,"
+            " entered = entered + :count where index_uid = :space returning next_number",
+            count=count,
         )
-    ]
-    _tombstone_replaced(sql, space, versions, entries, there)
-    live = _live_chunks(sql, there)
+        fresh = iter(range(following - count, following))
+        new = {}
+        rows = []
+        for entry, reusable in zip(entries, numbers, strict=True):
+            number = reusable
+            if number is None:
+                number = next(fresh)
+                new[number] = entry
+            rows.append(
+                {
+                    "space": self._index_uid,
+                    "version": versions[entry.uri, entry.generation],
+                    "number": number,
+                    "id": entry.id,
+                    "context": entry.context,
+                    "text": entry.text,
+                    "metadata": entry.metadata,
+                }
+            )
+        self._sql.insert("catalog_chunks", rows)
+        return new
 
-    def reused(entry: Entry) -> int | None:
-        before = live.get((entry.uri, entry.id, entry.language))
-        if before is None or (before.context, before.text) != (entry.context, entry.text):
-            return None
-        return before.number if payload(before.metadata) == payload(entry.metadata) else None
+    def publish(self, generations: Mapping[str, int]) -> dict[str, Change]:
+        """Make these generations of documents live, in place of all others.
 
-    numbers = [reused(entry) for entry in entries]
-    count = numbers.count(None)
-    ((following,),) = sql.run(
-        "update catalog_indexes set next_number = next_number + :count, entered = entered + :count"
-        " where index_uid = :space returning next_number",
-        space=space,
-        count=count,
-    )
-    fresh = iter(range(following - count, following))
-    new = {}
-    rows = []
-    for entry, reusable in zip(entries, numbers, strict=True):
-        number = reusable
-        if number is None:
-            number = next(fresh)
-            new[number] = entry
-        rows.append(
-            {
-                "space": space,
-                "version": versions[entry.uri, entry.generation],
-                "number": number,
-                "id": entry.id,
-                "context": entry.context,
-                "text": entry.text,
-                "metadata": entry.metadata,
-            }
+        If a generation was never staged, its document has no chunks afterwards.
+
+        Raises:
+            StoreError: a newer generation of one of the documents is already live.
+        """
+        rising: dict[int, str] = {}
+        falling: dict[int, str] = {}
+        stale: list[int] = []
+        unseen = dict(generations)
+        for version, uri, generation, state in self._run(
+            "select version, uri, generation, state from catalog_versions"
+            f" where space = :space and state <> {DEAD} and uri in (:*uris)",
+            uris=list(generations),
+        ):
+            published = generations[uri]
+            if generation == published:
+                unseen.pop(uri)
+                if state == STAGED:
+                    rising[version] = uri
+            elif state == LIVE:
+                if generation > published:
+                    raise _older(uri, published, generation)
+                falling[version] = uri
+            elif generation < published:
+                stale.append(version)
+        self._insert_versions(dict.fromkeys(unseen.items(), ""), LIVE)
+        before, gone = self._members(falling)
+        after, come = self._members(rising)
+        self._update_postings(list(falling), gone.keys() - come.keys(), count=False)
+        self._update_postings(list(rising), come.keys() - gone.keys(), count=True)
+        self._set_state([*falling, *stale], DEAD)
+        self._set_state(list(rising), LIVE)
+        more = sum(map(len, after.values())) - sum(map(len, before.values()))
+        self._grow(more)
+        changed = {*rising.values(), *falling.values()}
+        return {
+            uri: Change(
+                len(after[uri] - before[uri]),
+                len(before[uri] - after[uri]),
+                len(after[uri] & before[uri]),
+            )
+            for uri in changed
+        }
+
+    def remove(self, uris: Sequence[str]) -> int:
+        """Remove documents from searches, and return the number of their chunks."""
+        rows = self._run(
+            "select version, uri, state from catalog_versions"
+            f" where space = :space and state <> {DEAD} and uri in (:*uris)",
+            uris=list(uris),
         )
-    sql.insert("catalog_chunks", rows)
-    return new
+        live = {version: uri for version, uri, state in rows if state == LIVE}
+        members, gone = self._members(live)
+        self._update_postings(list(live), gone.keys(), count=False)
+        self._set_state([version for version, *_ in rows], DEAD)
+        count = sum(map(len, members.values()))
+        self._grow(-count)
+        return count
 
-
-def publish(sql: Sql, space: int, generations: Mapping[str, int]) -> dict[str, Change]:
-    """Make these generations of documents live, in place of all others.
-
-    If a generation was never staged, its document has no chunks afterwards.
-
-    Raises:
-        StoreError: a newer generation of one of the documents is already live.
-    """
-    rising: dict[int, str] = {}
-    falling: dict[int, str] = {}
-    stale: list[int] = []
-    unseen = dict(generations)
-    for version, uri, generation, state in sql.run(
-        "select version, uri, generation, state from catalog_versions"
-        f" where space = :space and state <> {DEAD} and uri in (:*uris)",
-        space=space,
-        uris=list(generations),
-    ):
-        published = generations[uri]
-        if generation == published:
-            unseen.pop(uri)
-            if state == STAGED:
-                rising[version] = uri
-        elif state == LIVE:
-            if generation > published:
-                raise _older(uri, published, generation)
-            falling[version] = uri
-        elif generation < published:
-            stale.append(version)
-    _insert_versions(sql, space, dict.fromkeys(unseen.items(), ""), LIVE)
-    before, gone = _members(sql, falling)
-    after, come = _members(sql, rising)
-    _update_postings(sql, space, list(falling), gone.keys() - come.keys(), count=False)
-    _update_postings(sql, space, list(rising), come.keys() - gone.keys(), count=True)
-    _set_state(sql, [*falling, *stale], DEAD)
-    _set_state(sql, list(rising), LIVE)
-    more = sum(map(len, after.values())) - sum(map(len, before.values()))
-    _grow(sql, space, more)
-    changed = {*rising.values(), *falling.values()}
-    return {
-        uri: Change(
-            len(after[uri] - before[uri]),
-            len(before[uri] - after[uri]),
-            len(after[uri] & before[uri]),
+    def next_generations(self, uris: Sequence[str]) -> dict[str, int]:
+        """Return for each document a generation that is newer than all its generations."""
+        query = (
+            "select uri, max(generation) from catalog_versions"
+            " where space = :space and uri in (:*uris) group by uri"
         )
-        for uri in changed
-    }
+        latest = dict(self._run(query, uris=list(uris)))
+        return {uri: latest.get(uri, 0) + 1 for uri in uris}
 
+    def live_documents(self) -> list[str]:
+        """Return the uris of the documents that searches find."""
+        query = f"select uri from catalog_versions where space = :space and state = {LIVE}"
+        return [uri for (uri,) in self._run(query)]
 
-def remove(sql: Sql, space: int, uris: Sequence[str]) -> int:
-    """Remove documents from searches, and return the number of their chunks."""
-    rows = sql.run(
-        "select version, uri, state from catalog_versions"
-        f" where space = :space and state <> {DEAD} and uri in (:*uris)",
-        space=space,
-        uris=list(uris),
-    )
-    live = {version: uri for version, uri, state in rows if state == LIVE}
-    members, gone = _members(sql, live)
-    _update_postings(sql, space, list(live), gone.keys(), count=False)
-    _set_state(sql, [version for version, *_ in rows], DEAD)
-    count = sum(map(len, members.values()))
-    _grow(sql, space, -count)
-    return count
-
-
-def next_generations(sql: Sql, space: int, uris: Sequence[str]) -> dict[str, int]:
-    """Return for each document a generation that is newer than all its generations."""
-    rows = sql.run(
-        "select uri, max(generation) from catalog_versions"
-        " where space = :space and uri in (:*uris) group by uri",
-        space=space,
-        uris=list(uris),
-    )
-    latest = dict(rows)
-    return {uri: latest.get(uri, 0) + 1 for uri in uris}
-
-
-def live_documents(sql: Sql, space: int) -> list[str]:
-    """Return the uris of the documents that searches find."""
-    rows = sql.run(
-        f"select uri from catalog_versions where space = :space and state = {LIVE}", space=space
-    )
-    return [uri for (uri,) in rows]
-
-
-def abandon(sql: Sql, space: int) -> None:
-    """Mark the staged versions of an interrupted writer as dead. The caller must hold the lease."""
-    sql.run(
-        f"update catalog_versions set state = {DEAD} where space = :space and state = {STAGED}",
-        space=space,
-    )
-
-
-def collect_dead(sql: Sql, space: int) -> Dead:
-    """Return the dead versions, and mark the index so that searches that saw them live restart."""
-    dead = f"select version from catalog_versions where space = :space and state = {DEAD}"
-    versions = [version for (version,) in sql.run(dead, space=space)]
-    if not versions:
-        return Dead([], [])
-    sql.run("update catalog_indexes set swept = version where index_uid = :space", space=space)
-    numbers = sql.run(
-        f"select distinct number from catalog_chunks as c where version in ({dead})"
-        " and not exists (select 1 from catalog_chunks as other join catalog_versions as v"
-        " on v.version = other.version where other.space = :space and other.number = c.number"
-        f" and v.state <> {DEAD})",
-        space=space,
-    )
-    return Dead(versions, [number for (number,) in numbers])
-
-
-def forget(sql: Sql, space: int, dead: Dead) -> None:
-    """Delete the chunks and versions whose vectors the store has deleted."""
-    # Another thread may have deleted some in the meantime; these must not be counted twice.
-    ((count,),) = sql.run(
-        "select count(distinct number) from catalog_chunks"
-        " where version in (:*gone) and number in (:*numbers)",
-        gone=dead.versions,
-        numbers=dead.numbers,
-    )
-    sql.run("delete from catalog_chunks where version in (:*gone)", gone=dead.versions)
-    sql.run("delete from catalog_versions where version in (:*gone)", gone=dead.versions)
-    sql.run(
-        "delete from catalog_vectors where space = :space and number in (:*numbers)",
-        space=space,
-        numbers=dead.numbers,
-    )
-    sql.run(
-        "update catalog_indexes set entered = entered - :count where index_uid = :space",
-        space=space,
-        count=count,
-    )
-
-
-def drop(sql: Sql, space: int) -> None:
-    """Delete everything of an index."""
-    words_in(sql).drop(sql.driver, space)
-    for table in ("catalog_chunks", "catalog_versions", "catalog_vectors"):
-        sql.run(f"delete from {table} where space = :space", space=space)
-
-
-def _staged_versions(
-    sql: Sql, space: int, languages: Mapping[tuple[str, int], str]
-) -> dict[tuple[str, int], int]:
-    """Return the versions that chunks are staged into, by document and generation.
-
-    Args:
-        wanted: the languages, by document and generation.
-    """
-    versions = {}
-    for version, uri, generation, state, language in sql.run(
-        "select version, uri, generation, state, language from catalog_versions"
-        f" where space = :space and state <> {DEAD} and uri in (:*uris)",
-        space=space,
-        uris=list({uri for uri, _ in languages}),
-    ):
-        versions[uri, generation] = version
-        for other, number in languages:
-            if state == LIVE and other == uri and number <= generation:
-                raise _older(uri, number, generation)
-        if (expected := languages.get((uri, generation), language)) != language:
-            raise _two_languages(uri, language, expected)
-    missing = {key: language for key, language in languages.items() if key not in versions}
-    return versions | _insert_versions(sql, space, missing, STAGED)
-
-
-def _insert_versions(
-    sql: Sql, space: int, languages: Mapping[tuple[str, int], str], state: int
-) -> dict[tuple[str, int], int]:
-    versions = {}
-    for (uri, generation), language in languages.items():
-        ((version,),) = sql.run(
-            "insert into catalog_versions (space, uri, generation, state, language)"
-            " values (:space, :uri, :generation, :state, :language) returning version",
-            language=language,
-            space=space,
-            uri=uri,
-            generation=generation,
-            state=state,
-        )
-        versions[uri, generation] = version
-    return versions
-
-
-def _tombstone_replaced(
-    sql: Sql,
-    space: int,
-    versions: Mapping[tuple[str, int], int],
-    entries: Sequence[Entry],
-    stored: Iterable[_Known],
-) -> None:
-    """Mark chunks as dead that were staged before in the same version under the same id."""
-    replacing = {(versions[entry.uri, entry.generation], entry.id) for entry in entries}
-    replaced = [chunk.row for chunk in stored if (chunk.version, chunk.id) in replacing]
-    if replaced:
-        (grave,) = _insert_versions(sql, space, {("", 0): ""}, DEAD).values()
-        sql.run(
-            "update catalog_chunks set version = :grave where row in (:*rows)",
-            grave=grave,
-            rows=replaced,
+    def abandon(self) -> None:
+        """Mark the staged versions of an interrupted writer as dead. The lease must be held."""
+        self._run(
+            f"update catalog_versions set state = {DEAD} where space = :space and state = {STAGED}"
         )
 
-
-def _live_chunks(sql: Sql, stored: Sequence[_Known]) -> dict[tuple[str, str, str], _Known]:
-    """Return the chunks that searches find, by document, id and language."""
-    # No join: PostgreSQL might start it with all live versions.
-    rows = sql.run(
-        "select version, uri, language from catalog_versions"
-        f" where version in (:*versions) and state = {LIVE}",
-        versions=list({chunk.version for chunk in stored}),
-    )
-    live = {version: (uri, language) for version, uri, language in rows}
-    pairs = ((live[chunk.version], chunk) for chunk in stored if chunk.version in live)
-    return {(uri, chunk.id, language): chunk for (uri, language), chunk in pairs}
-
-
-def _members(
-    sql: Sql, versions: Mapping[int, str]
-) -> tuple[defaultdict[str, set[str]], dict[int, str]]:
-    """Return the chunk ids of versions by document, and the documents of their vectors."""
-    ids: defaultdict[str, set[str]] = defaultdict(set)
-    numbers = {}
-    for version, number, name in sql.run(
-        "select version, number, id from catalog_chunks where version in (:*versions)",
-        versions=list(versions),
-    ):
-        ids[versions[version]].add(name)
-        numbers[number] = versions[version]
-    return ids, numbers
-
-
-def _update_postings(
-    sql: Sql, space: int, versions: list[int], numbers: Iterable[int], *, count: bool
-) -> None:
-    chosen = set(numbers)
-    if not chosen:
-        return
-    passages = [
-        Passage(number, f"{context}\n{text}", language)
-        for number, context, text, language in sql.run(
-            "select c.number, c.context, c.text, v.language from catalog_chunks as c"
-            " join catalog_versions as v on v.version = c.version"
-            " where c.version in (:*versions)",
-            versions=versions,
+    def collect_dead(self) -> Dead:
+        """Return the dead versions; let searches that saw them live restart."""
+        dead = f"select version from catalog_versions where space = :space and state = {DEAD}"
+        versions = [version for (version,) in self._run(dead)]
+        if not versions:
+            return Dead([], [])
+        self._run("update catalog_indexes set swept = version where index_uid = :space")
+        numbers = self._run(
+            f"select distinct number from catalog_chunks as c where version in ({dead})"
+            " and not exists (select 1 from catalog_chunks as other join catalog_versions as v"
+            " on v.version = other.version where other.space = :space and other.number = c.number"
+            f" and v.state <> {DEAD})"
         )
-        if number in chosen
-    ]
-    if count:
-        words_in(sql).add(sql.driver, space, passages)
-    else:
-        words_in(sql).remove(sql.driver, space, passages)
+        return Dead(versions, [number for (number,) in numbers])
 
-
-def _set_state(sql: Sql, versions: list[int], state: int) -> None:
-    if versions:
-        sql.run(
-            f"update catalog_versions set state = {state} where version in (:*versions)",
-            versions=versions,
+    def forget(self, dead: Dead) -> None:
+        """Delete the chunks and versions whose vectors the store has deleted."""
+        # Another thread may have deleted some in the meantime; these must not be counted twice.
+        ((count,),) = self._run(
+            "select count(distinct number) from catalog_chunks"
+            " where version in (:*gone) and number in (:*numbers)",
+            gone=dead.versions,
+            numbers=dead.numbers,
+        )
+        self._run("delete from catalog_chunks where version in (:*gone)", gone=dead.versions)
+        self._run("delete from catalog_versions where version in (:*gone)", gone=dead.versions)
+        self._run(
+            "delete from catalog_vectors where space = :space and number in (:*numbers)",
+            numbers=dead.numbers,
+        )
+        self._run(
+            "update catalog_indexes set entered = entered - :count where index_uid = :space",
+            count=count,
         )
 
+    def drop(self) -> None:
+        """Delete everything of an index."""
+        words_in(self._sql).drop(self._sql.driver, self._index_uid)
+        for table in ("catalog_chunks", "catalog_versions", "catalog_vectors"):
+            self._run(f"delete from {table} where space = :space")
 
-def _grow(sql: Sql, space: int, chunks: int) -> None:
-    """Increment the version of the index, and add to its number of live chunks."""
-    sql.run(
-        "update catalog_indexes set version = version + 1, live = live + :chunks"
-        " where index_uid = :space",
-        space=space,
-        chunks=chunks,
-    )
+    def _staged_versions(
+        self, languages: Mapping[tuple[str, int], str]
+    ) -> dict[tuple[str, int], int]:
+        """Return the versions that chunks are staged into, by document and generation."""
+        versions = {}
+        for version, uri, generation, state, language in self._run(
+            "select version, uri, generation, state, language from catalog_versions"
+            f" where space = :space and state <> {DEAD} and uri in (:*uris)",
+            uris=list({uri for uri, _ in languages}),
+        ):
+            versions[uri, generation] = version
+            for other, number in languages:
+                if state == LIVE and other == uri and number <= generation:
+                    raise _older(uri, number, generation)
+            if (expected := languages.get((uri, generation), language)) != language:
+                raise _two_languages(uri, language, expected)
+        missing = {key: language for key, language in languages.items() if key not in versions}
+        return versions | self._insert_versions(missing, STAGED)
+
+    def _insert_versions(
+        self, languages: Mapping[tuple[str, int], str], state: int
+    ) -> dict[tuple[str, int], int]:
+        versions = {}
+        for (uri, generation), language in languages.items():
+            ((version,),) = self._run(
+                "insert into catalog_versions (space, uri, generation, state, language)"
+                " values (:space, :uri, :generation, :state, :language) returning version",
+                language=language,
+                uri=uri,
+                generation=generation,
+                state=state,
+            )
+            versions[uri, generation] = version
+        return versions
+
+    def _tombstone_replaced(
+        self,
+        versions: Mapping[tuple[str, int], int],
+        entries: Sequence[Entry],
+        stored: Iterable[_Known],
+    ) -> None:
+        """Mark chunks as dead that were staged before in the same version under the same id."""
+        replacing = {(versions[entry.uri, entry.generation], entry.id) for entry in entries}
+        replaced = [chunk.row for chunk in stored if (chunk.version, chunk.id) in replacing]
+        if replaced:
+            (grave,) = self._insert_versions({("", 0): ""}, DEAD).values()
+            self._run(
+                "update catalog_chunks set version = :grave where row in (:*rows)",
+                grave=grave,
+                rows=replaced,
+            )
+
+    def _live_chunks(self, stored: Sequence[_Known]) -> dict[tuple[str, str, str], _Known]:
+        """Return the chunks that searches find, by document, id and language."""
+        # No join: PostgreSQL might start it with all live versions.
+        rows = self._run(
+            "select version, uri, language from catalog_versions"
+            f" where version in (:*versions) and state = {LIVE}",
+            versions=list({chunk.version for chunk in stored}),
+        )
+        live = {version: (uri, language) for version, uri, language in rows}
+        pairs = ((live[chunk.version], chunk) for chunk in stored if chunk.version in live)
+        return {(uri, chunk.id, language): chunk for (uri, language), chunk in pairs}
+
+    def _members(
+        self, versions: Mapping[int, str]
+    ) -> tuple[defaultdict[str, set[str]], dict[int, str]]:
+        """Return the chunk ids of versions by document, and the documents of their vectors."""
+        ids: defaultdict[str, set[str]] = defaultdict(set)
+        numbers = {}
+        for version, number, name in self._run(
+            "select version, number, id from catalog_chunks where version in (:*versions)",
+            versions=list(versions),
+        ):
+            ids[versions[version]].add(name)
+            numbers[number] = versions[version]
+        return ids, numbers
+
+    def _update_postings(self, versions: list[int], numbers: Iterable[int], *, count: bool) -> None:
+        chosen = set(numbers)
+        if not chosen:
+            return
+        passages = [
+            Passage(number, f"{context}\n{text}", language)
+            for number, context, text, language in self._run(
+                "select c.number, c.context, c.text, v.language from catalog_chunks as c"
+                " join catalog_versions as v on v.version = c.version"
+                " where c.version in (:*versions)",
+                versions=versions,
+            )
+            if number in chosen
+        ]
+        if count:
+            words_in(self._sql).add(self._sql.driver, self._index_uid, passages)
+        else:
+            words_in(self._sql).remove(self._sql.driver, self._index_uid, passages)
+
+    def _set_state(self, versions: list[int], state: int) -> None:
+        if versions:
+            self._run(
+                f"update catalog_versions set state = {state} where version in (:*versions)",
+                versions=versions,
+            )
+
+    def _grow(self, chunks: int) -> None:
+        """Increment the version of the index, and add to its number of live chunks."""
+        self._run(
+            "update catalog_indexes set version = version + 1, live = live + :chunks"
+            " where index_uid = :space",
+            chunks=chunks,
+        )
+
+    def _run(self, statement: str, **values: Any) -> list[Any]:
+        return self._sql.run(statement, space=self._index_uid, **values)
 
 
 def _two_languages(uri: str, a: str, b: str) -> StoreError:

@@ -22,10 +22,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_config.errors import LeaseLostError, StoreError
-from lorebind_knowledge.catalog import versions
 from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.entries import entries_of, unit_vector
 from lorebind_knowledge.catalog.ledger import put_documents, remove_documents
+from lorebind_knowledge.catalog.versions import Versions
 from lorebind_knowledge.index.memory import Memory
 from lorebind_knowledge.plumbing.bridge import finish
 from lorebind_knowledge.records import SPANS
@@ -178,7 +178,7 @@ class Index:
             return
         with self.catalog.writing(lease) as sql:
             _check_there(sql, index)
-            new = versions.stage(sql, space.index_uid, entries, self._payload)
+            new = Versions(sql, space.index_uid).stage(entries, self._payload)
             if not self.store.returns_vectors:
                 copies = {number: entry.vector for number, entry in new.items()}
                 Chunks(sql, space.index_uid).keep_vectors(copies)
@@ -208,7 +208,7 @@ class Index:
         """
         with self.catalog.writing(lease) as sql:
             _check_there(sql, index)
-            changes = versions.publish(sql, index.index_uid, generations)
+            changes = Versions(sql, index.index_uid).publish(generations)
             put_documents(sql, index.key, rows, run_id)
         self._changed[index.index_uid] += sum(
             change.added + change.removed for change in changes.values()
@@ -219,7 +219,7 @@ class Index:
     def remove(self, lease: Lease, index: IndexEntry, uris: Sequence[str]) -> int:
         """Remove documents and their rows in the ledger, and return the number of their chunks."""
         with self.catalog.writing(lease) as sql:
-            count = versions.remove(sql, index.index_uid, uris)
+            count = Versions(sql, index.index_uid).remove(uris)
             remove_documents(sql, index.key, uris)
         self._changed[index.index_uid] += count
         self._sweep_sometimes(lease, index)
@@ -236,13 +236,13 @@ class Index:
         self._swept[index.index_uid] = time.monotonic()
         with self.catalog.writing(lease) as sql:
             if abandon:
-                versions.abandon(sql, index.index_uid)
-            dead = versions.collect_dead(sql, index.index_uid)
+                Versions(sql, index.index_uid).abandon()
+            dead = Versions(sql, index.index_uid).collect_dead()
         if not dead.versions:
             return
         self._delete(index.space, dead.numbers)
         with self.catalog.writing(lease) as sql:
-            versions.forget(sql, index.index_uid, dead)
+            Versions(sql, index.index_uid).forget(dead)
 
     def drop(self, lease: Lease, index: IndexEntry) -> None:
         """Remove an index that is not in use, in the store and then in the catalog."""
@@ -253,19 +253,19 @@ class Index:
             )
         finish(self.store.drop(index.space))
         with self.catalog.writing(lease) as sql:
-            versions.drop(sql, index.index_uid)
+            Versions(sql, index.index_uid).drop()
             self.catalog.ledger.drop_index(sql, index.key)
         self._memory.forget(index.index_uid)
 
     def next_generations(self, index: IndexEntry, uris: Sequence[str]) -> dict[str, int]:
         """Return for each document a generation that is newer than all its generations."""
         with self.catalog.reading() as sql:
-            return versions.next_generations(sql, index.index_uid, uris)
+            return Versions(sql, index.index_uid).next_generations(uris)
 
     def uris(self, index: IndexEntry) -> list[str]:
         """Return the documents that have a live version, even one without chunks."""
         with self.catalog.reading() as sql:
-            return versions.live_documents(sql, index.index_uid)
+            return Versions(sql, index.index_uid).live_documents()
 
     def chunk_ids(self, index: IndexEntry, uri: str) -> list[str]:
         """Return the ids of a document's live chunks, in order."""

@@ -160,13 +160,13 @@ class View(Chunks):
         only = self._filter(k, where)
         if only.total == 0:
             return _NOTHING
-        return self._best_by_words(*self._words(question).passages, k, only)
+        return self._best_by_words(*self.terms(question).passages, k, only)
 
     def bm25_scores(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the BM25 of chunks, in the order of the numbers; 0 for chunks without a match."""
         if not len(numbers):
             return np.zeros(0)
-        return self._words(question).scores(numbers)
+        return self.terms(question).scores(numbers)
 
     def document_scores(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the BM25 of the documents of live chunks, in the order of the numbers.
@@ -176,15 +176,16 @@ class View(Chunks):
         """
         if not len(numbers):
             return np.zeros(0)
-        return self._words(question).documents(numbers, self.documents(numbers.tolist()))
+        return self.terms(question).documents(numbers, self.documents(numbers.tolist()))
 
-    def full_bm25_score(self, question: str) -> float:
-        """Return the BM25 of a chunk of average length with just the words of a question."""
-        return self._words(question).full_passage()
-
-    def full_document_score(self, question: str) -> float:
-        """Return the BM25 of a document of average length with just the words of a question."""
-        return self._words(question).full_document()
+    def terms(self, question: str) -> QueryTerms:
+        """Return the words of a question, which score passages and documents by BM25."""
+        if self._query_terms is None or self._query_terms[0] != question:
+            words = self._memory.words(self.index.index_uid).at(
+                self._sql, self.state.version, question
+            )
+            self._query_terms = question, words
+        return self._query_terms[1]
 
     def cosines(self, vector: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the cosines of chunks with a vector, in the order of the numbers."""
@@ -319,14 +320,6 @@ class View(Chunks):
 
     def _masks(self) -> Masks:
         return self._memory.masks(self.index.index_uid, self.state.version, self.rows)
-
-    def _words(self, question: str) -> QueryTerms:
-        if self._query_terms is None or self._query_terms[0] != question:
-            words = self._memory.words(self.index.index_uid).at(
-                self._sql, self.state.version, question
-            )
-            self._query_terms = question, words
-        return self._query_terms[1]
 
     def _check(self, vector: Vector) -> None:
         if vector.shape != (self._space.dimension,):

@@ -178,11 +178,11 @@ class Query:
 
         Each is the highest of all indexes; `document` is 0 if documents do not count.
         """
-        views = self.views.values()
-        passage = max(view.full_bm25_score(self.question) for view in views)
+        terms = [view.terms(self.question) for view in self.views.values()]
+        passage = max(each.full_passage() for each in terms)
         if not self.settings.fusion.counts_documents:
             return passage, 0.0
-        return passage, max(view.full_document_score(self.question) for view in views)
+        return passage, max(each.full_document() for each in terms)
 
     def vectors(self, passages: Sequence[PassageKey]) -> Matrix:
         """Return the unit vectors of these passages, shape (passages, dimension)."""
