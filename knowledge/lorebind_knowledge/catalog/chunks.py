@@ -124,7 +124,7 @@ class Chunks:
 
     def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the rows of all live chunks and the numbers of their vectors."""
-        import numpy as np
+        import numpy as np  # here, because an ingest in which nothing has changed needs none
 
         try:
             rows = np.array(self._run(f"select c.row, c.number {_LIVE_CHUNKS}"), np.int64)

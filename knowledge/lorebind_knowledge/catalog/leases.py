@@ -63,6 +63,7 @@ def take(database: Database, namespace: Namespace, *, alone: bool) -> Lease | No
             " values (:name, 0, 0, true) on conflict do nothing",
             name=name,
         )
+        # One statement, so that of two processes only the first finds the lease free.
         taken = sql.run(
             f"update catalog_leases set number = number + 1, expires = {sql.now} + :seconds,"
             " locked = :alone where name = :name and (:alone and locked"

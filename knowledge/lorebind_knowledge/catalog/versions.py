@@ -160,6 +160,7 @@ class Versions:
         self._insert_versions(dict.fromkeys(unseen.items(), ""), LIVE)
         before, gone = self._members(falling)
         after, come = self._members(rising)
+        # The words of chunks that are in both versions stay: rewriting them would be slow.
         self._update_postings(list(falling), gone.keys() - come.keys(), count=False)
         self._update_postings(list(rising), come.keys() - gone.keys(), count=True)
         self._set_state([*falling, *stale], DEAD)

@@ -99,7 +99,7 @@ class SqliteDatabase:
                     yield db
                     db.commit()
                 except BaseException:
-                    db.rollback()
+                    db.rollback()  # also after Ctrl-C: a lent connection must have no transaction
                     raise
         except sqlite3.Error as error:
             if self.path is not None and self.path.is_dir():

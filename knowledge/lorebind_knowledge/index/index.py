@@ -131,6 +131,7 @@ class Index:
                 yield views
             except LostVectorsError as error:
                 lost = error
+            # Ends the snapshot: it cannot see a sweep that began after it.
             sql.renew()
             swept = any(_was_swept(view) for view in views.values())
         # Vectors that a sweep deleted in the meantime look like lost ones, so this comes first.

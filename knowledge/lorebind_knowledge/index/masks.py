@@ -70,6 +70,7 @@ class Masks:
         mask = self._recent.get(key)
         if mask is None:
             mask = self._allowed(where, self._metadata(fetch))
+            # All at once: an order of use would need a lock.
             if len(self._recent) >= _KEPT:
                 self._recent = {}
             self._recent[key] = mask

@@ -51,7 +51,7 @@ class Memory:
             index_uid, version: identify the version of the index.
             rows: reads the rows of its chunks, and the numbers of their vectors.
         """
-        from lorebind_knowledge.index.masks import Masks
+        from lorebind_knowledge.index.masks import Masks  # with NumPy, which only filters need
 
         cached = self._masks.get(index_uid)
         if cached is not None and cached[0] == version:
@@ -80,6 +80,6 @@ class Memory:
 
     def words(self, index_uid: int) -> Words:
         """Return the words of an index, in any version."""
-        from lorebind_knowledge.index.words import Words
+        from lorebind_knowledge.index.words import Words  # with NumPy and the stemmer
 
         return self._words.setdefault(index_uid, Words(index_uid))

@@ -120,6 +120,7 @@ class SqliteStore(VectorStore):
         self._closed = False
 
     def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
+        # With NumPy, as below: an ingest in which nothing has changed does not wait for it.
         from lorebind_knowledge.stores.matrix import stacked
 
         matrix = stacked(space, vectors)
