@@ -16,7 +16,6 @@ from lorebind_knowledge.plumbing.bridge import only_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from lorebind_config.namespace import Namespace
 
@@ -184,14 +183,11 @@ class Events:
                 if texts is not None and extension.content is True:
                     data |= texts()
                 # Copied, so that no extension changes what the caller and the others get.
-                with only_errors(), _as_tenant(event):
+                owner = event.namespace
+                with only_errors(), tenant(owner.tenant) if owner else nullcontext():
                     getattr(extension, hook)(replace(event, data=deepcopy(data)))
             except Exception:  # an extension must not break the code that it observes
                 log.exception("extension %s failed in %s", type(extension).__name__, hook)
-
-
-def _as_tenant(event: Event) -> AbstractContextManager[None]:
-    return nullcontext() if event.namespace is None else tenant(event.namespace.tenant)
 
 
 HOOKS = [name for name, member in vars(Extension).items() if isfunction(member)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -254,19 +255,14 @@ class OpenAIEmbedder(Embedder):
         """Return the running loop's client: loops that run in threads cannot share one."""
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            openai, langchain_openai = await asyncio.to_thread(self._libraries)
-            client = self._new_client(openai, langchain_openai)
+            load = partial(import_extra, extra="openai", purpose=f"embedder {self.fingerprint}")
+            # In a thread, because the imports take seconds.
+            openai = await asyncio.to_thread(load, "openai")
+            client = self._new_client(openai, await asyncio.to_thread(load, "langchain_openai"))
             for closed in [client for client in self._clients if client.is_closed()]:
                 self._clients.pop(closed, None)
             self._clients[loop] = client
         return self._clients[loop]
-
-    def _libraries(self) -> tuple[Any, Any]:
-        purpose = f"embedder {self.fingerprint}"
-        return (
-            import_extra("openai", extra="openai", purpose=purpose),
-            import_extra("langchain_openai", extra="openai", purpose=purpose),
-        )
 
     def _checked_key(self) -> str:
         key = self._api_key()

@@ -75,21 +75,14 @@ class _ExistingSearch(Search):
             ranked = await rerank(reranker, self.question, candidates, settings)
         else:
             candidates, _ = await self._nearest(nearest, _CHOSEN_FROM)
-            ranked = await self._diverse(settings, candidates)
+            texts = [match.text for match in candidates]
+            choose = self.kbs[0].store.chosen
+            weight = settings.mmr_lambda
+            order = await choose(self.question, texts, len(texts), weight) if texts else []
+            ranked = [candidates[at] for at in order]
         best = max((relevance(match.scores, settings) for match in ranked), default=0.0)
         passed = passing(ranked, settings)
         return spread_matches(passed, settings.max_per_document)[:top_k], best
-
-    async def _diverse(
-        self, settings: RetrievalDeclaration, candidates: Sequence[DocumentMatch]
-    ) -> list[DocumentMatch]:
-        if not candidates:
-            return []
-        texts = [match.text for match in candidates]
-        store, weight = self.kbs[0].store, settings.mmr_lambda
-        return [
-            candidates[at] for at in await store.chosen(self.question, texts, len(texts), weight)
-        ]
 
     async def _nearest(
         self, settings: RetrievalDeclaration, k: int

@@ -117,7 +117,10 @@ class _IndexSearch(Search):
         if self._dedupe:
             matches = without_repeats(matches)
         if settings.neighbours:
-            extend = partial(self._extend, settings, matches)
+
+            def extend(views: Mapping[Namespace, View]) -> list[DocumentMatch]:
+                return with_neighbours(self._query(settings, views), matches, settings.top_k)
+
             return await call(read_indexes, self.indexes, extend), best
         return matches[: settings.top_k], best
 
@@ -182,14 +185,6 @@ class _IndexSearch(Search):
         # judges.
         best = max(best, matches[0].relevance) if matches else best
         return matches[:top_k], best
-
-    def _extend(
-        self,
-        settings: RetrievalDeclaration,
-        matches: Sequence[DocumentMatch],
-        views: Mapping[Namespace, View],
-    ) -> list[DocumentMatch]:
-        return with_neighbours(self._query(settings, views), matches, settings.top_k)
 
     def rank(
         self, settings: RetrievalDeclaration, limit: int, views: Mapping[Namespace, View]
