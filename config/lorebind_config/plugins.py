@@ -61,7 +61,7 @@ Group: TypeAlias = Literal[
 ]
 """The last part of an entry-point group's name, as in `lorebind.embedders`."""
 
-_loading = threading.RLock()
+_loading = threading.RLock()  # reentrant: the import of a plugin may load another one
 _registered: dict[tuple[Group, str], Any] = {}
 _built_in: defaultdict[Group, dict[str, str]] = defaultdict(dict)
 

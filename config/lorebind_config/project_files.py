@@ -14,6 +14,14 @@ from lorebind_config.errors import StoreError
 DATA_FOLDER = ".lorebind"
 ELSEWHERE = "choose another location with the path of a vector database of type sqlite"
 
+_TO_PASS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
+"""The flags for opening intermediate folders. On Linux, no permission to list them is needed."""
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_NO_LINK_ANYWHERE = getattr(os, "O_NOFOLLOW_ANY", 0)
+"""macOS has this flag, which refuses links in all parts of a path."""
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+"""Opening a pipe would block."""
+
 
 def make_data_folder(file: Path, elsewhere: str = ELSEWHERE) -> None:
     """Create the folder of a database file; exclude `.lorebind` from version control.
@@ -36,15 +44,6 @@ def make_data_folder(file: Path, elsewhere: str = ELSEWHERE) -> None:
             f"cannot create the folder {folder}: {error.strerror or error}; make {folder.parent} "
             f"writable, or {elsewhere}"
         ) from error
-
-
-_TO_PASS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
-"""The flags for opening intermediate folders. On Linux, no permission to list them is needed."""
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-_NO_LINK_ANYWHERE = getattr(os, "O_NOFOLLOW_ANY", 0)
-"""macOS has this flag, which refuses links in all parts of a path."""
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-"""Opening a pipe would block."""
 
 
 class OutsideError(Exception):

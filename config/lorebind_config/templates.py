@@ -14,50 +14,6 @@ from typing import Any, TypeAlias
 
 from lorebind_config.errors import ConfigurationError, Problem, UsageError, did_you_mean
 
-
-class TracedText(str):
-    """The value of an `env` or `secrets` template, or a string that such a value was put into."""
-
-    __slots__ = ("display", "values")
-
-    display: str
-    """The string for display: `https://{{ .env.HOST }}/a` for `https://h.example/a`."""
-    values: Mapping[str, str]
-    """The variables' values in the string, each mapped to its template."""
-
-    def __new__(cls, text: str, display: str, values: Mapping[str, str]) -> TracedText:
-        traced = super().__new__(cls, text)
-        traced.display, traced.values = display, values
-        return traced
-
-
-def plain(value: Any) -> Any:
-    """Return a value with `TracedText` as plain strings, at any depth of mappings and lists."""
-    return _each(value, str)
-
-
-def for_display(value: Any) -> Any:
-    """Return a value with templates in place of the values of variables, for display."""
-    return _each(value, lambda text: text.display)
-
-
-def values_in(value: Any) -> dict[str, str]:
-    """Return the variables' values that a value contains, each mapped to its template."""
-    values: dict[str, str] = {}
-    _each(value, lambda text: values.update(text.values))
-    return values
-
-
-def _each(value: Any, change: Callable[[TracedText], Any]) -> Any:
-    if isinstance(value, TracedText):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: _each(item, change) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_each(item, change) for item in value]
-    return value
-
-
 Reference: TypeAlias = tuple[str, ...]
 """The names of a template: `{{ .env.HOME }}` is ("env", "HOME")."""
 
@@ -105,6 +61,49 @@ class HintingScope(dict[str, Any]):
     def __init__(self, values: Mapping[str, Any] | None = None) -> None:
         super().__init__(values or {})
         self.hints: dict[str, str] = {}
+
+
+class TracedText(str):
+    """The value of an `env` or `secrets` template, or a string that such a value was put into."""
+
+    __slots__ = ("display", "values")
+
+    display: str
+    """The string for display: `https://{{ .env.HOST }}/a` for `https://h.example/a`."""
+    values: Mapping[str, str]
+    """The variables' values in the string, each mapped to its template."""
+
+    def __new__(cls, text: str, display: str, values: Mapping[str, str]) -> TracedText:
+        traced = super().__new__(cls, text)
+        traced.display, traced.values = display, values
+        return traced
+
+
+def plain(value: Any) -> Any:
+    """Return a value with `TracedText` as plain strings, at any depth of mappings and lists."""
+    return _each(value, str)
+
+
+def for_display(value: Any) -> Any:
+    """Return a value with templates in place of the values of variables, for display."""
+    return _each(value, lambda text: text.display)
+
+
+def values_in(value: Any) -> dict[str, str]:
+    """Return the variables' values that a value contains, each mapped to its template."""
+    values: dict[str, str] = {}
+    _each(value, lambda text: values.update(text.values))
+    return values
+
+
+def _each(value: Any, change: Callable[[TracedText], Any]) -> Any:
+    if isinstance(value, TracedText):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _each(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_each(item, change) for item in value]
+    return value
 
 
 def references(text: str) -> list[Reference]:
@@ -332,7 +331,7 @@ class Environment:
         file = self.root / ".env"
         if not file.is_file():
             return {}
-        from dotenv import dotenv_values
+        from dotenv import dotenv_values  # takes 7 ms, and many projects have no such file
 
         try:
             return dict(dotenv_values(file, interpolate=False, encoding="utf-8"))

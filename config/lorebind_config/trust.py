@@ -43,6 +43,10 @@ _HOST_OF_DSN = re.compile(
 encode their names; elsewhere, there may be blanks around `=`, and quotes around values."""
 _UNKNOWN = 0xE000
 """The first character of a private range, one of which stands for each value that is not shown."""
+_SEND_NOTHING = ("workflow", "task", "agent", "edge", "channel")
+"""Labels of declarations whose settings are texts and values, without addresses of their own."""
+_VARS = ("workflow", "vars")
+"""The beginning of templates whose values may come from variables."""
 
 
 def hosts_of(declarations: Iterable[Declaration], environment: Environment) -> list[str]:
@@ -108,12 +112,6 @@ def _in_words(reference: Reference, environment: Environment) -> str:
     if environment.is_of_process(name):
         return f"the host in the variable {name} of your environment"
     return f"the host in the variable {name}, which is not set"
-
-
-_SEND_NOTHING = ("workflow", "task", "agent", "edge", "channel")
-"""Labels of declarations whose settings are texts and values, without addresses of their own."""
-_VARS = ("workflow", "vars")
-"""The beginning of templates whose values may come from variables."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -145,10 +145,7 @@ def _knowledge_bases(
 
 def _bindings(bindings: Iterable[BindingDeclaration], owner: str, ids: _Known) -> Iterator[Problem]:
     for binding in bindings:
-        if _leads_nowhere(binding.id, ids.knowledge_bases):
-            message = f"{owner} binds unknown knowledge base {binding.id!r}"
-            hint = did_you_mean(binding.id, ids.knowledge_bases or ())
-            yield binding.problem(("id",), message, hint)
+        yield from _reference(binding, owner, "id", "knowledge base", ids.knowledge_bases, "binds")
         yield from _condensing(binding, owner, ids)
 
 
@@ -163,19 +160,19 @@ def _condensing(declared: Declaration, owner: str, ids: _Known) -> Iterator[Prob
 
 
 def _reference(
-    declaration: Declaration, owner: str, field: str, what: str, ids: frozenset[str] | None
+    declaration: Declaration,
+    owner: str,
+    field: str,
+    what: str,
+    ids: frozenset[str] | None,
+    verb: str = "uses",
 ) -> Iterator[Problem]:
     name = getattr(declaration, field)
-    if _leads_nowhere(name, ids):
-        message = f"{owner} uses unknown {what} {name!r}"
-        yield declaration.problem((field,), message, did_you_mean(name, ids or ()))
-
-
-def _leads_nowhere(name: object, ids: frozenset[str] | None) -> bool:
     if not isinstance(name, str) or ids is None or name in ids:
-        return False
-    # The template checks already report a template in this field.
-    return not looks_like_one(name)
+        return
+    if not looks_like_one(name):  # the template checks already report a template in this field
+        message = f"{owner} {verb} unknown {what} {name!r}"
+        yield declaration.problem((field,), message, did_you_mean(name, ids))
 
 
 def _ids(

@@ -23,6 +23,10 @@ from lorebind_config.declarations.workflows import WorkflowDeclaration
 from lorebind_config.errors import MissingDependencyError, Problem, did_you_mean
 from lorebind_config.templates import ANYTHING, Reference, mentions
 
+_TRUTHS = ("bool", "dyn")
+_ROUTES = (*_TRUTHS, "int", "uint", "string")
+"""The CEL types of the values that conditions of tasks and of routers may have."""
+
 
 def agents(
     declared: Iterable[AgentDeclaration], models: Sequence[ModelDeclaration]
@@ -31,10 +35,7 @@ def agents(
     for agent in declared:
         yield from _repeated(agent)
         yield from _quoting(agent, models)
-        if isinstance(agent.output_schema, dict):
-            for path, message in schema_faults(agent.output_schema):
-                at = ("output_schema", *path)
-                yield agent.problem(at, f"output_schema is not a valid JSON Schema: {message}")
+        yield from _schema(agent, "output_schema", "output_schema")
 
 
 def _quoting(agent: AgentDeclaration, models: Sequence[ModelDeclaration]) -> Iterator[Problem]:
@@ -48,8 +49,7 @@ def _quoting(agent: AgentDeclaration, models: Sequence[ModelDeclaration]) -> Ite
     beyond = {"tools": "cannot call tools", "output_schema": "cannot write JSON"}
     for field, why in beyond.items():
         if getattr(agent, field):
-            owner = agent.title
-            message = f"{owner} has {field}, but its model {model.id!r} (extractive) {why}"
+            message = f"{agent.title} has {field}, but its model {model.id!r} (extractive) {why}"
             yield agent.problem((field,), message, f"name a chat model, or remove {field}")
 
 
@@ -58,8 +58,7 @@ def _repeated(agent: AgentDeclaration) -> Iterator[Problem]:
     for tool in agent.tools:
         called = _called(tool)
         if called in first:
-            owner = agent.title
-            message = f"{owner} has two tools {called!r}"
+            message = f"{agent.title} has two tools {called!r}"
             hint = f"the first is at {first[called].position()}"
             if isinstance(tool, KnowledgeTool):
                 hint += "; give this one another 'name'"
@@ -79,10 +78,6 @@ def _called(tool: CodeTool | KnowledgeTool) -> str | None:
     return str(name) if isinstance(tool, CodeTool) else tool.called
 
 
-_TRUTHS = {"bool": "true or false", "dyn": ""}
-_ROUTES = {**_TRUTHS, "int": "an integer", "uint": "an integer", "string": "text"}
-
-
 def task_problems(
     workflow: WorkflowDeclaration, injected: Collection[Reference] = ()
 ) -> Iterator[Problem]:
@@ -97,8 +92,8 @@ def task_problems(
             items = {"item": ANYTHING, "index": ANYTHING}
             yield from _condition(task, "filter", scopes | items, names)
         yield from _updates(task, names.state)
-        if isinstance(task, WaitTask) and isinstance(task.answer_schema, dict):
-            yield from _schema(task, task.answer_schema)
+        if isinstance(task, WaitTask):
+            yield from _schema(task, "answer_schema", "schema")
 
 
 def _condition(
@@ -162,8 +157,9 @@ def _updates(task: TaskBase, state: Any) -> Iterator[Problem]:
                 yield task.problem(("update", name), message, hint)
 
 
-def _schema(task: WaitTask, schema: dict[str, Any]) -> Iterator[Problem]:
+def _schema(declaration: Declaration, field: str, key: str) -> Iterator[Problem]:
     """Find faults of a schema, and references to definitions that it does not contain."""
-    for path, message in schema_faults(schema):
-        place = ("answer_schema", *path)
-        yield task.problem(place, f"schema is not a valid JSON Schema: {message}")
+    schema = getattr(declaration, field)
+    for path, message in schema_faults(schema) if isinstance(schema, dict) else ():
+        message = f"{key} is not a valid JSON Schema: {message}"
+        yield declaration.problem((field, *path), message)

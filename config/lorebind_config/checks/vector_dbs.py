@@ -97,11 +97,9 @@ def _ingested(kb: KnowledgeBaseDeclaration, vector_db: str) -> Iterator[Problem]
     """Find ingestion settings, which have no effect without an ingestion."""
     for name in _INGESTED:
         if name in kb.model_fields_set:
-            owner = kb.title
-            message = f"{owner} is filled by others, so {name} has no effect"
-            yield kb.problem(
-                (name,), message, f"remove it, or set existing: false for {vector_db!r}"
-            )
+            message = f"{kb.title} is filled by others, so {name} has no effect"
+            hint = f"remove it, or set existing: false for {vector_db!r}"
+            yield kb.problem((name,), message, hint)
 
 
 def _searches(declared: Declaration, kb_id: str) -> Iterator[Problem]:

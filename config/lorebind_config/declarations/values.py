@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
+import bracex
 from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
 
 from lorebind_config.declarations.base import Fault, Matching, Path, RefusedError, leaves, refused
@@ -155,8 +156,6 @@ def _excerpt(pattern: str) -> str:
 
 def _bounded(pattern: str) -> str:
     """Refuse a glob pattern whose search would take too long."""
-    import bracex
-
     excerpt = _excerpt(pattern)
     if len(pattern) > _LONGEST_PATTERN:
         message = f"the pattern {excerpt} is longer than {_LONGEST_PATTERN} characters"
