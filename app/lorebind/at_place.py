@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lorebind_bindings import ModelPool, Place, Request, agent_request, answer, stream
+from lorebind_bindings import AnswerStream, BindingScope, ModelPool, Request, agent_request, answer
 from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import UsageError
 from lorebind_config.plugins import import_extra
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from lorebind_bindings import (
         Answer,
-        AnswerStream,
         AskedInRuns,
         CitationParser,
         GenerateSettings,
@@ -52,7 +51,7 @@ class AtPlace:
 
     def __init__(
         self,
-        place: Place,
+        place: BindingScope,
         knowledge: KnowledgeService,
         models: ModelPool,
         asked_in_runs: AskedInRuns,
@@ -214,29 +213,21 @@ class AtPlace:
         Iterate over the stream once, with `for` or `async for`; afterwards its `answer` is the
         whole answer. The search starts when you start reading, for the tenant of this call.
         """
-        return stream(self._knowledge, *self._ready(model, question, request))
+        return AnswerStream(self._knowledge, *self._ready(model, question, request))
 
     def _ready(
         self, model: str | BaseChatModel | None, question: str, more: Mapping[str, Any]
     ) -> tuple[list[ResolvedBinding], BaseChatModel, TokenCounter, Request]:
         place = self._place
-        agent = place.answers()
-        answering, counter = self._models.at(agent, model)
-        asked = agent_request(
-            place.loaded,
-            self._knowledge,
-            counter,
-            agent,
-            workflow=place.workflow,
-            task=place.task,
-        )
+        answering, counter = self._models.at(place.answers(), model)
+        asked = agent_request(place, self._knowledge, counter)
         given = {name: value for name, value in more.items() if value is not None}
         asked |= {name: value for name, value in given.items() if name in _ASKED}
         settings = {name: value for name, value in more.items() if name not in _ASKED}
         request = Request(question, **asked)
         searched = request.retrieved_contexts is None
         may_lack = request.tools or request.output_schema is not None
-        found = place.bindings_or_none if may_lack else place.bindings
+        found = place.resolve if may_lack else place.bindings
         bindings = self._models.condensing(found(**settings)) if searched else []
         return bindings, answering, counter, request
 

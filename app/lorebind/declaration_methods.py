@@ -104,9 +104,9 @@ class DeclarationMethods:
             NotFoundError: no such workflow, task or agent.
             UsageError: a task without its workflow.
         """
-        from lorebind_bindings import resolve
+        from lorebind_bindings import BindingScope
 
-        return resolve(self.config, workflow=workflow, task=task, agent=agent)
+        return BindingScope(self.config, (), workflow, task, agent).resolve()
 
     async def aunbound_by(
         self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
@@ -115,9 +115,9 @@ class DeclarationMethods:
 
         See `explain` for the arguments and errors.
         """
-        from lorebind_bindings import unbound_by
+        from lorebind_bindings import BindingScope
 
-        return unbound_by(self.config, workflow=workflow, task=task, agent=agent)
+        return BindingScope(self.config, (), workflow, task, agent).unbound_by()
 
     knowledge_bases = sync(aknowledge_bases)
     workflows = sync(aworkflows)

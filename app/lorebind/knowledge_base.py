@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from lorebind.at_place import AtPlace
 from lorebind.declaration_methods import KnowledgeBaseInfo, described
-from lorebind_bindings import Place, bind, ingest_scope, override, override_settings
+from lorebind_bindings import BindingScope, bind, ingest_scope, override, override_settings
 from lorebind_config.errors import UsageError
 from lorebind_config.namespace import PROJECT_SCOPE
 from lorebind_knowledge.documents import changing
@@ -76,7 +76,7 @@ class KnowledgeBase(AtPlace):
         workflow: str | None,
     ) -> None:
         """Get a knowledge base from `Project.knowledge_base`, do not create it directly."""
-        super().__init__(Place(loaded, (kb_id,), workflow), knowledge, models, asked_in_runs)
+        super().__init__(BindingScope(loaded, (kb_id,), workflow), knowledge, models, asked_in_runs)
         self._loaded = loaded
         self.workflow = workflow
         """The workflow in which the id was looked up; None for the project."""

@@ -15,6 +15,7 @@ from lorebind.short_forms import ShortForms
 from lorebind.view_methods import ViewMethods
 from lorebind.workflow_methods import WorkflowMethods
 from lorebind_bindings import (
+    BindingScope,
     ModelPool,
     Request,
     Workflows,
@@ -22,7 +23,6 @@ from lorebind_bindings import (
     bind,
     override,
     override_settings,
-    resolve,
 )
 from lorebind_config.errors import UsageError
 from lorebind_config.reading.loading import build_project, load_project
@@ -200,7 +200,7 @@ class Project(DeclarationMethods, ShortForms, ViewMethods, WorkflowMethods):
             UsageError: the project declares no knowledge base, or the question is blank.
             LorebindError: retrieval or the model failed.
         """
-        bindings = resolve(self.config) or [
+        bindings = BindingScope(self.config).resolve() or [
             bind(self.config, kb.id) for kb in self.config.project.knowledge_bases
         ]
         if not bindings:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lorebind.at_place import AtPlace
 from lorebind.knowledge_base import KnowledgeBase
-from lorebind_bindings import Place
+from lorebind_bindings import BindingScope
 from lorebind_knowledge.plumbing.bridge import sync
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class ShortForms:
             NotFoundError: no such knowledge base, workflow, task or agent.
             UsageError: nothing is bound there, and no agent there has tools or a schema.
         """
-        Place(self.config, kb_ids, workflow, task, agent).check()
+        BindingScope(self.config, kb_ids, workflow, task, agent).check()
         return self._at(kb_ids, workflow, task, agent)
 
     def _at(
@@ -87,7 +87,7 @@ class ShortForms:
         task: str | None = None,
         agent: str | None = None,
     ) -> AtPlace:
-        place = Place(self.config, kb_ids, workflow, task, agent)
+        place = BindingScope(self.config, kb_ids, workflow, task, agent)
         return AtPlace(place, self.knowledge, self._models, self._asked_in_runs)
 
     # Short forms: `KnowledgeBase` and `AtPlace` document the arguments, results and errors.

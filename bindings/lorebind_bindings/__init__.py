@@ -8,7 +8,7 @@ from lorebind_config.plugins import lazy_door
 
 if TYPE_CHECKING:
     from lorebind_bindings.agent_tools import agent_request, tool_bindings
-    from lorebind_bindings.answering import Answer, AnswerStream, Request, answer, stream
+    from lorebind_bindings.answering import Answer, AnswerStream, Request, answer
     from lorebind_bindings.injecting import Injection, inject
     from lorebind_bindings.inputs import ingest_scope
     from lorebind_bindings.langchain.citing import AskedInRuns, CitationParser
@@ -16,17 +16,14 @@ if TYPE_CHECKING:
     from lorebind_bindings.langchain.prompt import KnowledgePrompt
     from lorebind_bindings.langchain.retriever import LorebindRetriever
     from lorebind_bindings.langchain.tool import knowledge_tool
-    from lorebind_bindings.model_pool import ModelPool
-    from lorebind_bindings.models import make_model
-    from lorebind_bindings.place import Place
+    from lorebind_bindings.models import ModelPool, make_model
     from lorebind_bindings.resolver import (
+        BindingScope,
         Provenance,
         ResolvedBinding,
         bind,
         override,
         override_settings,
-        resolve,
-        unbound_by,
     )
     from lorebind_bindings.retrieving import BoundResult, Verdict, retrieve
     from lorebind_bindings.settings import (
@@ -51,6 +48,7 @@ __all__ = [
     "Answer",
     "AnswerStream",
     "AskedInRuns",
+    "BindingScope",
     "BoundResult",
     "CitationParser",
     "GenerateSettings",
@@ -61,7 +59,6 @@ __all__ = [
     "LorebindRetriever",
     "MemorySink",
     "ModelPool",
-    "Place",
     "Provenance",
     "Request",
     "ResolvedBinding",
@@ -88,18 +85,15 @@ __all__ = [
     "make_model",
     "override",
     "override_settings",
-    "resolve",
     "retrieve",
-    "stream",
     "tool_bindings",
-    "unbound_by",
 ]
 
 __getattr__ = lazy_door(
     __name__,
     {
         "agent_tools": ("agent_request", "tool_bindings"),
-        "answering": ("Answer", "AnswerStream", "Request", "answer", "stream"),
+        "answering": ("Answer", "AnswerStream", "Request", "answer"),
         "injecting": ("Injection", "inject"),
         "inputs": ("ingest_scope",),
         "langchain.citing": ("AskedInRuns", "CitationParser"),
@@ -107,27 +101,15 @@ __getattr__ = lazy_door(
         "langchain.prompt": ("KnowledgePrompt",),
         "langchain.retriever": ("LorebindRetriever",),
         "langchain.tool": ("knowledge_tool",),
-        "model_pool": ("ModelPool",),
-        "models": ("make_model",),
-        "place": ("Place",),
+        "models": ("ModelPool", "make_model"),
         "resolver": (
-            "Provenance",
-            "ResolvedBinding",
-            "bind",
-            "override",
-            "override_settings",
-            "resolve",
-            "unbound_by",
+            *("BindingScope", "Provenance", "ResolvedBinding"),
+            *("bind", "override", "override_settings"),
         ),
         "retrieving": ("BoundResult", "Verdict", "retrieve"),
         "settings": ("GenerateSettings", "RetrievalSettings", "RetrieverSettings"),
         "workflow.events.events": ("RunEvent", "event_schema"),
-        "workflow.events.sinks": (
-            "JsonLinesSink",
-            "MemorySink",
-            "Sink",
-            "StdoutSink",
-        ),
+        "workflow.events.sinks": ("JsonLinesSink", "MemorySink", "Sink", "StdoutSink"),
         "workflow.results": ("RunResult", "TaskResult"),
         "workflow.run_stream": ("RunStream",),
         "workflow.runtime": ("Workflows",),

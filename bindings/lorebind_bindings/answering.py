@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.escalating import is_forced, searchable
 from lorebind_bindings.injecting import inject, inject_given
 from lorebind_bindings.models import naming_failures
 from lorebind_bindings.prompt_template import literal
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
         AsyncIterator,
-        Callable,
-        Coroutine,
         Iterator,
         Mapping,
         Sequence,
@@ -169,13 +167,16 @@ class AnswerStream:
 
     def __init__(
         self,
+        service: KnowledgeService,
+        bindings: Sequence[ResolvedBinding],
         model: BaseChatModel,
-        config: RunnableConfig | None,
-        prepare: Callable[[], Coroutine[Any, Any, Asked]],
-        tenant: str,
+        counter: TokenCounter,
+        request: Request,
     ) -> None:
-        self._model, self._config, self._prepare = model, config, prepare
-        self._tenant = tenant  # the stream may be read as another tenant
+        """See `answer` for the arguments. The errors that it raises are raised while reading."""
+        self._prepare = partial(_prepare, service, bindings, model, counter, request)
+        self._model, self._config = model, request.config
+        self._tenant = service.tenant  # the stream may be read as another tenant
         self._begun = False
         self._whole: Any = None
         self._answer: Answer | None = None
@@ -259,24 +260,6 @@ class AnswerStream:
         return str(chunk.text)
 
 
-def stream(
-    service: KnowledgeService,
-    bindings: Sequence[ResolvedBinding],
-    model: BaseChatModel,
-    counter: TokenCounter,
-    request: Request,
-) -> AnswerStream:
-    """Return the answer as a stream; see `answer` for the arguments.
-
-    The errors that `answer` raises are raised while the stream is read.
-    """
-
-    async def prepare() -> Asked:
-        return await _prepare(service, bindings, model, counter, request)
-
-    return AnswerStream(model, request.config, prepare, service.tenant)
-
-
 async def _prepare(
     service: KnowledgeService,
     bindings: Sequence[ResolvedBinding],
@@ -301,28 +284,6 @@ async def _prepare(
             history=history,
             config=request.config,
         )
-    loop = _loop(service, bindings, model, counter, request, injection)
-    before, question = prompt.filled(injection.blocks, places)
-    told = [request.instructions, loop.output.instructions if loop.output else ""]
-    messages = build_messages(
-        question=question,
-        instructions="\n\n".join(filter(None, told)),
-        blocks=before,
-        history=history,
-        attachments=request.attachments,
-    )
-    return Asked(messages, injection, counter, loop)
-
-
-def _loop(
-    service: KnowledgeService,
-    bindings: Sequence[ResolvedBinding],
-    model: BaseChatModel,
-    counter: TokenCounter,
-    request: Request,
-    injection: Injection,
-) -> ToolLoop:
-    """Return the tools and the schema for the model, given the results of the search."""
     loop = ToolLoop(
         request.tools,
         request.max_iterations,
@@ -334,11 +295,19 @@ def _loop(
     if injection.verdict == "escalated":
         from lorebind_bindings.langchain.tool import knowledge_tool
 
-        loop.search = knowledge_tool(
-            service, searchable(bindings), counter, max_tokens=request.max_tokens
-        )
-        loop.is_forced = is_forced(injection)
-    return loop
+        searchable = [binding for binding in bindings if binding.is_searchable]
+        loop.search = knowledge_tool(service, searchable, counter, max_tokens=request.max_tokens)
+        loop.is_forced = injection.must_search
+    before, question = prompt.filled(injection.blocks, places)
+    told = [request.instructions, loop.output.instructions if loop.output else ""]
+    messages = build_messages(
+        question=question,
+        instructions="\n\n".join(filter(None, told)),
+        blocks=before,
+        history=history,
+        attachments=request.attachments,
+    )
+    return Asked(messages, injection, counter, loop)
 
 
 async def _finish(asked: Asked, response: AIMessage) -> Answer:

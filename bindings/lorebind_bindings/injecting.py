@@ -53,6 +53,14 @@ class Injection:
         return sum(result.truncated_count for result in self.assembled)
 
     @property
+    def must_search(self) -> bool:
+        """Whether the model has to search before it answers."""
+        return any(
+            result.verdict == "escalated" and result.binding.settings.tool_fallback == "escalate"
+            for result in self.results
+        )
+
+    @property
     def verdict(self) -> Verdict:
         if not self.results:
             return "hit" if self.offered else "none"
@@ -90,7 +98,7 @@ async def inject(
         LorebindError: a search failed and the `on_error` of its binding is `fail`.
     """
     # Imported here because LangChain takes half a second to import.
-    from lorebind_bindings.langchain.tracing import traced_retrieve
+    from lorebind_bindings.langchain.retriever import traced_retrieve
 
     results = await traced_retrieve(service, bindings, question, config, history)
     given = [result for result in results if result.is_given]

@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_config.templates import as_text, injected_variable, look_up, parts, references
-from lorebind_prompts.rendering.imitations import without_imitations
+from lorebind_config.templates import (
+    as_text,
+    injected_variable,
+    look_up,
+    parts,
+    references,
+)
+from lorebind_prompts.rendering.blocks import without_imitations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

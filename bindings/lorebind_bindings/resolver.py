@@ -4,17 +4,19 @@ Scopes are merged in the order project → workflow → task → agent, on top o
 `retrieval`. Entries are keyed by id and stay in the order of their first appearance. A later scope
 overrides single values and replaces lists and maps. An explicit null clears the value of earlier
 scopes, and `knowledge: []` all of their bindings.
+
+Merging keeps the history: every field keeps all scopes that set it, the last first. So a merge
+concatenates two histories, which is associative, and the value in effect is the first entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import ValidationError
 
-from lorebind_bindings.merging import Setting, merge, merge_entries
 from lorebind_config.checks.template_checks import read_passage_template
 from lorebind_config.declarations.rendering import is_file
 from lorebind_config.declarations.retrieval import RetrievalDeclaration
@@ -23,15 +25,43 @@ from lorebind_config.reading.problems import findings
 from lorebind_config.reading.yaml_source import YamlSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
-    from lorebind_bindings.merging import Entries, Layer
-    from lorebind_config.declarations.agents import KnowledgeTool
+    from lorebind_config.declarations.agents import AgentDeclaration, KnowledgeTool
     from lorebind_config.declarations.base import Declaration, Position
     from lorebind_config.declarations.bindings import BindingDeclaration
     from lorebind_config.reading.loaded import LoadedProject
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The value that a scope set for a field, with its location."""
+
+    value: Any
+    """None is an explicit null: it clears the value of outer scopes."""
+    scope: str
+    file: str = ""
+    line: int = 0
+
+
+Layer: TypeAlias = "Mapping[str, tuple[Setting, ...]]"
+"""The settings of each field, the last one first."""
+Entries: TypeAlias = "Mapping[str, Layer]"
+"""The fields set for each knowledge base, by its id, in the order of first appearance."""
+
+
+def merge(outer: Layer, inner: Layer) -> Layer:
+    """Merge two layers; if both set a field, the inner value is in effect."""
+    return {name: inner.get(name, ()) + outer.get(name, ()) for name in {**outer, **inner}}
+
+
+def merge_entries(outer: Entries, inner: Entries) -> Entries:
+    """Merge the bindings of two scopes by knowledge base id."""
+    return {
+        kb_id: merge(outer.get(kb_id, {}), inner.get(kb_id, {})) for kb_id in {**outer, **inner}
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,70 +100,140 @@ class ResolvedBinding:
     """The relevance of the best passage below which a match is weak; None: no match is weak."""
 
     @property
+    def is_searchable(self) -> bool:
+        """Whether the model may search the knowledge base by itself."""
+        return self.settings.tool_fallback != "never"
+
+    @property
     def renderer(self) -> str:
         """The renderer of the passages: a name or a template."""
         return self.template if is_file(self.settings.render) else self.settings.render
 
 
-def resolve(
-    loaded: LoadedProject,
-    *,
-    workflow: str | None = None,
-    task: str | None = None,
-    agent: str | None = None,
-) -> list[ResolvedBinding]:
-    """Return the bindings in effect at a place.
+@dataclass(frozen=True, slots=True)
+class BindingScope:
+    """Where a question is asked, which determines what is searched.
 
-    Args:
-        loaded: the project.
-        workflow: the id of a workflow.
-        task: the id of a task of the workflow.
-        agent: the id of an agent; None means the task's agent.
-
-    Raises:
-        NotFoundError: the project has no such workflow, task or agent.
-        UsageError: a task is named without its workflow.
+    These are knowledge bases by name, or a workflow, one of its tasks, an agent, or the project.
     """
-    entries = _merged(_scopes(loaded, workflow, task, agent))
-    return [_resolved(loaded, kb_id, layer, workflow) for kb_id, layer in entries.items()]
 
+    loaded: LoadedProject
+    kb_ids: tuple[str, ...] = ()
+    workflow: str | None = None
+    """The workflow in which ids are looked up."""
+    task: str | None = None
+    agent: str | None = None
+    """The agent that answers; None means the task's agent."""
 
-def unbound_by(
-    loaded: LoadedProject,
-    *,
-    workflow: str | None = None,
-    task: str | None = None,
-    agent: str | None = None,
-) -> Provenance | None:
-    """Return where `knowledge: []` removes the bindings of outer scopes; None if no scope does.
+    def bindings(self, **settings: Any) -> list[ResolvedBinding]:
+        """Return the bindings to search here; see `resolve`.
 
-    If several scopes do, it is the innermost one. See `resolve` for the arguments and errors.
-    """
-    clearing = [scope for scope in _scopes(loaded, workflow, task, agent) if scope.clears]
-    if not clearing:
-        return None
-    at = clearing[-1].declaration.position("knowledge")
-    return Provenance(clearing[-1].name, at.file, at.line)
+        The list is empty only if `knowledge: []` says so.
 
+        Raises:
+            NotFoundError: there is no such knowledge base, workflow, task or agent.
+            UsageError: no scope says what is bound here, or a setting is invalid.
+        """
+        bindings = self.resolve(**settings)
+        if not bindings and self.unbound_by() is None:
+            raise UsageError(
+                "no knowledge base is bound here; name one, as in project.retriever('docs')"
+            )
+        return bindings
 
-def resolve_tool(
-    loaded: LoadedProject,
-    tool: KnowledgeTool,
-    agent: str,
-    *,
-    workflow: str | None = None,
-    task: str | None = None,
-) -> ResolvedBinding:
-    """Return the binding that a tool of an agent searches.
+    def resolve(self, **settings: Any) -> list[ResolvedBinding]:
+        """Return the bindings in effect here, if any: an agent may have only tools or a schema.
 
-    The tool's own settings override those of the agent's bindings.
+        Args:
+            settings: fields of `retrieval` to override.
 
-    Raises:
-        NotFoundError, UsageError: as for `resolve`.
-    """
-    outer = _merged(_scopes(loaded, workflow, task, agent))
-    entries = merge_entries(outer, _entries(f"agent/{agent}/tools", [tool]))
-    return _resolved(loaded, tool.id, entries[tool.id], workflow)
+        Raises:
+            NotFoundError: there is no such knowledge base, workflow, task or agent.
+            UsageError: a task is named without its workflow, or a setting is invalid.
+        """
+        if self.kb_ids:
+            bindings = [bind(self.loaded, kb_id, self.workflow) for kb_id in self.kb_ids]
+        else:
+            bindings = [
+                _resolved(self.loaded, kb_id, layer, self.workflow)
+                for kb_id, layer in self._entries().items()
+            ]
+        return [override(binding, **settings) for binding in bindings]
+
+    def resolve_tool(self, tool: KnowledgeTool) -> ResolvedBinding:
+        """Return the binding that a tool of the agent here searches.
+
+        The tool's settings override those of the agent's bindings.
+
+        Raises:
+            NotFoundError, UsageError: as for `resolve`.
+        """
+        (*_, agent) = self._declarations()
+        entries = merge_entries(self._entries(), _entries(f"{agent.name}/tools", [tool]))
+        return _resolved(self.loaded, tool.id, entries[tool.id], self.workflow)
+
+    def unbound_by(self) -> Provenance | None:
+        """Return where `knowledge: []` removes the bindings of outer scopes; None if nowhere.
+
+        If several scopes do, it is the innermost one. See `resolve` for the errors.
+        """
+        clearing = [scope for scope in self._declarations() if scope.clears]
+        if not clearing:
+            return None
+        at = clearing[-1].declaration.position("knowledge")
+        return Provenance(clearing[-1].name, at.file, at.line)
+
+    def check(self) -> None:
+        """Check that something is bound here, or that the agent here can answer without.
+
+        Raises:
+            NotFoundError: there is no such knowledge base, workflow, task or agent.
+            UsageError: no scope says what is bound here, and no agent here has tools or a schema.
+        """
+        agent = self.answers()
+        if agent is None or not (agent.tools or agent.output_schema is not None):
+            self.bindings()
+
+    def answers(self) -> AgentDeclaration | None:
+        """Return the agent that answers here: the named agent, otherwise the task's agent.
+
+        Raises:
+            NotFoundError: there is no such workflow, task or agent.
+        """
+        agent = self.agent
+        if agent is None and self.task is not None and self.workflow is not None:
+            agent = self.loaded.task(self.task, self.workflow).answers_as
+        return None if agent is None else self.loaded.agent(agent, self.workflow)
+
+    def description(self) -> str:
+        """Return the declared descriptions of the knowledge bases, joined into one text."""
+        texts = (
+            self.loaded.knowledge_base(binding.id, self.workflow)[0].description.strip()
+            for binding in self.bindings()
+        )
+        return " ".join(filter(None, texts))
+
+    def _declarations(self) -> Iterator[_Scope]:
+        """Yield the scopes that can bind knowledge, the outermost first."""
+        loaded, workflow, agent = self.loaded, self.workflow, self.agent
+        yield _Scope("project", loaded.project)
+        if workflow is not None:
+            yield _Scope(f"workflow/{workflow}", loaded.workflow(workflow))
+        if self.task is not None:
+            if workflow is None:
+                raise UsageError(f"task {self.task!r} belongs to a workflow; name the workflow too")
+            step = loaded.task(self.task, workflow)
+            yield _Scope(f"task/{self.task}", step)
+            agent = agent or step.answers_as
+        if agent is not None:
+            yield _Scope(f"agent/{agent}", loaded.agent(agent, workflow))
+
+    def _entries(self) -> Entries:
+        entries: Entries = {}
+        for scope in self._declarations():
+            outer = {} if scope.clears else entries
+            entries = merge_entries(outer, _entries(scope.name, scope.bindings))
+        return entries
 
 
 def bind(loaded: LoadedProject, kb_id: str, workflow: str | None = None) -> ResolvedBinding:
@@ -191,30 +291,6 @@ class _Scope:
     @property
     def clears(self) -> bool:
         return "knowledge" in self.declaration.model_fields_set and not self.bindings
-
-
-def _scopes(
-    loaded: LoadedProject, workflow: str | None, task: str | None, agent: str | None
-) -> Iterator[_Scope]:
-    yield _Scope("project", loaded.project)
-    if workflow is not None:
-        yield _Scope(f"workflow/{workflow}", loaded.workflow(workflow))
-    if task is not None:
-        if workflow is None:
-            raise UsageError(f"task {task!r} belongs to a workflow; name the workflow too")
-        step = loaded.task(task, workflow)
-        yield _Scope(f"task/{task}", step)
-        agent = agent or step.answers_as
-    if agent is not None:
-        yield _Scope(f"agent/{agent}", loaded.agent(agent, workflow))
-
-
-def _merged(scopes: Iterable[_Scope]) -> Entries:
-    entries: Entries = {}
-    for scope in scopes:
-        outer = {} if scope.clears else entries
-        entries = merge_entries(outer, _entries(scope.name, scope.bindings))
-    return entries
 
 
 def _entries(scope: str, bindings: Sequence[BindingDeclaration | KnowledgeTool]) -> Entries:

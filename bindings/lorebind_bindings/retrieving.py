@@ -89,7 +89,7 @@ class BoundResult:
             return "hit"
         if self.error:
             return "error"
-        if self.binding.settings.tool_fallback != "never":
+        if self.binding.is_searchable:
             return "escalated"
         return "weak" if self.is_given else "fallback"
 
@@ -103,7 +103,7 @@ class BoundResult:
             return settings.fallback
         if self.error:
             return _NOT_SEARCHED
-        return NOTHING_FOUND if settings.tool_fallback == "never" else _SEARCH_AGAIN
+        return _SEARCH_AGAIN if self.binding.is_searchable else NOTHING_FOUND
 
 
 async def retrieve(

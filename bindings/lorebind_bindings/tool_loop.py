@@ -7,7 +7,6 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.escalating import MOST_SEARCHES
 from lorebind_bindings.structured_output import ANSWER_TOOL
 from lorebind_config.errors import LorebindError, ModelError, UsageError, did_you_mean
 from lorebind_config.redaction import redacted_message
@@ -25,6 +24,10 @@ if TYPE_CHECKING:
     from lorebind_bindings.retrieving import Verdict
     from lorebind_bindings.structured_output import StructuredOutput
     from lorebind_prompts import Citation
+
+
+MOST_SEARCHES = 5
+"""Maximum number of rounds in which the model may search before it has to answer."""
 
 
 @dataclass(frozen=True, slots=True)

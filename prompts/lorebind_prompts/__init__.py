@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from lorebind_prompts.contexts import RetrievedContext
     from lorebind_prompts.extractive import ExtractiveChatModel
     from lorebind_prompts.rendering.base import Passage, Renderer
-    from lorebind_prompts.rendering.reading import parse
-    from lorebind_prompts.rendering.registry import render, renderer_for
+    from lorebind_prompts.rendering.blocks import parse, render, renderer_for
     from lorebind_prompts.rendering.template import TemplateRenderer
     from lorebind_prompts.sharing import Portion, assemble_together
     from lorebind_prompts.tokens import (
@@ -71,55 +70,31 @@ __all__ = [
 __getattr__ = lazy_door(
     __name__,
     {
-        "assembler": (
-            "Assembler",
-            "AssembleResult",
-            "Dropped",
-            "assemble_simple",
-        ),
-        "citations": (
-            "Citation",
-            "CitedAnswer",
-            "check",
-            "label",
-        ),
-        "contexts": ("RetrievedContext",),
-        "rendering.base": (
-            "Passage",
-            "Renderer",
-        ),
-        "rendering.reading": ("parse",),
-        "rendering.registry": (
-            "render",
-            "renderer_for",
-        ),
-        "sharing": (
-            "Portion",
-            "assemble_together",
-        ),
-        "tokens": (
-            "EstimateCounter",
-            "FileCounter",
-            "ModelCounter",
-            "TiktokenCounter",
-            "TokenCounter",
-            "counter_for",
-        ),
+        "assembler": ("AssembleResult", "Assembler", "Dropped", "assemble_simple"),
         "builder": (
             *("build_messages", "count_messages", "last_question", "messages_of"),
             *("put_before_question", "user_texts", "with_instructions"),
         ),
+        "citations": ("Citation", "CitedAnswer", "check", "label"),
+        "contexts": ("RetrievedContext",),
         "extractive": ("ExtractiveChatModel",),
+        "rendering.base": ("Passage", "Renderer"),
+        "rendering.blocks": ("parse", "render", "renderer_for"),
         "rendering.template": ("TemplateRenderer",),
+        "sharing": ("Portion", "assemble_together"),
+        "tokens": (
+            *("EstimateCounter", "FileCounter", "ModelCounter", "TiktokenCounter"),
+            *("TokenCounter", "counter_for"),
+        ),
     },
 )
 
 register_built_in(
     {
         "tokenizers": {
-            "tiktoken": "lorebind_prompts.tokenizers.tiktoken",
-            "huggingface": "lorebind_prompts.tokenizers.huggingface",
-            "estimate": "lorebind_prompts.tokenizers.estimate",
+            "tiktoken": "lorebind_prompts.tokenizers:tiktoken",
+            "huggingface": "lorebind_prompts.tokenizers:huggingface",
+            "estimate": "lorebind_prompts.tokenizers:estimate",
         }
     }
 )

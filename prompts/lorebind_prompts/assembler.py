@@ -1,9 +1,4 @@
-"""The context assembler: fits the best passages into a token budget, with citations.
-
-Tokens are counted in the rendered block with all its markup, as the model counts them. The contract
-follows Weave's Context Assembler. Shortening a passage that is too long, the reasons for dropped
-passages, and the detection of duplicates are additions.
-"""
+"""The context assembler: fits the best passages into a token budget, with citations."""
 
 from __future__ import annotations
 
@@ -16,9 +11,9 @@ from lorebind_config.errors import UsageError
 from lorebind_knowledge.text.markdown import BLANK_LINE
 from lorebind_knowledge.text.splitting import sentence_breaks
 from lorebind_prompts.citations import Citation
-from lorebind_prompts.duplicates import Candidate, candidates_of
-from lorebind_prompts.rendering.base import Passage
-from lorebind_prompts.rendering.registry import renderer_for
+from lorebind_prompts.cleaning import clean_text
+from lorebind_prompts.rendering.base import Passage, source_line
+from lorebind_prompts.rendering.blocks import renderer_for
 from lorebind_prompts.tokens import EstimateCounter
 
 if TYPE_CHECKING:
@@ -27,6 +22,49 @@ if TYPE_CHECKING:
     from lorebind_prompts.contexts import RetrievedContext
     from lorebind_prompts.rendering.base import Renderer
     from lorebind_prompts.tokens import TokenCounter
+
+_SOURCES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A passage that is shown at most once, however often it was found."""
+
+    context: RetrievedContext
+    """The occurrence with the best score, the first of equals."""
+    content: str
+    """The cleaned text; empty when there is nothing to show."""
+    also: list[RetrievedContext] = field(default_factory=list)
+    """The other occurrences."""
+
+    @property
+    def sources(self) -> list[str]:
+        """The sources that its entry names: at most three, the best first."""
+        places = [source_line(one.metadata) for one in (self.context, *self.also)]
+        return list(dict.fromkeys(places))[:_SOURCES_SHOWN]
+
+
+def candidates_of(contexts: Iterable[RetrievedContext]) -> list[Candidate]:
+    """Return the passages without duplicates, best score first, equal scores in the given order.
+
+    Passages are duplicates if they have the same id, or the same text apart from whitespace.
+    """
+    candidates: list[Candidate] = []
+    known: dict[str, Candidate] = {}
+    for context in sorted(contexts, key=lambda one: one.score, reverse=True):
+        content = clean_text(context.content)
+        keys = [f"text {' '.join(content.split())}"]
+        keys += [f"id {context.id}"] if context.id else []
+        same = next((known[key] for key in keys if key in known), None)
+        if same is None:
+            same = Candidate(context, content)
+            candidates.append(same)
+        else:
+            same.also.append(context)
+        for key in keys:
+            known.setdefault(key, same)
+    return candidates
+
 
 DEFAULT_MAX_TOKENS = 4096
 
@@ -74,9 +112,11 @@ class AssembleResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Entry:
     candidate: Candidate
     passage: Passage
+    text: str
+    """The passage as the renderer writes it."""
 
 
 class Assembler:
@@ -122,40 +162,37 @@ class Assembler:
 
     def pack(self, candidates: Sequence[Candidate], *, first_marker: int = 1) -> AssembleResult:
         """Return the block for passages without duplicates, given best first; see `assemble`."""
-        kept = self._pack(candidates, first_marker)
-        cut = not kept
+        entries = self._pack(candidates, first_marker)
+        cut = not entries
         if cut:
-            kept = self._cut_best(candidates, first_marker)
-        dropped = list(self._dropped(candidates, kept))
-        text = self._render([one.passage for one in kept])
+            entries = self._cut_best(candidates, first_marker)
+        dropped = list(self._dropped(candidates, entries))
+        text = self._text(entries)
         return AssembleResult(
             context=text,
-            citations=[_citation(one) for one in kept],
+            citations=list(map(_citation, entries)),
             total_tokens=self.counter.count(text),
             truncated_count=sum(drop.reason == self._too_long for drop in dropped),
             dropped=dropped,
             counter=self.counter.name,
             exact=self.counter.exact,
-            cut=cut and bool(kept),
+            cut=cut and bool(entries),
         )
 
     def tokens_of(self, candidates: Sequence[Candidate]) -> int:
         """Return the number of tokens of a block with all candidates, ignoring the budget."""
-        passages = [_passage(one, number) for number, one in enumerate(candidates, 1)]
-        return self.counter.count(
-            self._render([passage for passage in passages if passage.content])
-        )
+        numbered = enumerate(candidates, 1)
+        entries = [self._entry(item, number) for number, item in numbered if item.content]
+        return self.counter.count(self._text(entries))
 
-    def _pack(self, candidates: Sequence[Candidate], first_marker: int) -> list[_Kept]:
-        kept: list[_Kept] = []
-        entries: list[str] = []
+    def _pack(self, candidates: Sequence[Candidate], first_marker: int) -> list[_Entry]:
+        entries: list[_Entry] = []
         used, slack = self.counter.count(self._block([])), _SLACK
         for candidate in candidates:
             if not candidate.content:
                 continue
-            passage = _passage(candidate, first_marker + len(kept))
-            entry = self.renderer.entry(passage)
-            after = used + self.counter.count(f"\n{entry}")
+            entry = self._entry(candidate, first_marker + len(entries))
+            after = used + self.counter.count(f"\n{entry.text}")
             if after > self.max_tokens + slack:
                 continue
             if after > self.max_tokens - slack:
@@ -163,22 +200,21 @@ class Assembler:
                 if after > self.max_tokens:
                     continue
                 slack = _SLACK
-            kept.append(_Kept(candidate, passage))
             entries.append(entry)
             used, slack = after, slack + _SLACK_PER_ENTRY
         # The sums above are approximate, and a custom counter may behave in any way.
-        while kept and not self._fits([one.passage for one in kept]):
-            kept.pop()
-        return kept
+        while entries and not self._fits(entries):
+            entries.pop()
+        return entries
 
-    def _cut_best(self, candidates: Sequence[Candidate], marker: int) -> list[_Kept]:
+    def _cut_best(self, candidates: Sequence[Candidate], marker: int) -> list[_Entry]:
         best = next((candidate for candidate in candidates if candidate.content), None)
         if best is None:
             return []
 
-        def shortened(end: int) -> Passage:
+        def shortened(end: int) -> _Entry:
             content = best.content[:end].rstrip()
-            return _passage(replace(best, content=f"{content} …"), marker)
+            return self._entry(replace(best, content=f"{content} …"), marker)
 
         low, high = 0, min(len(best.content), self.max_tokens * _CHARACTERS_PER_TOKEN)
         while low < high:
@@ -186,25 +222,31 @@ class Assembler:
             fits = self._fits([shortened(middle)])
             low, high = (middle, high) if fits else (low, middle - 1)
         for end in _cut_places(best.content, low):
-            if self._fits([passage := shortened(end)]):
-                return [_Kept(best, passage)]
+            if self._fits([entry := shortened(end)]):
+                return [replace(entry, candidate=best)]
         return []
 
-    def _fits(self, passages: Sequence[Passage]) -> bool:
-        return self.counter.count(self._render(passages)) <= self.max_tokens
+    def _entry(self, candidate: Candidate, number: int) -> _Entry:
+        context, source = candidate.context, "; also ".join(candidate.sources)
+        passage = Passage(f"[{number}]", source, candidate.content, context.score, context.metadata)
+        return _Entry(candidate, passage, self.renderer.entry(passage))
 
-    def _render(self, passages: Sequence[Passage]) -> str:
-        if not passages:
-            return ""
-        return self._block([self.renderer.entry(passage) for passage in passages])
+    def _fits(self, entries: Sequence[_Entry]) -> bool:
+        return self.counter.count(self._text(entries)) <= self.max_tokens
 
-    def _block(self, entries: Sequence[str]) -> str:
-        return self.renderer.block(entries, self.label, weak=self.weak)
+    def _text(self, entries: Sequence[_Entry]) -> str:
+        return self._block(entries) if entries else ""
 
-    def _dropped(self, candidates: Sequence[Candidate], kept: Sequence[_Kept]) -> Iterable[Dropped]:
-        shown = {id(one.candidate): one.passage.marker for one in kept}
+    def _block(self, entries: Sequence[_Entry]) -> str:
+        texts = [entry.text for entry in entries]
+        return self.renderer.block(texts, self.label, weak=self.weak)
+
+    def _dropped(
+        self, candidates: Sequence[Candidate], entries: Sequence[_Entry]
+    ) -> Iterable[Dropped]:
+        markers = {id(entry.candidate): entry.passage.marker for entry in entries}
         for candidate in candidates:
-            marker = shown.get(id(candidate))
+            marker = markers.get(id(candidate))
             if marker is None:
                 reason = self._too_long if candidate.content else "no text"
                 yield _drop(candidate.context, reason)
@@ -225,24 +267,18 @@ def _drop(context: RetrievedContext, reason: str) -> Dropped:
     return Dropped(context.id, str(context.metadata.get("uri", "")), context.score, reason)
 
 
-def _passage(candidate: Candidate, number: int) -> Passage:
-    context = candidate.context
-    source = "; also ".join(candidate.sources)
-    return Passage(f"[{number}]", source, candidate.content, context.score, context.metadata)
-
-
-def _citation(kept: _Kept) -> Citation:
+def _citation(entry: _Entry) -> Citation:
     own, *others = (
         Citation(
-            marker=kept.passage.marker,
+            marker=entry.passage.marker,
             id=context.id,
             uri=str(context.metadata.get("uri", "")),
             title=str(context.metadata.get("title", "")),
             score=context.score,
             metadata=context.metadata,
-            content=kept.passage.content,
+            content=entry.passage.content,
         )
-        for context in (kept.candidate.context, *kept.candidate.also)
+        for context in (entry.candidate.context, *entry.candidate.also)
     )
     return replace(own, also=others)
 

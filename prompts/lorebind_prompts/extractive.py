@@ -16,7 +16,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from lorebind_prompts.builder import count_messages
 from lorebind_prompts.citations import escape_markers
 from lorebind_prompts.quoting import Quote, beginning, choose
-from lorebind_prompts.rendering.reading import parse, without_blocks
+from lorebind_prompts.rendering.blocks import parse, without_blocks
 from lorebind_prompts.tokens import TiktokenCounter
 
 if TYPE_CHECKING:

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import UsageError
-from lorebind_prompts.assembler import DEFAULT_MAX_TOKENS, Assembler
-from lorebind_prompts.duplicates import candidates_of
+from lorebind_prompts.assembler import DEFAULT_MAX_TOKENS, Assembler, candidates_of
 from lorebind_prompts.tokens import EstimateCounter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_prompts.assembler import AssembleResult
+    from lorebind_prompts.assembler import AssembleResult, Candidate
     from lorebind_prompts.contexts import RetrievedContext
-    from lorebind_prompts.duplicates import Candidate
     from lorebind_prompts.rendering.base import Renderer
     from lorebind_prompts.tokens import TokenCounter
 

@@ -24,7 +24,7 @@ from lorebind import (
     Project,
     UsageError,
 )
-from lorebind_bindings import Answer, agent_request, tool_bindings
+from lorebind_bindings import Answer, BindingScope, agent_request, tool_bindings
 from lorebind_prompts import parse
 from tests.bindings.helpers import PARTS, Agentic, Scripted, calls, write
 
@@ -179,8 +179,8 @@ def test_tools_are_called(project: Project, face: str) -> None:
 
 def test_a_function_tells_its_arguments(project: Project) -> None:
     """The model gets the descriptions of arguments in the docstring."""
-    agent = project.config.agent("clerk")
-    made = agent_request(project.config, project.knowledge, project._models.get()[1], agent)
+    scope = BindingScope(project.config, agent="clerk")
+    made = agent_request(scope, project.knowledge, project._models.get()[1])
     refund = made["tools"][0]
     assert refund.description == "Pay an order back."
     assert refund.args["order"]["description"] == "The number of the order."
@@ -219,7 +219,7 @@ def test_a_tool_searches_as_bound(project: Project, tmp_path: Path) -> None:
     bound = "knowledge: [{ id: guide, filters: { uri: guide/old.md }, min_results: 2 }]\n"
     write(tmp_path, {"lorebind.yaml": PROJECT + bound})
     loaded = Project.load(tmp_path, environ={}).config
-    (binding,) = tool_bindings(loaded, loaded.agent("clerk"))
+    (binding,) = tool_bindings(BindingScope(loaded, agent="clerk"))
     chosen = binding.settings
     assert (chosen.filters, chosen.top_k, chosen.min_results) == ({"uri": "guide/old.md"}, 1, 2)
     assert binding.provenance["top_k"].scope == "agent/clerk/tools"
@@ -439,9 +439,7 @@ workflows:
         project.ingest("guide", workflow="w")
         model = Agentic(says=[calls("rotate the keys", tool="search_guide"), AIMessage("[1]")])
         found = project.generate("How?", workflow="w", task="t", model=model, retrieved_contexts=[])
-        loaded = project.config
-        agent = loaded.agent("local", "w")
-        (binding,) = tool_bindings(loaded, agent, workflow="w", task="t")
+        (binding,) = tool_bindings(BindingScope(project.config, workflow="w", task="t"))
     assert [citation.content for citation in found.citations] == [RULES]
     assert (binding.workflow, binding.settings.top_k, binding.settings.render) == ("w", 1, "xml")
 

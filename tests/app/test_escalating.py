@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from langchain_core.outputs import ChatGenerationChunk
 
 from lorebind import Project
-from lorebind_bindings.escalating import MOST_SEARCHES
+from lorebind_bindings.tool_loop import MOST_SEARCHES
 from lorebind_prompts import parse
 from tests.bindings.helpers import Agentic, OneModel, Scripted, calls
 

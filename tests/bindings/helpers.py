@@ -15,7 +15,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from pydantic import Field
 
-from lorebind_bindings import ModelPool
+from lorebind_bindings import BindingScope, ModelPool, ResolvedBinding
+from lorebind_config.reading.loaded import LoadedProject
 from lorebind_prompts import EstimateCounter, TokenCounter
 
 PARTS = """\
@@ -32,6 +33,11 @@ def write(root: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(dedent(text), encoding="utf-8")
     return root
+
+
+def resolve(loaded: LoadedProject, **place: str) -> list[ResolvedBinding]:
+    """Return the bindings in effect at a place of a project."""
+    return BindingScope(loaded, **place).resolve()  # type: ignore[arg-type]
 
 
 def line_of(path: Path, text: str) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_bindings import Answer, Request, answer, bind, resolve
+from lorebind_bindings import Answer, Request, answer, bind
 from lorebind_config.declarations.retrieval import NOTHING_FOUND
 from lorebind_config.errors import EmbedderError, ModelError, NotIngestedError, StoreError
 from lorebind_config.reading.loading import load_project
@@ -16,6 +16,7 @@ from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_prompts import parse
 from lorebind_prompts.rendering.base import WEAK
+from tests.bindings.helpers import resolve
 
 from .helpers import PARTS, Scripted, WordCounter, write
 

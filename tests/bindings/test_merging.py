@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_bindings.merging import Entries, Layer, Setting, merge, merge_entries
+from lorebind_bindings.resolver import Entries, Layer, Setting, merge, merge_entries
 from tests.density import examples
 
 FIELDS = ["top_k", "min_score", "fallback", "filters"]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from langchain_core.embeddings import Embeddings
 
-from lorebind_bindings import Request, Workflows, answer, resolve
+from lorebind_bindings import Request, Workflows, answer
 from lorebind_bindings.prompt_template import Block, Prompt, label_of, literal
 from lorebind_config.errors import ConfigurationError
 from lorebind_config.reading.loaded import LoadedProject
@@ -19,6 +19,7 @@ from lorebind_config.templates import TemplateError, injected_variable
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.ingest.engine import ingest
+from tests.bindings.helpers import resolve
 
 from .helpers import PARTS, OneModel, Scripted, WordCounter, write
 from .workflow_helpers import task_fails

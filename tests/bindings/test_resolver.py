@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from lorebind_bindings import Provenance, ResolvedBinding, bind, resolve
+from lorebind_bindings import Provenance, ResolvedBinding, bind
 from lorebind_config.errors import NotFoundError, UsageError
 from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.loading import load_project
+from tests.bindings.helpers import resolve
 
 from .helpers import line_of, write
 

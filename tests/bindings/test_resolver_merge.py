@@ -10,9 +10,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_bindings import resolve, unbound_by
+from lorebind_bindings import BindingScope
 from lorebind_config.declarations.retrieval import NOTHING_FOUND, FusionDeclaration
 from lorebind_config.reading.loading import load_project
+from tests.bindings.helpers import resolve
 from tests.density import examples
 
 from .helpers import write
@@ -118,7 +119,7 @@ def test_the_merge_is_the_last_scope_that_wrote_a_field(
         write(root, {name: yaml.safe_dump(data) for name, data in files.items()})
         loaded = load_project(root, environ={})
         found = resolve(loaded, workflow="w", task="t")
-        cleared = unbound_by(loaded, workflow="w", task="t")
+        cleared = BindingScope(loaded, workflow="w", task="t").unbound_by()
         lines = {name: (root / name).read_text().splitlines() for name in files}
 
     clearing = [at for at, some in enumerate(scopes) if some == []]

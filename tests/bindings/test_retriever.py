@@ -11,13 +11,14 @@ from langchain_core.documents import Document
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
-from lorebind_bindings import LorebindRetriever, bind, override, resolve
+from lorebind_bindings import LorebindRetriever, bind, override
 from lorebind_config.errors import NotIngestedError, UsageError
 from lorebind_config.reading.loaded import LoadedProject
 from lorebind_config.reading.loading import load_project
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.plumbing.bridge import run
+from tests.bindings.helpers import resolve
 
 from .helpers import PARTS, write
 

@@ -141,14 +141,14 @@ async def test_records_that_come_together_are_written_together(
     store = await opened(tmp_path)
     await Triage(store).turn("first")
     sizes = []
-    written = store.saver.inner.put_writes
+    written = store.saver.put_writes
 
     def count(config: object, writes: list[object], *rest: object) -> None:
         sizes.append(len(writes))
         time.sleep(0.02)
         written(config, writes, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store.saver.inner, "put_writes", count)
+    monkeypatch.setattr(store.saver, "put_writes", count)
     journal = await store.journal(THREAD)
     await asyncio.gather(*(journal.put({"key": f"x{n}", "output": n}) for n in range(100)))
     assert sizes == [100]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind_bindings import Workflows
-from lorebind_bindings.workflow.threads.checkpointers import ThreadedSaver
+from lorebind_bindings.workflow.threads.checkpointers import ThreadSaver
 from lorebind_config.errors import StoreError, TaskError, ThreadRefusedError
 
 from .workflow_helpers import flow, parallel, python, says, to, wait, workflows
@@ -45,14 +45,14 @@ async def test_a_replay_of_another_graph(tmp_path: Path) -> None:
 
 async def test_a_record_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed write is not handled by `on_error`: the run ends and can be resumed."""
-    real, failing = ThreadedSaver.aput_writes, [StoreError("database is locked")]
+    real, failing = ThreadSaver.aput_writes, [StoreError("database is locked")]
 
-    async def put(self: ThreadedSaver, config: Any, writes: Any, *rest: Any) -> None:
+    async def put(self: ThreadSaver, config: Any, writes: Any, *rest: Any) -> None:
         if failing and any(channel == "lorebind" for channel, _ in writes):
             raise failing.pop()
         await real(self, config, writes, *rest)
 
-    monkeypatch.setattr(ThreadedSaver, "aput_writes", put)
+    monkeypatch.setattr(ThreadSaver, "aput_writes", put)
     box = parallel("box", python("x", says(1)), on_success=to("fine"), on_error=to("sorry"))
     ends = [python(name, says(name), final=True) for name in ("fine", "sorry")]
     flows = workflows(flow(box, *ends))

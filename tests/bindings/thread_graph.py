@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any, TypedDict
 
-from langgraph.config import get_config
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 
@@ -69,8 +68,7 @@ class Triage:
         return await self.run({"input": given, "status": "running"})
 
     async def tasks(self, state: State) -> State:
-        namespace = get_config()["configurable"]["checkpoint_ns"].rpartition("|")[0]
-        journal = await self.store.journal(self.thread, namespace)
+        journal = await self.store.journal(self.thread)
         for name in "abc":
             if name not in journal.records:
                 await journal.put({"key": name, "output": f"{name} of {state['input']}"})

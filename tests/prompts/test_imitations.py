@@ -7,8 +7,7 @@ import re
 import pytest
 
 from lorebind_prompts import Assembler, parse
-from lorebind_prompts.rendering.imitations import without_imitations
-from lorebind_prompts.rendering.reading import without_blocks
+from lorebind_prompts.rendering.blocks import without_blocks, without_imitations
 
 from .helpers import context
 from .hostile import HOSTILE, INVISIBLE

@@ -16,7 +16,7 @@ from lorebind_prompts import (
 )
 from lorebind_prompts.cleaning import clean_line, clean_text
 from lorebind_prompts.extractive import NO_WORDS_INTRODUCTION
-from lorebind_prompts.rendering.reading import without_blocks
+from lorebind_prompts.rendering.blocks import without_blocks
 
 from .helpers import context
 from .hostile import CONTROL_TOKENS, HOSTILE

@@ -12,7 +12,7 @@ from lorebind_config.errors import UsageError
 from lorebind_prompts import Passage, parse, render, renderer_for
 from lorebind_prompts.cleaning import clean_line, clean_text
 from lorebind_prompts.rendering.base import source_line
-from lorebind_prompts.rendering.reading import without_blocks
+from lorebind_prompts.rendering.blocks import without_blocks
 
 from .helpers import texts
 from .hostile import HOSTILE

@@ -44,9 +44,7 @@ from lorebind_prompts.citations import escape_markers
 from lorebind_prompts.cleaning import clean_line, clean_text
 from lorebind_prompts.quoting import choose
 from lorebind_prompts.rendering.base import Passage
-from lorebind_prompts.rendering.imitations import without_imitations
-from lorebind_prompts.rendering.reading import parse, without_blocks
-from lorebind_prompts.rendering.registry import render
+from lorebind_prompts.rendering.blocks import parse, render, without_blocks, without_imitations
 from lorebind_prompts.rendering.template import TemplateRenderer
 from lorebind_prompts.tokens import TiktokenCounter
 from lorebind_prompts.units import split_units

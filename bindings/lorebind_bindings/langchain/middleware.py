@@ -1,13 +1,14 @@
-"""Knowledge for agents made by `langchain.agents.create_agent`: passages for each model call.
-
-The passages are put before the user's last message for that call only. The agent's state, its
-streamed updates and its checkpoints never contain them, only the passage numbers that were used.
-"""
+"""Knowledge for agents made by `langchain.agents.create_agent`: passages for each model call."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+import threading
+from collections import OrderedDict
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias
+from uuid import uuid4
 
 from langchain.agents.middleware.types import (
     AgentMiddleware,
@@ -16,32 +17,35 @@ from langchain.agents.middleware.types import (
     ModelResponse,
     PrivateStateAttr,
 )
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGenerationChunk, LLMResult
+from langchain_core.runnables.config import ensure_config
 
-from lorebind_bindings.escalating import is_forced, searchable
 from lorebind_bindings.injecting import inject
-from lorebind_bindings.langchain.checking import checked
 from lorebind_bindings.langchain.markers import (
+    METADATA_KEY,
     STATE_KEY,
     Numbers,
     citations_in,
     next_marker,
     searched_verdict,
 )
-from lorebind_bindings.langchain.remembering import Found, PromptHistory
-from lorebind_bindings.langchain.streaming import model_call, stream_citations
 from lorebind_bindings.langchain.tool import knowledge_tool
+from lorebind_bindings.retrieving import best_of
+from lorebind_bindings.structured_output import texts_in
 from lorebind_knowledge.plumbing.bridge import run
-from lorebind_prompts import last_question, put_before_question, with_instructions
+from lorebind_prompts import check, last_question, put_before_question, with_instructions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from langgraph.runtime import Runtime
 
+    from lorebind_bindings.injecting import Injection
     from lorebind_bindings.resolver import ResolvedBinding
+    from lorebind_bindings.retrieving import Verdict
     from lorebind_knowledge.service import KnowledgeService
-    from lorebind_prompts import TokenCounter
+    from lorebind_prompts import Citation, TokenCounter
 
 
 class KnowledgeState(AgentState[Any]):
@@ -88,7 +92,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         self._instructions = instructions
         self._max_tokens = max_tokens
         self._remembered = PromptHistory()
-        own = searchable(bindings)
+        own = [binding for binding in bindings if binding.is_searchable]
         self.tools = (
             [knowledge_tool(service, own, counter, description=description, max_tokens=max_tokens)]
             if own
@@ -186,7 +190,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
             return request.override(**changes)
         texts = [block.text for block in found.injection.blocks]
         changes["messages"] = put_before_question(request.messages, texts)
-        forced = is_forced(found.injection)
+        forced = found.injection.must_search
         # Forced only before the first tool call: the model could never answer otherwise.
         if escalated and forced and isinstance(request.messages[-1], HumanMessage):
             changes["tool_choice"] = "any"
@@ -226,3 +230,102 @@ def _question(messages: Sequence[BaseMessage]) -> tuple[str | None, str, Sequenc
     if at is None:
         return None, "", ()
     return messages[at].id, str(messages[at].text).strip(), messages[:at]
+
+
+Key: TypeAlias = tuple[str, str | None, int]
+
+_MOST = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The search results for a question."""
+
+    question: str
+    injection: Injection
+
+
+class PromptHistory:
+    """The most recent results, by tenant, id of the user's message, and first passage number.
+
+    Results that were removed are searched for again. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: OrderedDict[Key, Found] = OrderedDict()
+
+    def get(self, key: Key) -> Found | None:
+        with self._lock:
+            if key in self._found:
+                self._found.move_to_end(key)
+            return self._found.get(key)
+
+    def put(self, key: Key, found: Found) -> None:
+        with self._lock:
+            self._found[key] = found
+            self._found.move_to_end(key)
+            if len(self._found) > _MOST:
+                self._found.popitem(last=False)
+
+
+_is_within: ContextVar[bool] = ContextVar("lorebind_model_call", default=False)
+
+
+@contextmanager
+def model_call() -> Iterator[bool]:
+    """Yield whether no other middleware of Lorebind surrounds this one's model call.
+
+    The surrounding one checks the answer last, and its citations include those of the others.
+    """
+    is_within = _is_within.get()
+    token = _is_within.set(True)
+    try:
+        yield not is_within
+    finally:
+        _is_within.reset(token)
+
+
+def stream_citations(message: AIMessage) -> None:
+    """Send the citations of a message to those who have streamed it with `stream_mode="messages"`.
+
+    LangGraph streams the chunks of a model, and then drops the message that a node returns if its
+    id was streamed already. So the citations, which need the whole text, follow as one more chunk
+    with that id, without text.
+    """
+    config = ensure_config()
+    for handler in getattr(config.get("callbacks"), "handlers", ()):
+        # The class is private to LangGraph: StreamMessagesHandler of langgraph.pregel._messages.
+        if message.id not in getattr(handler, "seen", ()):
+            continue
+        metadata = {METADATA_KEY: message.response_metadata[METADATA_KEY]}
+        chunk = AIMessageChunk(content="", id=message.id, response_metadata=metadata)
+        run_id = uuid4()
+        handler.on_chat_model_start(
+            {}, [], run_id=run_id, tags=config["tags"], metadata=dict(config["metadata"])
+        )
+        handler.on_llm_new_token("", chunk=ChatGenerationChunk(message=chunk), run_id=run_id)
+        handler.on_llm_end(LLMResult(generations=[]), run_id=run_id)
+
+
+def checked(
+    message: AIMessage, offered: Sequence[Citation], verdict: Verdict, structured: Any = None
+) -> AIMessage:
+    """Return a copy of a message whose metadata lists the passages that it cites.
+
+    Args:
+        message: the model's answer. Citations that other middleware has found in it are included.
+        offered: the passages that the model was given.
+        verdict: the verdict of the search.
+        structured: the answer if it is not text; the markers are then read from its strings.
+    """
+    text = str(message.text) if structured is None else "\n\n".join(texts_in(structured))
+    found = check(text, [*citations_in([message]), *offered])
+    before = message.response_metadata.get(METADATA_KEY, {})
+    said = {
+        "verdict": best_of([verdict, before.get("verdict", "none")]),
+        "citations": [citation.as_data(content=False) for citation in found.citations],
+        "unknown_markers": found.unknown,
+    }
+    metadata = {**message.response_metadata, METADATA_KEY: said}
+    return message.model_copy(update={"response_metadata": metadata})

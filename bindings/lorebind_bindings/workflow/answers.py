@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lorebind_bindings.workflow.json_values import checked
+from lorebind_bindings.workflow.state import checked
 from lorebind_config.checks.json_schemas import mismatch
 from lorebind_config.errors import UsageError, did_you_mean
 

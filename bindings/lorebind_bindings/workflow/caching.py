@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,26 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.running import Context
     from lorebind_config.declarations.tasks import TaskBase
     from lorebind_config.templates import Reference
+
+_MOST = 1024
+"""Maximum number of outcomes that a project caches."""
+
+
+class TaskCache:
+    """Outcomes by cache key, each with an expiry time."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[float, Outcome]] = {}
+
+    def get(self, key: str) -> Outcome | None:
+        until, outcome = self._found.get(key, (0.0, None))
+        return outcome if until > time.monotonic() else None
+
+    def put(self, key: str, outcome: Outcome, seconds: float) -> None:
+        self._found.pop(key, None)
+        self._found[key] = time.monotonic() + seconds, outcome
+        while len(self._found) > _MOST:
+            del self._found[next(iter(self._found))]
 
 
 def cached(context: Context) -> Outcome | None:

@@ -9,14 +9,13 @@ import asyncio
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.answers import passed_key
 from lorebind_bindings.workflow.caching import cached, remember
-from lorebind_bindings.workflow.json_values import checked
 from lorebind_bindings.workflow.results import Done, Outcome, Update
 from lorebind_bindings.workflow.running import NotKept, Suspended, TaskFailed, keep
+from lorebind_bindings.workflow.state import checked
 from lorebind_config.checks.conditions import compile_condition
 from lorebind_config.checks.template_checks import unset_variables
 from lorebind_config.errors import LorebindError, MissingVariableError, UsageError
@@ -26,10 +25,7 @@ from lorebind_knowledge.resilience.failures import classify
 from lorebind_knowledge.resilience.retries import Retries
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from lorebind_bindings.workflow.running import Context
-    from lorebind_config.declarations.tasks import TaskBase
 
 
 async def execute(context: Context) -> Done:
@@ -152,7 +148,7 @@ async def _once(context: Context) -> Outcome:
             outcome = cached(context)
             if outcome is None:
                 with only_errors():
-                    outcome = await _work_of(task)(context)
+                    outcome = await context.run.work[getattr(task, task.kind_key)](context)
                 outcome.output = checked(outcome.output, f"the output of task {context.path!r}")
                 remember(context, outcome)
         outcome.updates = [*outcome.updates, *_updates(context, outcome.output)]
@@ -186,14 +182,6 @@ def _explained(context: Context, error: Exception) -> Exception:
         "LangGraph interrupts cannot suspend a task; ask in a separate task before it: "
         "{ id: ask, type: wait, prompt: ... }"
     )
-
-
-def _work_of(task: TaskBase) -> Callable[[Context], Awaitable[Outcome]]:
-    """Return the function that runs tasks of this kind, from the module named after the kind."""
-    kind = getattr(task, task.kind_key)
-    module = import_module(f"lorebind_bindings.workflow.tasks.{kind}")
-    work: Callable[[Context], Awaitable[Outcome]] = module.work
-    return work
 
 
 def _updates(context: Context, output: Any) -> list[Update]:

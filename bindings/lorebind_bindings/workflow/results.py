@@ -112,7 +112,7 @@ class Done:
             TaskResult(
                 one["output"] if self.error else outcome.output[at],
                 one["verdict"],
-                [_citation(cited) for cited in one["citations"]],
+                list(map(Citation.from_data, one["citations"])),
                 one["unknown_markers"],
                 one["status"],
                 one["error"],
@@ -148,7 +148,7 @@ class Done:
             KeyError, TypeError: the data has another form.
         """
         written = dict(data["outcome"])
-        written["citations"] = [_citation(citation) for citation in written["citations"]]
+        written["citations"] = list(map(Citation.from_data, written["citations"]))
         written["updates"] = [Update(**update) for update in written["updates"]]
         written["parts"] = {name: cls.from_json(one) for name, one in written["parts"].items()}
         return cls(**{**data, "outcome": Outcome(**written)})
@@ -156,10 +156,6 @@ class Done:
 
 _OUTCOME = [field.name for field in fields(Outcome)]
 _DONE = [field.name for field in fields(Done)]
-
-
-def _citation(data: Mapping[str, Any]) -> Citation:
-    return Citation(**{**data, "also": [_citation(one) for one in data["also"]]})
 
 
 def skipped(key: str) -> Done:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.inputs import running_scope
-from lorebind_bindings.workflow.task_cache import TaskCache
+from lorebind_bindings.workflow.caching import TaskCache
 from lorebind_config.checks.named_code import named_part
 from lorebind_config.declarations.flow import Flow
 from lorebind_config.errors import LorebindError, UsageError
@@ -16,23 +16,19 @@ from lorebind_config.redaction import message_of
 from lorebind_config.templates import fill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-    from langchain_core.language_models import BaseChatModel
-
-    from lorebind_bindings.model_pool import ModelPool
-    from lorebind_bindings.resolver import ResolvedBinding
+    from lorebind_bindings.models import ModelPool
+    from lorebind_bindings.resolver import BindingScope, ResolvedBinding
     from lorebind_bindings.workflow.events.bus import EventBus
     from lorebind_bindings.workflow.results import Outcome, Update
     from lorebind_bindings.workflow.state import Channels, State, TaskHistory
     from lorebind_bindings.workflow.threads.journal import Journal
     from lorebind_config.checks.conditions import Converted
-    from lorebind_config.declarations.agents import AgentDeclaration
     from lorebind_config.declarations.tasks import TaskBase
     from lorebind_config.declarations.workflows import WorkflowDeclaration
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.service import KnowledgeService
-    from lorebind_prompts import TokenCounter
 
 NO_ITEM: Any = object()
 
@@ -80,7 +76,7 @@ class Parts:
         self.cache = TaskCache()
         self._flows: dict[tuple[int, ...], Flow] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
-        self._bound: dict[tuple[str, str], list[ResolvedBinding]] = {}
+        self._bound: dict[tuple[str | None, str | None], list[ResolvedBinding]] = {}
 
     def over(self, loaded: LoadedProject, service: KnowledgeService) -> Parts:
         """Return the parts of a view of the project; they share everything else."""
@@ -95,14 +91,12 @@ class Parts:
             self._flows[key] = Flow(tasks)
         return self._flows[key]
 
-    def bindings(self, workflow: str, task: str) -> list[ResolvedBinding]:
-        """Return the bindings of a task."""
-        from lorebind_bindings.resolver import resolve
-
-        if (workflow, task) not in self._bound:
-            resolved = resolve(self.loaded, workflow=workflow, task=task)
-            self._bound[workflow, task] = self.models.condensing(resolved)
-        return self._bound[workflow, task]
+    def bindings(self, scope: BindingScope) -> list[ResolvedBinding]:
+        """Return the bindings of a task, each with its `condense` model."""
+        key = scope.workflow, scope.task
+        if key not in self._bound:
+            self._bound[key] = self.models.condensing(scope.resolve())
+        return self._bound[key]
 
     def function(self, task: Any) -> Callable[..., Any]:
         """Return the function that a `python` task calls.
@@ -119,19 +113,14 @@ class Parts:
             self._functions[task.call] = named
         return self._functions[task.call]
 
-    def agent(self, task: TaskBase, workflow: str) -> AgentDeclaration | None:
-        name = task.answers_as
-        return self.loaded.agent(name, workflow) if name else None
-
-    def model(self, agent: AgentDeclaration | None) -> tuple[BaseChatModel, TokenCounter]:
-        return self.models.get(agent.model if agent else None)
-
 
 @dataclass(slots=True)
 class Run:
     """One turn of a thread."""
 
     parts: Parts
+    work: Mapping[str, Callable[[Context], Awaitable[Outcome]]]
+    """The function that runs the tasks of each kind."""
     journal: Journal
     bus: EventBus
     turn: str

@@ -17,10 +17,10 @@ from lorebind_bindings.workflow.answers import (
 )
 from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.how_to_resume import how_to_resume
-from lorebind_bindings.workflow.json_values import checked
+from lorebind_bindings.workflow.outline import differences, signature
 from lorebind_bindings.workflow.results import Done, RunResult, TaskResult, skipped
 from lorebind_bindings.workflow.running import Parts, TaskFailed
-from lorebind_bindings.workflow.signature import differences, signature
+from lorebind_bindings.workflow.state import checked
 from lorebind_bindings.workflow.threads.threads import Thread, not_found, open_threads
 from lorebind_bindings.workflow.turn import Turn, compile_host, playing
 from lorebind_config.errors import (
@@ -39,7 +39,7 @@ from lorebind_knowledge.plumbing.run_once import Once
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from lorebind_bindings.model_pool import ModelPool
+    from lorebind_bindings.models import ModelPool
     from lorebind_bindings.workflow.threads.threads import ThreadInfo, ThreadStore
     from lorebind_config.declarations.workflows import WorkflowDeclaration
     from lorebind_config.reading.loaded import LoadedProject
@@ -231,7 +231,6 @@ class Workflows:
         """
         thread = self._thread(workflow, thread_id)
         store = await self._store(self._loaded.workflow(workflow))
-        await self._found(store, thread)
         return [
             {
                 "turn": number,

@@ -12,9 +12,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
-from lorebind_bindings.workflow.run_workflow import outputs_of, run_tasks
 from lorebind_bindings.workflow.running import Frame, NotKept, Run, Suspended
+from lorebind_bindings.workflow.schedule import outputs_of, run_tasks
 from lorebind_bindings.workflow.state import Channels
+from lorebind_bindings.workflow.tasks.basic import basic
+from lorebind_bindings.workflow.tasks.control import aggregate, router, wait
+from lorebind_bindings.workflow.tasks.nested import collection, composite, parallel
+from lorebind_bindings.workflow.tasks.python import python
 from lorebind_config.plugins import import_extra
 
 if TYPE_CHECKING:
@@ -25,6 +29,19 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.running import Parts
     from lorebind_bindings.workflow.threads.threads import Thread, ThreadStore
     from lorebind_config.declarations.workflows import WorkflowDeclaration
+
+
+_WORK = {
+    "aggregate": aggregate,
+    "basic": basic,
+    "collection": collection,
+    "composite": composite,
+    "parallel": parallel,
+    "python": python,
+    "router": router,
+    "wait": wait,
+}
+"""The function that runs the tasks of each kind."""
 
 
 class TurnState(TypedDict, total=False):
@@ -65,7 +82,7 @@ class Turn:
         """
         journal = await self.store.journal(self.thread)
         await asyncio.gather(*map(journal.put, self.seed))
-        run = Run(self.parts, journal, self.bus, journal.turn, self.interrupt_before)
+        run = Run(self.parts, _WORK, journal, self.bus, journal.turn, self.interrupt_before)
         channels = Channels(self.declared, run.environment)
         frame = Frame(self.declared, state["input"], channels, channels.start(state))
         try:

@@ -50,15 +50,7 @@ class RunEvent:
 
     def as_json(self) -> dict[str, Any]:
         """Return the event as plain JSON data, as `event_schema` describes it."""
-        return {
-            "type": self.type,
-            "version": self.version,
-            "seq": self.seq,
-            "thread_id": self.thread_id,
-            "task": self.task,
-            "path": self.path,
-            "data": dict(self.data),
-        }
+        return {name: getattr(self, name) for name in self.__slots__} | {"data": dict(self.data)}
 
     @property
     def dropped(self) -> int:

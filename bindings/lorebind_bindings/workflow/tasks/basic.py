@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.agent_tools import agent_request, tool_bindings
-from lorebind_bindings.answering import Request, answer, stream
+from lorebind_bindings.answering import AnswerStream, Request, answer
 from lorebind_bindings.prompt_template import Prompt
+from lorebind_bindings.resolver import BindingScope
 from lorebind_bindings.workflow.results import Outcome
 from lorebind_config.templates import fill, injected_variable
-from lorebind_prompts.rendering.imitations import without_imitations
+from lorebind_prompts.rendering.blocks import without_imitations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.running import Context
 
 
-async def work(context: Context) -> Outcome:
+async def basic(context: Context) -> Outcome:
     """Ask the model, and emit events of its answer if somebody subscribed to the run.
 
     Raises:
@@ -27,12 +28,11 @@ async def work(context: Context) -> Outcome:
     """
     run, task, workflow = context.run, context.task, context.frame.workflow
     parts = run.parts
-    bindings = parts.bindings(workflow.id, task.id)
-    agent = parts.agent(task, workflow.id)
-    model, counter = parts.model(agent)
+    scope = BindingScope(parts.loaded, workflow=workflow.id, task=task.id)
+    bindings = parts.bindings(scope)
+    model, counter = parts.models.at(scope.answers())
     scopes = context.scopes()
-    searched = tool_bindings(parts.loaded, agent, workflow=workflow.id, task=task.id)
-    for binding in (*bindings, *searched):
+    for binding in (*bindings, *tool_bindings(scope)):
         await parts.service.open(binding.id, workflow.id).start(scopes["workflow"])
     request = Request(
         Prompt(
@@ -43,22 +43,20 @@ async def work(context: Context) -> Outcome:
         ),
         query=str(fill(task.query, scopes)) if task.query else None,
         history=_without_imitations(fill(task.history, scopes)) if task.history else (),
-        **agent_request(
-            parts.loaded, parts.service, counter, agent, workflow=workflow.id, task=task.id
-        ),
+        **agent_request(scope, parts.service, counter),
     )
     if not run.bus.is_heard:
         found = await answer(parts.service, bindings, model, counter, request)
     else:
-        said, told = stream(parts.service, bindings, model, counter, request), False
-        async for text in said:
-            if not told:
-                _tell_found(context, said.results)
-            told = True
+        stream, is_first = AnswerStream(parts.service, bindings, model, counter, request), True
+        async for text in stream:
+            if is_first:
+                _emit_results(context, stream.results)
+            is_first = False
             context.emit("model_chunk", text=text)
-        if not told:
-            _tell_found(context, said.results)
-        found = said.answer
+        if is_first:
+            _emit_results(context, stream.results)
+        found = stream.answer
         context.emit("model_end", text=found.text, usage=found.usage)
     return Outcome(
         found.output,
@@ -81,7 +79,7 @@ def _without_imitations(history: Any) -> Any:
     return history
 
 
-def _tell_found(context: Context, results: Sequence[BoundResult]) -> None:
+def _emit_results(context: Context, results: Sequence[BoundResult]) -> None:
     for result in results:
         matches = [
             {"id": match.id, "score": match.score, "uri": match.metadata.get("uri")}

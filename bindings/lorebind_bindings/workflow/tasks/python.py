@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.workflow.json_values import checked, copied
 from lorebind_bindings.workflow.results import Outcome
 from lorebind_bindings.workflow.results import Update as ChannelUpdate
+from lorebind_bindings.workflow.state import checked, copied
 from lorebind_config.errors import UsageError, did_you_mean
 from lorebind_config.namespace import digest
 from lorebind_knowledge.plumbing.bridge import call_daemon, only_errors
@@ -68,7 +68,7 @@ class TaskContext:
         self._emit(data)
 
 
-async def work(context: Context) -> Outcome:
+async def python(context: Context) -> Outcome:
     """Call the function.
 
     Raises:

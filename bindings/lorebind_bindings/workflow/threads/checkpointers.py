@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 from uuid import UUID
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, get_checkpoint_id
@@ -23,40 +23,57 @@ from lorebind_config.redaction import redacted_message
 from lorebind_knowledge.plumbing.lanes import Lane, Threads, submit
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
+
+    from lorebind_bindings.workflow.threads.claims import Claims
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class ThreadedSaver(BaseCheckpointSaver[Any]):
-    """A sync saver with async methods that can be awaited in any event loop."""
+class ThreadSaver(BaseCheckpointSaver[str]):
+    """The base of our savers, before the class of LangGraph: `class X(ThreadSaver, XSaver)`.
 
-    def __init__(self, inner: BaseCheckpointSaver[Any], name: str) -> None:
-        """
-        Args:
-            inner: the saver.
-            name: its location, for messages.
-        """
-        super().__init__(serde=inner.serde)
-        self.inner = inner
-        self._name = name
+    It adds async methods, checks what is read, and lists and locks the threads.
+    """
+
+    name: str
+    """The location, for messages."""
+    claims: Claims
+
+    def __init__(self) -> None:
+        # LangGraph's class is not initialized: it would open its own connection.
+        BaseCheckpointSaver.__init__(self, serde=JsonSerializer())
         # PostgreSQL may hang. Tasks may occupy all threads of the event loop, so none of those.
-        self._threads = None if isinstance(inner, MemoryThreads) else Threads(daemon=True)
+        self._threads = Threads(daemon=True)
+
+    def newest(
+        self, prefix: str, limit: int, before: str | None = None, after: str | None = None
+    ) -> Sequence[str]:
+        """Return the keys with a prefix; those whose last turn started last come first.
+
+        Args:
+            prefix: the start of the keys.
+            limit: maximum number of keys.
+            before: return only keys whose last turn has a smaller id.
+            after: return only keys whose last turn has a larger id, the closest ones to it.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the files and connections."""
 
     async def call(
         self, lane: Lane, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Call a blocking function in the threads of this saver; directly if it is in memory.
+        """Call a blocking function in the threads of this saver.
 
         The function is always called. If the caller is cancelled, it waits until the function has
         returned, so that nothing is written after the cancellation.
         """
-        if self._threads is None:
-            return function(*args, **kwargs)
         with self._threads.lane(lane):
             work = asyncio.wrap_future(submit(function, *args, **kwargs))
         try:
@@ -69,21 +86,13 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self._naming(config):
-            found = self.inner.get_tuple(config)
+            found = super().get_tuple(config)
             return None if found is None else _checked(found)
 
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002  # LangGraph's name
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
+    def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
         with self._naming(config):
-            found = self.inner.list(config, filter=filter, before=before, limit=limit)
             # Read to the end, since some savers hold a lock during the iteration.
-            return iter([_checked(one) for one in found])
+            return iter([_checked(checkpoint) for checkpoint in super().list(config, **options)])
 
     def put(
         self,
@@ -94,7 +103,7 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
     ) -> RunnableConfig:
         # Savers store only text and numbers of the run's metadata, but `graph` is a mapping.
         graph: Any = {"graph": (config.get("metadata") or {}).get("graph")}
-        return self.inner.put(config, checkpoint, {**graph, **metadata}, new_versions)
+        return super().put(config, checkpoint, {**graph, **metadata}, new_versions)
 
     def put_writes(
         self,
@@ -105,27 +114,16 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
     ) -> None:
         # A run that waits after a failure and a resume no longer counts as failed.
         past = [(ERROR, None)] if any(channel == INTERRUPT for channel, _ in writes) else []
-        self.inner.put_writes(config, [*past, *writes], task_id, task_path)
-
-    def delete_thread(self, thread_id: str) -> None:
-        self.inner.delete_thread(thread_id)
+        super().put_writes(config, [*past, *writes], task_id, task_path)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await self.call("read", self.get_tuple, config)
 
     async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
+        self, config: RunnableConfig | None, **options: Any
     ) -> AsyncIterator[CheckpointTuple]:
-        def found() -> Sequence[CheckpointTuple]:
-            return [*self.list(config, filter=filter, before=before, limit=limit)]
-
-        for one in await self.call("read", found):
-            yield one
+        for checkpoint in await self.call("read", lambda: [*self.list(config, **options)]):
+            yield checkpoint
 
     async def aput(
         self,
@@ -145,12 +143,6 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
     ) -> None:
         await self.call("read", self.put_writes, config, writes, task_id, task_path)
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        await self.call("read", self.delete_thread, thread_id)
-
-    def get_next_version(self, current: Any, channel: None) -> Any:
-        return self.inner.get_next_version(current, channel)
-
     @contextmanager
     def _naming(self, config: RunnableConfig | None) -> Iterator[None]:
         """Name the location and the thread in errors about damaged data."""
@@ -165,11 +157,11 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
     def damaged(self, thread: str, why: str) -> StoreError:
         """Return the error about a thread's damaged data."""
         return StoreError(
-            f"{self._name}: thread {thread!r} is damaged: {why}; start another thread, restore a "
+            f"{self.name}: thread {thread!r} is damaged: {why}; start another thread, restore a "
             "backup, or move its database away with all its threads"
         )
 
-    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> ThreadedSaver:
+    def with_allowlist(self, extra_allowlist: Any) -> Self:
         """Return self: the serializer never loads classes, so none need to be allowed."""
         return self
 
@@ -186,7 +178,7 @@ def _checked(found: CheckpointTuple) -> CheckpointTuple:
     if not (
         get_checkpoint_id(found.config) == found.checkpoint["id"]
         and isinstance(metadata["step"], int)
-        and all(isinstance(one, str) for one in (metadata["thread"], *graph, *graph.values()))
+        and all(isinstance(text, str) for text in (metadata["thread"], *graph, *graph.values()))
     ):
         raise ValueError("its metadata differs from what was written")
     writes = [
@@ -206,52 +198,35 @@ _KINDS: dict[str, type] = {CHANNEL: dict, INTERRUPT: tuple, ERROR: str}
 """The types of the values that threads are read for."""
 
 
-class MemoryThreads(InMemorySaver):
+class MemoryThreads(ThreadSaver, InMemorySaver):
     """Threads in memory. Thread-safe."""
 
     name = "threads in memory"
 
     def __init__(self) -> None:
-        super().__init__(serde=JsonSerializer())
+        InMemorySaver.__init__(self, serde=JsonSerializer())
         self.claims = MemoryClaims()
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
+
+    async def call(
+        self, lane: Lane, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Call a function directly; only one at a time, as event loops may run in many threads."""
+        with self._lock:
+            return function(*args, **kwargs)
 
     def newest(
         self, prefix: str, limit: int, before: str | None = None, after: str | None = None
     ) -> Sequence[str]:
-        """See `KeptThreads.newest`."""
-        with self._turn:
-            found = {
-                key: max(spaces[""])
-                for key, spaces in self.storage.items()
-                if key.startswith(prefix) and spaces.get("")
-            }
-        keys = sorted(found, key=found.__getitem__, reverse=True)
+        """See `ThreadSaver.newest`."""
+        turns = {
+            key: max(spaces[""])
+            for key, spaces in self.storage.items()
+            if key.startswith(prefix) and spaces.get("")
+        }
+        keys = sorted(turns, key=turns.__getitem__, reverse=True)
         if before is not None:
-            keys = [key for key in keys if found[key] < before]
+            keys = [key for key in keys if turns[key] < before]
         if after is not None:
-            return [key for key in keys if found[key] > after][-limit:]
+            return [key for key in keys if turns[key] > after][-limit:]
         return keys[:limit]
-
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        with self._turn:
-            return super().get_tuple(config)
-
-    def list(self, *args: Any, **kwargs: Any) -> Iterator[CheckpointTuple]:
-        with self._turn:
-            return iter([*super().list(*args, **kwargs)])
-
-    def put(self, *args: Any) -> RunnableConfig:
-        with self._turn:
-            return super().put(*args)
-
-    def put_writes(self, *args: Any) -> None:
-        with self._turn:
-            super().put_writes(*args)
-
-    def delete_thread(self, thread_id: str) -> None:
-        with self._turn:
-            super().delete_thread(thread_id)
-
-    def close(self) -> None:
-        """Do nothing: there are no resources to release."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lorebind_config.errors import StoreError
 from lorebind_config.project_files import make_data_folder
@@ -23,6 +23,19 @@ ELSEWHERE = (
 )
 
 
+class Claims(Protocol):
+    """Locks on threads. The methods block, and are thread-safe."""
+
+    def take(self, key: str) -> bool:
+        """Take the claim if it is free; return whether it was."""
+
+    def free(self, key: str) -> None:
+        """Release a claim that was taken."""
+
+    def is_held(self, key: str) -> bool:
+        """Return whether any process has the claim."""
+
+
 class MemoryClaims:
     """Claims within this process. Thread-safe."""
 
@@ -30,16 +43,13 @@ class MemoryClaims:
         self._held: dict[str, object] = {}
 
     def take(self, key: str) -> bool:
-        """Take the claim if it is free; return whether it was."""
         mine = object()
         return self._held.setdefault(key, mine) is mine  # atomic across threads
 
     def free(self, key: str) -> None:
-        """Release a claim that was taken."""
         del self._held[key]
 
     def is_held(self, key: str) -> bool:
-        """Return whether the claim is taken."""
         return key in self._held
 
 

@@ -17,33 +17,16 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import PendingWrite
 
-    from lorebind_bindings.workflow.threads.checkpointers import ThreadedSaver
+    from lorebind_bindings.workflow.threads.checkpointers import ThreadSaver
 
 Record = dict[str, Any]
 
 
-class MemoryJournal:
-    """Records in memory."""
-
-    def __init__(self) -> None:
-        self.records: dict[str, Record] = {}
-        """The records of finished tasks and answers, by `record["key"]`."""
-
-    async def put(self, record: Record) -> None:
-        """Store a record. It replaces an earlier one with the same key.
-
-        Raises:
-            UsageError: the record is not plain JSON.
-        """
-        encoded(record)
-        self.records[record["key"]] = record
-
-
-class Journal(MemoryJournal):
+class Journal:
     """Records in a checkpoint, for tasks of one event loop."""
 
     def __init__(
-        self, saver: ThreadedSaver, config: RunnableConfig, records: dict[str, Record]
+        self, saver: ThreadSaver, config: RunnableConfig, records: dict[str, Record]
     ) -> None:
         """
         Args:
@@ -52,6 +35,7 @@ class Journal(MemoryJournal):
             records: the records that the checkpoint already has.
         """
         self.records = records
+        """The records of finished tasks and answers, by `record["key"]`."""
         self.turn: str = config["configurable"]["checkpoint_id"]
         """The id of the turn."""
         self._saver, self._config = saver, config
@@ -59,7 +43,7 @@ class Journal(MemoryJournal):
         self._writer: asyncio.Task[None] | None = None
 
     async def put(self, record: Record) -> None:
-        """Store a record. When this returns, the record survives a crash of the process.
+        """Store a record, which replaces one with the same key; it then survives a crash.
 
         Records that are added during a write are stored together by the next write. A cancelled
         call waits for its write too, so that nothing is written after the last call has returned.

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
 
+from lorebind_bindings.workflow.threads.checkpointers import ThreadSaver
 from lorebind_bindings.workflow.threads.claims import PATIENCE_SECONDS
-from lorebind_bindings.workflow.threads.serializing import JsonSerializer, encoded
+from lorebind_bindings.workflow.threads.serializing import encoded
 from lorebind_config.errors import StoreError
 from lorebind_config.namespace import digest
 
@@ -42,7 +43,7 @@ _NUMBER = "(%s::bigint # hashtextextended(current_schema(), 0))"
 """The number of a lock. PostgreSQL's locks are per database, but each schema has its threads."""
 
 
-class PostgresThreads(PostgresSaver):
+class PostgresThreads(ThreadSaver, PostgresSaver):
     """LangGraph's saver on a connection that is reopened when it is lost."""
 
     conn: psycopg.Connection[Any]
@@ -58,13 +59,10 @@ class PostgresThreads(PostgresSaver):
         self._held: set[str] = set()
         self._turn = threading.RLock()
         self._parents: psycopg.Connection[Any] | None = None
+        self.claims = self  # the same connection holds the locks
+        ThreadSaver.__init__(self)
         with self._named():
-            super().__init__(self._connect(), serde=JsonSerializer())
-
-    @property
-    def claims(self) -> PostgresThreads:
-        """The locks on threads, which are held by the same connection."""
-        return self
+            PostgresSaver.__init__(self, self._connect(), serde=self.serde)
 
     def put(
         self,
@@ -83,7 +81,7 @@ class PostgresThreads(PostgresSaver):
     def newest(
         self, prefix: str, limit: int, before: str | None = None, after: str | None = None
     ) -> Sequence[str]:
-        """See `KeptThreads.newest`."""
+        """See `ThreadSaver.newest`."""
         order = "desc" if after is None else "asc"
         with self._cursor() as cursor:
             cursor.execute(
@@ -99,14 +97,12 @@ class PostgresThreads(PostgresSaver):
             return keys if after is None else keys[::-1]
 
     def take(self, key: str) -> bool:
-        """Take the claim if it is free; return whether it was."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not (taken := self._try(key)) and time.monotonic() < deadline:
             time.sleep(0.02)  # the server may not have noticed yet that the holder was killed
         return taken
 
     def free(self, key: str) -> None:
-        """Release a claim that was taken."""
         with self._alone(), suppress(StoreError):
             try:
                 # If the connection is lost, the server has released the lock already.
@@ -116,7 +112,6 @@ class PostgresThreads(PostgresSaver):
                 self._held.discard(key)
 
     def is_held(self, key: str) -> bool:
-        """Return whether any process has the claim."""
         # pg_locks shows the 64-bit number of a lock in two halves.
         halves = "classid::bigint = (number >> 32) & 4294967295 and objid::bigint = number"
         return self._ask(
@@ -230,10 +225,8 @@ class PostgresThreads(PostgresSaver):
         if self._process != os.getpid():
             self._process = os.getpid()
             self._turn, self.lock = threading.RLock(), threading.Lock()
-            self._held, self._parents = (
-                set(),
-                self.conn,
-            )  # closing it would end the parent's session
+            self._held = set()
+            self._parents = self.conn  # closing it would end the parent's session
         with self._turn:
             yield
 

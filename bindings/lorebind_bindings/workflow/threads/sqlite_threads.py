@@ -5,12 +5,11 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
 
+from lorebind_bindings.workflow.threads.checkpointers import ThreadSaver
 from lorebind_bindings.workflow.threads.claims import ELSEWHERE, FileClaims
-from lorebind_bindings.workflow.threads.serializing import JsonSerializer
 from lorebind_config.errors import StoreError
 from lorebind_knowledge.database.sqlite import SqliteDatabase
 
@@ -28,14 +27,14 @@ _TABLES = {"checkpoints", "writes"}
 _MOVE_AWAY = "move the file away with its threads, or restore a backup"
 
 
-class SqliteThreads(SqliteSaver):
+class SqliteThreads(ThreadSaver, SqliteSaver):
     """LangGraph's saver with our transactions: safe across threads, processes and forks.
 
     The file is created with the first thread; until then there are no threads.
     """
 
     def __init__(self, path: Path) -> None:
-        BaseCheckpointSaver.__init__(self, serde=JsonSerializer())
+        super().__init__()
         self.name = f"threads in {path}"
         self.claims = FileClaims(path)
         self._database = SqliteDatabase(
@@ -49,31 +48,25 @@ class SqliteThreads(SqliteSaver):
         with connected() as db, closing(db.cursor()) as cursor:
             yield cursor
 
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002  # LangGraph's name
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
-        where, values = search_where(config, filter, before)
+    def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
+        where, values = search_where(config, options.get("filter"), options.get("before"))
+        limit = options.get("limit")
         with self.cursor(transaction=False) as cursor:
-            found = cursor.execute(
+            rows = cursor.execute(
                 f"SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints {where}"
                 " ORDER BY checkpoint_id DESC LIMIT ?",
                 [*values, -1 if limit is None else limit],
             ).fetchall()
         names = "thread_id", "checkpoint_ns", "checkpoint_id"
-        for row in found:
-            one = self.get_tuple({"configurable": dict(zip(names, row, strict=True))})
-            if one is not None:
-                yield one
+        for row in rows:
+            config = {"configurable": dict(zip(names, row, strict=True))}
+            if (checkpoint := self.get_tuple(config)) is not None:
+                yield checkpoint
 
     def newest(
         self, prefix: str, limit: int, before: str | None = None, after: str | None = None
     ) -> Sequence[str]:
-        """See `KeptThreads.newest`."""
+        """See `ThreadSaver.newest`."""
         order = "DESC" if after is None else "ASC"
         with self.cursor(transaction=False) as cursor:
             cursor.execute(

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lorebind_bindings.workflow.answers import answer_to, passed_key
 from lorebind_bindings.workflow.how_to_resume import how_to_list
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
 
+    from lorebind_bindings.workflow.threads.checkpointers import ThreadSaver
     from lorebind_config.declarations.workflows import CheckpointerDeclaration
     from lorebind_config.templates import Environment
 
@@ -115,9 +116,6 @@ class ThreadInfo:
 class Turn(NamedTuple):
     """One input to a thread."""
 
-    checkpoint_id: str
-    began: str
-    """The time at which it started, in ISO 8601."""
     state: dict[str, Any]
     """The values of the channels after the input was added."""
     records: dict[str, Record]
@@ -127,16 +125,9 @@ class Turn(NamedTuple):
 class ThreadStore:
     """The threads in the location of one checkpointer. Usable in any event loop."""
 
-    def __init__(self, kept: Any) -> None:
-        """
-        Args:
-            kept: a sync saver that also implements `KeptThreads`.
-        """
-        from lorebind_bindings.workflow.threads.checkpointers import ThreadedSaver
-
-        self.saver = ThreadedSaver(kept, kept.name)
+    def __init__(self, saver: ThreadSaver) -> None:
+        self.saver = saver
         """The checkpointer to compile graphs with."""
-        self._kept: KeptThreads = kept
 
     @asynccontextmanager
     async def claimed(self, thread: Thread) -> AsyncIterator[ThreadInfo | None]:
@@ -151,7 +142,7 @@ class ThreadStore:
             StoreError: the location cannot be reached or written.
         """
         thread.check()
-        claims, taken = self._kept.claims, []
+        claims, taken = self.saver.claims, []
 
         def take() -> None:
             taken.append(claims.take(thread.key))
@@ -171,7 +162,7 @@ class ThreadStore:
 
     async def find(self, thread: Thread) -> ThreadInfo | None:
         """Return the status of a thread; None if this tenant's workflow has no such thread."""
-        running = await self.saver.call("read", self._kept.claims.is_held, thread.key)
+        running = await self.saver.call("read", self.saver.claims.is_held, thread.key)
         return await self._info(thread, thread.key, running=running)
 
     async def list(
@@ -192,24 +183,22 @@ class ThreadStore:
             after: return only threads with a larger `turn`, the closest ones to it.
         """
         any_of_them = Thread(tenant, project, workflow, "")
-        find = partial(self._kept.newest, any_of_them.prefix, limit, before, after)
+        find = partial(self.saver.newest, any_of_them.prefix, limit, before, after)
         keys = await self.saver.call("read", find)
         found = []
         for key in keys:
-            running = await self.saver.call("read", self._kept.claims.is_held, key)
+            running = await self.saver.call("read", self.saver.claims.is_held, key)
             found.append(await self._info(any_of_them, key, running=running))
         return sorted(filter(None, found), key=lambda info: info.updated, reverse=True)
 
-    async def journal(self, thread: Thread, checkpoint_ns: str = "") -> Journal:
+    async def journal(self, thread: Thread) -> Journal:
         """Return the journal of the newest checkpoint.
 
         Raises:
             NotFoundError: there is no such thread.
         """
-        found = await self._newest(thread.key, checkpoint_ns)
-        if found is None:
-            raise not_found(thread)
-        return Journal(self.saver, found.config, records_of(found.pending_writes))
+        newest = await self._newest(thread)
+        return Journal(self.saver, newest.config, records_of(newest.pending_writes))
 
     async def turns(self, thread: Thread) -> Sequence[Turn]:
         """Return all turns of a thread, oldest first.
@@ -217,14 +206,11 @@ class ThreadStore:
         Raises:
             NotFoundError: there is no such thread.
         """
-        config = _config(thread.key)
-        found = [one async for one in self.saver.alist(config)]
+        found = [checkpoint async for checkpoint in self.saver.alist(_config(thread.key))]
         if not found:
             raise not_found(thread)
         return [
             Turn(
-                one.checkpoint["id"],
-                one.checkpoint["ts"],
                 one.checkpoint["channel_values"],
                 records_of(one.pending_writes),
             )
@@ -238,10 +224,7 @@ class ThreadStore:
         Raises:
             NotFoundError: there is no such thread.
         """
-        found = await self._newest(thread.key)
-        if found is None:
-            raise not_found(thread)
-        return found.checkpoint["channel_values"]
+        return (await self._newest(thread)).checkpoint["channel_values"]
 
     async def begin_again(self, thread: Thread) -> None:
         """Clear the error of a failed thread: if it is killed now, its status is `interrupted`.
@@ -253,72 +236,24 @@ class ThreadStore:
         """
         from langgraph.checkpoint.serde.types import ERROR
 
-        found = await self._newest(thread.key)
-        if found is None:
-            raise not_found(thread)
-        for task_id, channel, _ in found.pending_writes or ():
+        newest = await self._newest(thread)
+        for task_id, channel, _ in newest.pending_writes or ():
             if channel == ERROR:
-                await self.saver.aput_writes(found.config, [(ERROR, "")], task_id)
-
-    async def delete(self, thread: Thread) -> None:
-        """Delete a thread.
-
-        Raises:
-            NotFoundError: there is no such thread.
-            ThreadRefusedError: the thread is running.
-        """
-        async with self.claimed(thread) as before:
-            if before is None:
-                raise not_found(thread)
-            await self.saver.adelete_thread(thread.key)
+                await self.saver.aput_writes(newest.config, [(ERROR, "")], task_id)
 
     async def close(self) -> None:
         """Close the files and connections."""
-        await self.saver.call("read", self._kept.close)
+        await self.saver.call("read", self.saver.close)
 
-    async def _newest(self, key: str, checkpoint_ns: str = "") -> CheckpointTuple | None:
-        return await self.saver.aget_tuple(_config(key, checkpoint_ns))
+    async def _newest(self, thread: Thread) -> CheckpointTuple:
+        newest = await self.saver.aget_tuple(_config(thread.key))
+        if newest is None:
+            raise not_found(thread)
+        return newest
 
     async def _info(self, thread: Thread, key: str, *, running: bool) -> ThreadInfo | None:
-        found = await self._newest(key)
-        return None if found is None else _info_of(found, thread, running=running)
-
-
-class Claims(Protocol):
-    """Locks on threads. The methods block, and are thread-safe."""
-
-    def take(self, key: str) -> bool:
-        """Take the claim if it is free; return whether it was."""
-
-    def free(self, key: str) -> None:
-        """Release a claim that was taken."""
-
-    def is_held(self, key: str) -> bool:
-        """Return whether any process has the claim."""
-
-
-class KeptThreads(Protocol):
-    """The methods that a LangGraph saver needs in addition: a list of its threads, and locks."""
-
-    name: str
-    """The location, for messages."""
-
-    @property
-    def claims(self) -> Claims: ...
-
-    def newest(
-        self, prefix: str, limit: int, before: str | None = None, after: str | None = None
-    ) -> Sequence[str]:
-        """Return the keys with a prefix; those whose last turn started last come first.
-
-        Args:
-            prefix: the start of the keys.
-            limit: maximum number of keys.
-            before: return only keys whose last turn has a smaller id.
-            after: return only keys whose last turn has a larger id, the closest ones to it.
-        """
-
-    def close(self) -> None: ...
+        newest = await self.saver.aget_tuple(_config(key))
+        return None if newest is None else _info_of(newest, thread, running=running)
 
 
 async def open_threads(
@@ -335,7 +270,7 @@ async def open_threads(
         return ThreadStore(await call(_open, declaration, environment))
 
 
-def _open(declaration: CheckpointerDeclaration, environment: Environment) -> Any:
+def _open(declaration: CheckpointerDeclaration, environment: Environment) -> ThreadSaver:
     refuse_unset(declaration, environment)
     purpose = "storing workflow threads"
     import_extra("langgraph.checkpoint.base", extra="workflow", purpose=purpose)
@@ -357,8 +292,8 @@ def _open(declaration: CheckpointerDeclaration, environment: Environment) -> Any
     return PostgresThreads(address)
 
 
-def _config(key: str, checkpoint_ns: str = "") -> RunnableConfig:
-    return {"configurable": {"thread_id": key, "checkpoint_ns": checkpoint_ns}}
+def _config(key: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": key, "checkpoint_ns": ""}}
 
 
 def not_found(thread: Thread) -> NotFoundError:

@@ -1,1 +1,0 @@
-"""The token counters that the YAML can declare."""
