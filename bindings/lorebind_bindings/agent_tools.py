@@ -83,13 +83,13 @@ def _of_code(declared: CodeTool, environment: Environment) -> BaseTool:
     """Return the tool that the declaration names, or make one from the function it names."""
     from langchain_core.tools import BaseTool, tool
 
-    found = named_object(declared, environment, ("call",), _EXPECTED, BaseTool)
-    if isinstance(found, BaseTool):
-        return found
+    code = named_object(declared, environment, ("call",), _EXPECTED, BaseTool)
+    if isinstance(code, BaseTool):
+        return code
     try:
-        made: BaseTool = tool(parse_docstring=True, error_on_invalid_docstring=False)(found)
+        wrapped: BaseTool = tool(parse_docstring=True, error_on_invalid_docstring=False)(code)
     except Exception as error:  # LangChain's complaint about the docstring or the annotations
         at = declared.position()
         where = f"{at}: " if at.line else ""
         raise UsageError(f"{where}tool: {declared.call} cannot be a tool: {error}") from error
-    return made
+    return wrapped

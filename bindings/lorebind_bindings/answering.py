@@ -145,15 +145,15 @@ async def answer(
         LorebindError: retrieval failed, see `retrieve`.
     """
     with as_tenant(service.tenant):  # for the code of tools
-        asked = await _prepare(service, bindings, model, counter, request)
+        prepared = await _prepare(service, bindings, model, counter, request)
         while True:
             with naming_failures(model):
-                client = asked.loop.client(model)
+                client = prepared.loop.client(model)
                 response: AIMessage = await call_client(
-                    client.invoke, client.ainvoke, asked.messages, request.config
+                    client.invoke, client.ainvoke, prepared.messages, request.config
                 )
-            if not await asked.goes_on(response):
-                return await _finish(asked, response)
+            if not await prepared.goes_on(response):
+                return await _finish(prepared, response)
 
 
 class AnswerStream:
@@ -196,40 +196,40 @@ class AnswerStream:
 
     async def __aiter__(self) -> AsyncGenerator[str, None]:
         self._begin()
-        asked = await self._asked()
-        self.results = asked.injection.results
+        prepared = await self._asked()
+        self.results = prepared.injection.results
         while True:
             self._whole = None
             with naming_failures(self._model):
-                client = asked.loop.client(self._model)
-                chunks: Any = client.astream(asked.messages, self._config)
+                client = prepared.loop.client(self._model)
+                chunks: Any = client.astream(prepared.messages, self._config)
                 async with aclosing(chunks):
                     while (chunk := await self._anext(chunks)) is not None:
-                        if (text := self._heard(chunk)) and not asked.loop.output:
+                        if (text := self._heard(chunk)) and not prepared.loop.output:
                             yield text
-            if not await self._goes_on(asked):
+            if not await self._goes_on(prepared):
                 break
-        self._answer = await _finish(asked, self._whole)
-        if asked.loop.output:
+        self._answer = await _finish(prepared, self._whole)
+        if prepared.loop.output:
             yield self._answer.text
 
     def __iter__(self) -> Iterator[str]:
         self._begin()
-        asked = run(self._asked())
-        self.results = asked.injection.results
+        prepared = run(self._asked())
+        self.results = prepared.injection.results
         while True:
             self._whole = None
             with naming_failures(self._model):
-                client = asked.loop.client(self._model)
-                chunks: Any = client.stream(asked.messages, self._config)
+                client = prepared.loop.client(self._model)
+                chunks: Any = client.stream(prepared.messages, self._config)
                 with closing(chunks):
                     while (chunk := self._next(chunks)) is not None:
-                        if (text := self._heard(chunk)) and not asked.loop.output:
+                        if (text := self._heard(chunk)) and not prepared.loop.output:
                             yield text
-            if not run(self._goes_on(asked)):
+            if not run(self._goes_on(prepared)):
                 break
-        self._answer = finished(asked, self._whole)
-        if asked.loop.output:
+        self._answer = finished(prepared, self._whole)
+        if prepared.loop.output:
             yield self._answer.text
 
     # The tenant of a stream is set for each step: between two of them, the caller's own applies.
@@ -246,9 +246,9 @@ class AnswerStream:
         with as_tenant(self._tenant):
             return next(chunks, None)
 
-    async def _goes_on(self, asked: Asked) -> bool:
+    async def _goes_on(self, prepared: Asked) -> bool:
         with as_tenant(self._tenant):
-            return await asked.goes_on(self._whole)
+            return await prepared.goes_on(self._whole)
 
     def _begin(self) -> None:
         if self._begun:
@@ -299,10 +299,10 @@ async def _prepare(
         loop.search = knowledge_tool(service, searchable, counter, max_tokens=request.max_tokens)
         loop.is_forced = injection.must_search
     before, question = prompt.filled(injection.blocks, places)
-    told = [request.instructions, loop.output.instructions if loop.output else ""]
+    instructions = [request.instructions, loop.output.instructions if loop.output else ""]
     messages = build_messages(
         question=question,
-        instructions="\n\n".join(filter(None, told)),
+        instructions="\n\n".join(filter(None, instructions)),
         blocks=before,
         history=history,
         attachments=request.attachments,
@@ -310,30 +310,30 @@ async def _prepare(
     return Asked(messages, injection, counter, loop)
 
 
-async def _finish(asked: Asked, response: AIMessage) -> Answer:
+async def _finish(prepared: Asked, response: AIMessage) -> Answer:
     """Return the answer. Counting the tokens of a long prompt would block the event loop."""
     with lane("wait"):
-        return await call(finished, asked, response)
+        return await call(finished, prepared, response)
 
 
-def finished(asked: Asked, response: AIMessage) -> Answer:
+def finished(prepared: Asked, response: AIMessage) -> Answer:
     """Turn a response into an `Answer`, with its citations checked."""
     from langchain_core.messages.ai import add_usage
 
     from lorebind_prompts import count_messages
 
-    injection, counter, loop = asked.injection, asked.counter, asked.loop
-    offered = [*asked.earlier, *injection.offered, *loop.offered]
+    injection, counter, loop = prepared.injection, prepared.counter, prepared.loop
+    offered = [*prepared.earlier, *injection.offered, *loop.offered]
     output = loop.output.value if loop.output else str(response.text)
     checked = check("\n\n".join(texts_in(output)), offered)
     usage = {
-        "prompt_tokens": count_messages(asked.messages, counter),
+        "prompt_tokens": count_messages(prepared.messages, counter),
         "tokenizer": counter.name,
         "exact": counter.exact,
     }
     spent: UsageMetadata | None = None
-    for one in [*loop.said, response]:
-        spent = add_usage(spent, one.usage_metadata) if one.usage_metadata else spent
+    for message in [*loop.said, response]:
+        spent = add_usage(spent, message.usage_metadata) if message.usage_metadata else spent
     if spent:
         usage["model"] = dict(spent)
     return Answer(

@@ -62,16 +62,16 @@ async def texts_to_search(
         for binding in bindings
         if binding.settings.condense.model
     }
-    asking = (condensed(one, question, history, config) for one in named.values())
-    made = dict(zip(named, await asyncio.gather(*asking, return_exceptions=True), strict=True))
-    for failure in made.values():
+    asking = (condensed(binding, question, history, config) for binding in named.values())
+    questions = dict(zip(named, await asyncio.gather(*asking, return_exceptions=True), strict=True))
+    for failure in questions.values():
         if isinstance(failure, BaseException) and not isinstance(failure, LorebindError):
             raise failure
 
     def text(binding: ResolvedBinding) -> Any:
         condense = binding.settings.condense
         if condense.model is not None:
-            return made[condense.model]
+            return questions[condense.model]
         if condense.method == "none":
             return question
         # A reranker reads the text, so the question should appear in it only once.
@@ -113,13 +113,13 @@ async def condensed(
         )
     model = await call(binding.condenser)
     spoken = [
-        f"{one.type}: {text[:_CHARACTERS]}"
-        for one in history
-        if isinstance(one, HumanMessage | AIMessage) and (text := str(one.text).strip())
+        f"{message.type}: {text[:_CHARACTERS]}"
+        for message in history
+        if isinstance(message, HumanMessage | AIMessage) and (text := str(message.text).strip())
     ]
     conversation = "\n".join(spoken[-_MESSAGES:])
-    given = f"<conversation>\n{conversation}\n</conversation>\nLast message: {question}"
-    prompt = [("system", _INSTRUCTIONS), ("human", given)]
+    prompted = f"<conversation>\n{conversation}\n</conversation>\nLast message: {question}"
+    prompt = [("system", _INSTRUCTIONS), ("human", prompted)]
     # LangGraph omits calls with this tag from its message stream: they are not part of the answer.
     quiet: Any = {**(config or {}), "tags": ["nostream"], "run_name": "lorebind condense"}
     with naming_failures(model):

@@ -64,8 +64,8 @@ class Injection:
     def verdict(self) -> Verdict:
         if not self.results:
             return "hit" if self.offered else "none"
-        given = [result.binding.id for result in self.results if result.is_given]
-        blocks = zip(given, self.assembled, strict=True)
+        ids = [result.binding.id for result in self.results if result.is_given]
+        blocks = zip(ids, self.assembled, strict=True)
         return verdict_of(self.results, {name for name, block in blocks if block.citations})
 
 
@@ -101,21 +101,21 @@ async def inject(
     from lorebind_bindings.langchain.retriever import traced_retrieve
 
     results = await traced_retrieve(service, bindings, question, config, history)
-    given = [result for result in results if result.is_given]
-    portions = [_portion(found, counter) for found in given]
+    offered = [result for result in results if result.is_given]
+    portions = [_portion(result, counter) for result in offered]
     assembled = assemble_together(
         portions, counter=counter, max_tokens=max_tokens, first_marker=first_marker
     )
     # If not even the best passage fits the budget, the result is treated like a miss.
-    shown = {id(found): result.context for found, result in zip(given, assembled, strict=True)}
-    texts = [shown.get(id(result)) or result.stands_in for result in results]
+    contexts = {id(found): result.context for found, result in zip(offered, assembled, strict=True)}
+    texts = [contexts.get(id(result)) or result.stands_in for result in results]
     # Lorebind's standard texts are added at most once each, and not next to passages.
-    said = set(STANDARD) if any(shown.values()) else set()
+    written = set(STANDARD) if any(contexts.values()) else set()
     blocks = []
-    for found, text in zip(results, texts, strict=True):
-        if text and text not in said:
-            blocks.append(Block(text, found.binding.settings.inject_as))
-            said |= {text} & STANDARD
+    for result, text in zip(results, texts, strict=True):
+        if text and text not in written:
+            blocks.append(Block(text, result.binding.settings.inject_as))
+            written |= {text} & STANDARD
     return Injection(blocks, results, assembled)
 
 
@@ -141,28 +141,28 @@ def inject_given(
     return Injection(blocks, [], assembled)
 
 
-def _given(one: RetrievedContext | Document, counter: TokenCounter) -> RetrievedContext:
+def _given(passage: RetrievedContext | Document, counter: TokenCounter) -> RetrievedContext:
     from langchain_core.documents import Document  # importing LangChain takes half a second
 
-    if isinstance(one, RetrievedContext):
-        return one
-    if isinstance(one, Document):
-        return RetrievedContext.from_document(one, counter)
+    if isinstance(passage, RetrievedContext):
+        return passage
+    if isinstance(passage, Document):
+        return RetrievedContext.from_document(passage, counter)
     raise UsageError(
         "retrieved passages must be a list of LangChain documents or RetrievedContexts, "
-        f"not of {type(one).__name__}"
+        f"not of {type(passage).__name__}"
     )
 
 
-def _portion(found: BoundResult, counter: TokenCounter) -> Portion:
-    settings = found.binding.settings
+def _portion(bound: BoundResult, counter: TokenCounter) -> Portion:
+    settings = bound.binding.settings
     return Portion(
         [
-            RetrievedContext.from_match(found.binding.id, match, counter)
-            for match in found.result.matches
+            RetrievedContext.from_match(bound.binding.id, match, counter)
+            for match in bound.result.matches
         ],
         max_tokens=settings.max_tokens,
-        renderer=found.binding.renderer,
+        renderer=bound.binding.renderer,
         label=label_of(settings.inject_as),
-        weak=found.is_weak,
+        weak=bound.is_weak,
     )

@@ -102,15 +102,19 @@ def ingest_scope(
 def needed_inputs(declared: WorkflowDeclaration, kb: KnowledgeBaseDeclaration) -> list[str]:
     """Return the inputs without a default that the sources of a workflow's knowledge base use."""
     used = run_references(kb)
-    for _, _, name, *_ in (one for one in used if one[:2] == ("workflow", "vars") and one[2:]):
+    for _, _, name, *_ in (
+        reference for reference in used if reference[:2] == ("workflow", "vars") and reference[2:]
+    ):
         for _, text in texts([declared.vars.get(name)]):
             used += mentions(text)
-    short = [one[1:] if one[0] == "workflow" else one for one in used]
-    named = {one[1] for one in short if one[:1] == ("input",) and len(one) > 1}
+    short = [reference[1:] if reference[0] == "workflow" else reference for reference in used]
+    named = {
+        reference[1] for reference in short if reference[:1] == ("input",) and len(reference) > 1
+    }
     return [
         name
-        for name, one in declared.input.items()
-        if name in named and one.required and one.default is None
+        for name, declaration in declared.input.items()
+        if name in named and declaration.required and declaration.default is None
     ]
 
 

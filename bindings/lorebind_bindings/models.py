@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lorebind_config.templates import Environment
     from lorebind_prompts import TokenCounter
 
-_told: dict[int, Mapping[str, str]] = {}
+_secrets: dict[int, Mapping[str, str]] = {}
 """The values of environment variables that each model was given, by the `id()` of the model."""
 
 
@@ -43,8 +43,8 @@ def naming_failures(model: BaseChatModel) -> Iterator[None]:
     except LorebindError:
         raise
     except Exception as error:  # each provider has its own exceptions; kept as the cause
-        said = redacted_message(error, holder=model, values=_told.get(id(model)))
-        raise ModelError(f"the chat model failed: {said}") from error
+        message = redacted_message(error, holder=model, values=_secrets.get(id(model)))
+        raise ModelError(f"the chat model failed: {message}") from error
 
 
 def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseChatModel:
@@ -59,9 +59,9 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
         UsageError: the class or factory cannot be imported.
         ModelError: the model cannot be created with the given configuration.
     """
-    for given in (declaration.model, declaration.class_path):
-        if isinstance(given, LiveObject):
-            return live_model(given.object)
+    for value in (declaration.model, declaration.class_path):
+        if isinstance(value, LiveObject):
+            return live_model(value.object)
     if declaration.provider == EXTRACTIVE:
         from lorebind_prompts import ExtractiveChatModel
 
@@ -70,16 +70,16 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
     written: dict[str, Any] = dict(declaration.config)
     if declaration.api_key is not None:
         written["api_key"] = declaration.api_key
-    own = PartEnvironment(environment)
-    make = _named(declaration, own) if declaration.provider == LANGCHAIN else _known(declaration)
+    part = PartEnvironment(environment)
+    make = _named(declaration, part) if declaration.provider == LANGCHAIN else _known(declaration)
     what = f"model {declaration.id!r} ({declaration.called})"
-    with own.redact_errors(ModelError, f"{what} cannot be created from this configuration"):
+    with part.redact_errors(ModelError, f"{what} cannot be created from this configuration"):
         try:
-            model = live_model(make(**own.fill(written)))
+            model = live_model(make(**part.fill(written)))
         except ImportError as error:
             raise MissingDependencyError(f"model {declaration.id!r}: {error}") from error
-    _told[id(model)] = own.secrets
-    weakref.finalize(model, _told.pop, id(model), None)
+    _secrets[id(model)] = part.secrets
+    weakref.finalize(model, _secrets.pop, id(model), None)
     return model
 
 

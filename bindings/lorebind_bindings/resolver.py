@@ -253,26 +253,28 @@ def override(binding: ResolvedBinding, **settings: Any) -> ResolvedBinding:
     return replace(binding, settings=chosen, provenance=binding.provenance | places)
 
 
-def override_settings(own: RetrievalDeclaration, **settings: Any) -> RetrievalDeclaration:
+def override_settings(declared: RetrievalDeclaration, **settings: Any) -> RetrievalDeclaration:
     """Return settings with some replaced by the caller's; see `override`."""
-    given = {
+    changes = {
         name: dict(value) if isinstance(value, Mapping) else value
         for name, value in settings.items()
         if value is not None
     }
-    if not given:
-        return own
-    written = {name: getattr(own, name) for name in own.model_fields_set} | given
+    if not changes:
+        return declared
+    written = {name: getattr(declared, name) for name in declared.model_fields_set} | changes
     try:
         chosen = RetrievalDeclaration(**written)
     except ValidationError as error:
         source = YamlSource.from_data(written)
         wrong = [
-            UsageError(f"{one.message}; {one.hint}" if one.hint else one.message, at=path)
-            for path, one in findings(error, source, RetrievalDeclaration)
+            UsageError(
+                f"{finding.message}; {finding.hint}" if finding.hint else finding.message, at=path
+            )
+            for path, finding in findings(error, source, RetrievalDeclaration)
         ]
         raise UsageError.of(wrong) from None
-    if chosen.render != own.render and is_file(chosen.render):
+    if chosen.render != declared.render and is_file(chosen.render):
         raise UsageError(f"render: {chosen.render!r}: give the template itself, not its file")
     return chosen
 
@@ -307,17 +309,19 @@ def _resolved(
     loaded: LoadedProject, kb_id: str, layer: Layer, workflow: str | None
 ) -> ResolvedBinding:
     kb = loaded.knowledge_base(kb_id, workflow)[0]
-    own = kb.retrieval
+    retrieval = kb.retrieval
     base = {
-        name: (_setting(getattr(own, name), "knowledge_base", own.position(name)),)
-        for name in own.model_fields_set
+        name: (_setting(getattr(retrieval, name), "knowledge_base", retrieval.position(name)),)
+        for name in retrieval.model_fields_set
     }
     settings = merge(base, layer)
     values: dict[str, Any] = {"strategy": loaded.default_strategy(kb)}
     values |= {name: last.value for name, (last, *_) in settings.items() if last.value is not None}
     provenance = dict.fromkeys(RetrievalDeclaration.model_fields, Provenance("default"))
     provenance |= {
-        name: Provenance(last.scope, last.file, last.line, tuple(one.scope for one in before))
+        name: Provenance(
+            last.scope, last.file, last.line, tuple(setting.scope for setting in before)
+        )
         for name, (last, *before) in settings.items()
     }
     chosen = RetrievalDeclaration(**values)

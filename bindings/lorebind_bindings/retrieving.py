@@ -133,7 +133,7 @@ async def retrieve(
 
     check_question(question)
 
-    async def one(binding: ResolvedBinding, text: str | LorebindError) -> BoundResult:
+    async def search(binding: ResolvedBinding, text: str | LorebindError) -> BoundResult:
         try:
             if isinstance(text, LorebindError):
                 raise text
@@ -149,7 +149,7 @@ async def retrieve(
         return BoundResult(binding, result, searched_for=text)
 
     texts = await texts_to_search(bindings, question, history, config)
-    return list(await asyncio.gather(*map(one, bindings, texts)))
+    return list(await asyncio.gather(*map(search, bindings, texts)))
 
 
 @lru_cache(maxsize=1024)
@@ -169,15 +169,15 @@ def verdict_of(results: Sequence[BoundResult], offered: Collection[str]) -> Verd
         return "none"
     # Passages that did not fit the budget are treated like a miss.
     absent = {result.verdict for result in results if result.binding.id not in offered}
-    shown = {result.verdict for result in results if result.binding.id in offered}
-    return best_of(shown | (absent - {"hit", "weak"}) or {"fallback"})
+    present = {result.verdict for result in results if result.binding.id in offered}
+    return best_of(present | (absent - {"hit", "weak"}) or {"fallback"})
 
 
 def best_of(verdicts: Iterable[str]) -> Verdict:
     """Return the best of several verdicts."""
-    known = set(verdicts)
-    found: Verdict = next((arg for arg in get_args(Verdict) if arg in known), "none")
-    return found
+    present = set(verdicts)
+    best: Verdict = next((arg for arg in get_args(Verdict) if arg in present), "none")
+    return best
 
 
 def _is_a_mistake(error: LorebindError) -> bool:

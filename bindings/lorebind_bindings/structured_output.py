@@ -90,8 +90,8 @@ def texts_in(value: Any) -> Iterator[str]:
     if isinstance(plain, str):
         yield plain
     elif isinstance(plain, dict | list):
-        for one in plain.values() if isinstance(plain, dict) else plain:
-            yield from texts_in(one)
+        for item in plain.values() if isinstance(plain, dict) else plain:
+            yield from texts_in(item)
 
 
 def _takes_tools(model: BaseChatModel) -> bool:

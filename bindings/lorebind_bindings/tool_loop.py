@@ -107,16 +107,16 @@ class ToolLoop:
             )
         self.said.append(response)
         asking = [self._reply(call, offered, response, wrong) for call in response.tool_calls]
-        made = await asyncio.gather(*asking, return_exceptions=True)
-        for failure in made:
+        results = await asyncio.gather(*asking, return_exceptions=True)
+        for failure in results:
             if isinstance(failure, BaseException):
                 raise failure
-        given: list[Any] = list(made)
+        messages: list[Any] = list(results)
         for broken in response.invalid_tool_calls:
-            said = f"The arguments are not JSON: {broken['error']}"
-            given.append(_error(broken, wrong if broken["name"] == ANSWER_TOOL else said))
-        self.found += given
-        return given or [HumanMessage(wrong)]
+            problem = f"The arguments are not JSON: {broken['error']}"
+            messages.append(_error(broken, wrong if broken["name"] == ANSWER_TOOL else problem))
+        self.found += messages
+        return messages or [HumanMessage(wrong)]
 
     @property
     def offered(self) -> list[Citation]:
@@ -173,12 +173,12 @@ class ToolLoop:
             numbers = {"": {"asked": None, "first": 1, "last": self.numbered}}
             state = {"messages": [*self.found, response], STATE_KEY: numbers}
             arguments["runtime"] = _Runtime(state, list(offered.values()), str(call["id"]))
-        given = {"type": "tool_call", "name": name, "args": arguments, "id": call["id"]}
+        tool_call = {"type": "tool_call", "name": name, "args": arguments, "id": call["id"]}
         is_async_only = getattr(tool, "func", tool) is None
         if is_search or is_async_only:
-            result = await tool.ainvoke(given, self.config)
+            result = await tool.ainvoke(tool_call, self.config)
         else:
-            result = await call_client(tool.invoke, tool.ainvoke, given, self.config)
+            result = await call_client(tool.invoke, tool.ainvoke, tool_call, self.config)
         if not isinstance(result, ToolMessage):
             raise UsageError(
                 f"tool {name!r} returned a {type(result).__name__}, which only a LangGraph agent "

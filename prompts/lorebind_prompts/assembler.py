@@ -40,7 +40,7 @@ class Candidate:
     @property
     def sources(self) -> list[str]:
         """The sources that its entry names: at most three, the best first."""
-        places = [source_line(one.metadata) for one in (self.context, *self.also)]
+        places = [source_line(context.metadata) for context in (self.context, *self.also)]
         return list(dict.fromkeys(places))[:_SOURCES_SHOWN]
 
 
@@ -50,19 +50,19 @@ def candidates_of(contexts: Iterable[RetrievedContext]) -> list[Candidate]:
     Passages are duplicates if they have the same id, or the same text apart from whitespace.
     """
     candidates: list[Candidate] = []
-    known: dict[str, Candidate] = {}
-    for context in sorted(contexts, key=lambda one: one.score, reverse=True):
+    by_key: dict[str, Candidate] = {}
+    for context in sorted(contexts, key=lambda context: context.score, reverse=True):
         content = clean_text(context.content)
         keys = [f"text {' '.join(content.split())}"]
         keys += [f"id {context.id}"] if context.id else []
-        same = next((known[key] for key in keys if key in known), None)
+        same = next((by_key[key] for key in keys if key in by_key), None)
         if same is None:
             same = Candidate(context, content)
             candidates.append(same)
         else:
             same.also.append(context)
         for key in keys:
-            known.setdefault(key, same)
+            by_key.setdefault(key, same)
     return candidates
 
 
@@ -268,7 +268,7 @@ def _drop(context: RetrievedContext, reason: str) -> Dropped:
 
 
 def _citation(entry: _Entry) -> Citation:
-    own, *others = (
+    first, *others = (
         Citation(
             marker=entry.passage.marker,
             id=context.id,
@@ -280,7 +280,7 @@ def _citation(entry: _Entry) -> Citation:
         )
         for context in (entry.candidate.context, *entry.candidate.also)
     )
-    return replace(own, also=others)
+    return replace(first, also=others)
 
 
 def _cut_places(text: str, longest: int) -> Iterable[int]:
@@ -290,9 +290,9 @@ def _cut_places(text: str, longest: int) -> Iterable[int]:
     `longest` stays. A text without words (an endless line, some scripts) is cut anywhere.
     """
     breaks = takewhile(lambda place: place[0] <= longest, sentence_breaks(text, 0, len(text)))
-    paragraphs = (found.start() for found in BLANK_LINE.finditer(text, 0, longest + 1))
+    paragraphs = (blank.start() for blank in BLANK_LINE.finditer(text, 0, longest + 1))
     sentences = sorted({*paragraphs, *(end for end, _ in breaks)})
-    words = [found.start() for found in _WORD_END.finditer(text, 0, longest + 1)]
+    words = [space.start() for space in _WORD_END.finditer(text, 0, longest + 1)]
     last = [at for ends in (sentences, words) for at in ends[:-4:-1] if 3 * at >= longest]
     places = [*last, longest, longest - _SLACK]
     return [at for at in places if at >= _SHORTEST_CUT]

@@ -33,8 +33,8 @@ def build_messages(
     which are images or files as LangChain content blocks, follow the question.
     """
     system = [SystemMessage(instructions)] if instructions.strip() else []
-    asked = HumanMessage([_text(question), *map(dict, attachments)] if attachments else question)
-    return put_before_question([*system, *history, asked], blocks)
+    message = HumanMessage([_text(question), *map(dict, attachments)] if attachments else question)
+    return put_before_question([*system, *history, message], blocks)
 
 
 def with_instructions(instructions: str, message: SystemMessage | None) -> SystemMessage:
@@ -44,20 +44,22 @@ def with_instructions(instructions: str, message: SystemMessage | None) -> Syste
     return message.model_copy(update={"content": _before(instructions, message.content)})
 
 
-def messages_of(given: Any, name: str) -> list[BaseMessage]:
+def messages_of(value: Any, name: str) -> list[BaseMessage]:
     """Convert a value to messages: LangChain's, pairs of role and text, or mappings.
 
     Raises:
         UsageError: the value is not a list of messages; the message names it by `name`.
     """
     try:
-        if isinstance(given, str | bytes | Mapping):
-            raise TypeError(f"got one {type(given).__name__}")
-        return convert_to_messages(given)
+        if isinstance(value, str | bytes | Mapping):
+            raise TypeError(f"got one {type(value).__name__}")
+        return convert_to_messages(value)
     except (TypeError, ValueError, KeyError, NotImplementedError) as error:
         # LangChain raises any of these.
-        said = f"{error} is missing" if isinstance(error, KeyError) else str(error).split("\n")[0]
-        raise UsageError(f"{name!r} must be a list of LangChain messages: {said}") from None
+        problem = (
+            f"{error} is missing" if isinstance(error, KeyError) else str(error).split("\n")[0]
+        )
+        raise UsageError(f"{name!r} must be a list of LangChain messages: {problem}") from None
 
 
 def put_before_question(
@@ -72,12 +74,14 @@ def put_before_question(
     put = BETWEEN_BLOCKS.join(block for block in blocks if block)
     at = last_question(messages)
     if at is None:
-        humans = [index for index, one in enumerate(messages) if isinstance(one, HumanMessage)]
+        humans = [
+            index for index, message in enumerate(messages) if isinstance(message, HumanMessage)
+        ]
         at = humans[-1] if humans else None
     if at is None or not put:
         return list(messages)
-    asked = messages[at].model_copy(update={"content": _before(put, messages[at].content)})
-    return [*messages[:at], asked, *messages[at + 1 :]]
+    question = messages[at].model_copy(update={"content": _before(put, messages[at].content)})
+    return [*messages[:at], question, *messages[at + 1 :]]
 
 
 def _before(text: str, content: _Content) -> _Content:
@@ -93,7 +97,7 @@ def last_question(messages: Sequence[BaseMessage]) -> int | None:
     If several user messages are adjacent, it is the last one with text, since images are often sent
     after their question. Messages written in the user's name, such as summaries, do not count.
     """
-    users = [index for index, one in enumerate(messages) if _is_users(one)]
+    users = [index for index, message in enumerate(messages) if _is_users(message)]
     at = users[-1] if users else None
     while at and not str(messages[at].text).strip() and _is_users(messages[at - 1]):
         at -= 1
@@ -104,8 +108,8 @@ def last_question(messages: Sequence[BaseMessage]) -> int | None:
 
 def user_texts(messages: Sequence[BaseMessage]) -> list[str]:
     """Return the texts of the user's own messages, earliest first; summaries do not count."""
-    said = (str(message.text).strip() for message in messages if _is_users(message))
-    return [text for text in said if text]
+    texts = (str(message.text).strip() for message in messages if _is_users(message))
+    return [text for text in texts if text]
 
 
 def _is_users(message: BaseMessage) -> bool:

@@ -78,14 +78,14 @@ class Citation:
             "score": self.score,
             "label": self.label,
             "metadata": dict(self.metadata),
-            "also": [one.as_data(content=False) for one in self.also],
+            "also": [citation.as_data(content=False) for citation in self.also],
         }
         return data | {"content": self.content} if content else data
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Citation:
         """Restore a citation from the values that `as_data` returned."""
-        also = [cls.from_data(one) for one in data["also"]]
+        also = [cls.from_data(citation) for citation in data["also"]]
         names = ("marker", "id", "uri", "title", "score", "metadata")
         content = data.get("content", "")
         return cls(**{name: data[name] for name in names}, content=content, also=also)
@@ -150,12 +150,12 @@ def check(text: str, citations: Sequence[Citation]) -> CitedAnswer:
     The top of this file defines markers. Each marker is either in `citations` of the result or in
     its `unknown`. Pass the whole answer: whether brackets are a marker can depend on later text.
     """
-    known = {citation.marker: citation for citation in citations}
+    by_marker = {citation.marker: citation for citation in citations}
     named = list(dict.fromkeys(_markers(_without_code(text))))
     return CitedAnswer(
         text=text,
-        citations=[known[marker] for marker in named if marker in known],
-        unknown=[marker for marker in named if marker not in known],
+        citations=[by_marker[marker] for marker in named if marker in by_marker],
+        unknown=[marker for marker in named if marker not in by_marker],
     )
 
 
@@ -164,13 +164,13 @@ def escape_markers(text: str) -> str:
 
     Links whose text is a number are escaped too, so that the text can be embedded in any other.
     """
-    places = [found.start() for found in _unescaped(_without_code(text))]
+    places = [match.start() for match in _unescaped(_without_code(text))]
     return "\\".join(text[start:end] for start, end in pairwise([0, *places, len(text)]))
 
 
 def _markers(text: str) -> Iterator[str]:
-    for found in _found(text):
-        for part in re.split(_JOINT, found[1]):
+    for match in _found(text):
+        for part in re.split(_JOINT, match[1]):
             numbers = [_plain(number) for number in _NUMBER.findall(part)]
             first, last = numbers[0], numbers[-1]
             if max(len(first), len(last)) < _LONGEST_NUMBER:
@@ -189,23 +189,23 @@ def _plain(number: str) -> str:
 
 def _found(text: str) -> Iterator[re.Match[str]]:
     """Yield the markers of a text, without its links and their targets."""
-    targets = {found.end(): _plain(found[1]) for found in _TARGET.finditer(text)}
+    targets = {match.end(): _plain(match[1]) for match in _TARGET.finditer(text)}
     labels = set(targets.values())
     last_end = -1
-    for found in _unescaped(text):
+    for match in _unescaped(text):
         labels_a_link = (
-            text[found.start() - 1 : found.start()] == "]"
-            and found.start() != last_end
-            and found[1].isdecimal()
-            and _plain(found[1]) in labels
+            text[match.start() - 1 : match.start()] == "]"
+            and match.start() != last_end
+            and match[1].isdecimal()
+            and _plain(match[1]) in labels
         )
-        last_end = found.end()
-        if not (labels_a_link or found.start() in targets or _LINKED.match(text, last_end)):
-            yield found
+        last_end = match.end()
+        if not (labels_a_link or match.start() in targets or _LINKED.match(text, last_end)):
+            yield match
 
 
 def _unescaped(text: str) -> Iterator[re.Match[str]]:
-    return (found for found in _MARKER.finditer(text) if not is_escaped(text, found.start()))
+    return (match for match in _MARKER.finditer(text) if not is_escaped(text, match.start()))
 
 
 def _without_code(text: str) -> str:

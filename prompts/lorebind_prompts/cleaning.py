@@ -82,11 +82,11 @@ def _visible(text: str) -> str:
 def _needed(run: re.Match[str]) -> str:
     """Return the invisible characters that must stay: a presentation selector, then a joiner."""
     before, after = run.string[run.start() - 1 : run.start()], run.string[run.end() : run.end() + 1]
-    kept = ""
+    visible = ""
     if run[0][0] in _PRESENTATION and (_is_symbol(before) or _is_keycap(before, after)):
-        kept = run[0][0]
+        visible = run[0][0]
     joiner = next((char for char in run[0] if char in _JOINERS), "")
-    return kept + joiner if _is_symbol(before) or _is_letter(before) else kept
+    return visible + joiner if _is_symbol(before) or _is_letter(before) else visible
 
 
 def _is_symbol(char: str) -> bool:

@@ -48,23 +48,23 @@ class RetrievedContext:
             relevance: None means the score.
         """
         relevance = score if relevance is None else relevance
-        given = (binding_id, content, score, relevance, metadata, id, token_estimate)
-        for name, value in zip(self.__slots__, given, strict=True):
+        values = (binding_id, content, score, relevance, metadata, id, token_estimate)
+        for name, value in zip(self.__slots__, values, strict=True):
             object.__setattr__(self, name, value)
 
     @property
     def token_estimate(self) -> int:
         """Number of tokens of the bare content, without the markup that a block adds."""
-        known = self._tokens
-        return known if isinstance(known, int) else known.count(self.content)
+        tokens = self._tokens
+        return tokens if isinstance(tokens, int) else tokens.count(self.content)
 
     @classmethod
     def from_match(
         cls, binding_id: str, match: DocumentMatch, counter: TokenCounter
     ) -> RetrievedContext:
         """Create a context from a search result of a binding."""
-        found = match.text, match.score, counter, match.metadata, match.id, match.relevance
-        return cls(binding_id, *found)
+        values = match.text, match.score, counter, match.metadata, match.id, match.relevance
+        return cls(binding_id, *values)
 
     @classmethod
     def from_document(cls, document: Document, counter: TokenCounter) -> RetrievedContext:

@@ -119,8 +119,12 @@ class ExtractiveChatModel(BaseChatModel):
         else:
             text = NO_ANSWER if passages else NO_PASSAGES
         counter = TiktokenCounter()
-        given, made = count_messages(messages, counter), counter.count(text)
-        return text, {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
+        prompt_tokens, answer_tokens = count_messages(messages, counter), counter.count(text)
+        return text, {
+            "input_tokens": prompt_tokens,
+            "output_tokens": answer_tokens,
+            "total_tokens": prompt_tokens + answer_tokens,
+        }
 
 
 def read_prompt(messages: Sequence[BaseMessage]) -> tuple[str, list[Passage]]:
@@ -129,19 +133,21 @@ def read_prompt(messages: Sequence[BaseMessage]) -> tuple[str, list[Passage]]:
     The question is the text of the last human message outside its blocks. Its turn starts after the
     model's last answer, so that a block can be a message of its own.
     """
-    humans = [index for index, one in enumerate(messages) if isinstance(one, HumanMessage)]
+    humans = [index for index, message in enumerate(messages) if isinstance(message, HumanMessage)]
     if not humans:
         return "", []
     start = humans[-1]
     while start and not isinstance(messages[start - 1], AIMessage):
         start -= 1
     turn = messages[start:]
-    asked = [without_blocks(str(one.text)) for one in turn if isinstance(one, HumanMessage)]
-    question = next((text for text in reversed(asked) if text), "")
+    questions = [
+        without_blocks(str(message.text)) for message in turn if isinstance(message, HumanMessage)
+    ]
+    question = next((text for text in reversed(questions) if text), "")
     system = [message for message in messages[:start] if message.type == "system"]
     passages: dict[str, Passage] = {}
-    for one in (*system, *turn):
-        for passage in parse(str(one.text)):
+    for message in (*system, *turn):
+        for passage in parse(str(message.text)):
             passages.setdefault(passage.marker, passage)
     return question, list(passages.values())
 

@@ -79,18 +79,18 @@ def choose(
     are quoted only if they are nearly as good.
     """
     scored = _score(question, passages)
-    ranked = sorted(scored, key=lambda one: (-one.score, one.passage, one.position))
+    ranked = sorted(scored, key=lambda item: (-item.score, item.passage, item.position))
     chosen: list[_Scored] = []
     room = max_characters
-    for one in ranked:
-        if len(chosen) == max_quotes or one.score < _bar(one, ranked[0]):
+    for item in ranked:
+        if len(chosen) == max_quotes or item.score < _bar(item, ranked[0]):
             break
-        if chosen and (len(one.unit.text) > room or _repeats(one, chosen)):
+        if chosen and (len(item.unit.text) > room or _repeats(item, chosen)):
             continue
-        chosen.append(one)
-        room -= len(one.unit.text)
-    order = list(dict.fromkeys(one.passage for one in chosen))
-    chosen.sort(key=lambda one: (order.index(one.passage), one.position))
+        chosen.append(item)
+        room -= len(item.unit.text)
+    order = list(dict.fromkeys(item.passage for item in chosen))
+    chosen.sort(key=lambda item: (order.index(item.passage), item.position))
     return _quotes(chosen, passages, room)
 
 
@@ -110,19 +110,19 @@ def beginning(
     return []
 
 
-def _bar(one: _Scored, best: _Scored) -> float:
-    return best.score * (0.55 if one.passage == best.passage else 0.85)
+def _bar(item: _Scored, best: _Scored) -> float:
+    return best.score * (0.55 if item.passage == best.passage else 0.85)
 
 
-def _repeats(one: _Scored, chosen: Iterable[_Scored]) -> bool:
-    terms, others = {*one.terms}, ({*other.terms} for other in chosen)
+def _repeats(item: _Scored, chosen: Iterable[_Scored]) -> bool:
+    terms, others = {*item.terms}, ({*other.terms} for other in chosen)
     return any(len(terms & other) > 0.8 * len(terms | other) for other in others)
 
 
 def _score(question: str, passages: Sequence[Passage]) -> list[_Scored]:
     """Return all units that match something of the question, with their scores."""
     languages = [detect_language(passage.content) for passage in passages]
-    asked = {language: _terms(question, language, _ASKING) for language in languages}
+    question_terms = {language: _terms(question, language, _ASKING) for language in languages}
     units = [
         _Scored(number, position, unit, _terms(unit.text, languages[number]))
         for number, passage in enumerate(passages)
@@ -131,7 +131,7 @@ def _score(question: str, passages: Sequence[Passage]) -> list[_Scored]:
     frequency = Counter(term for unit in units for term in set(unit.terms))
     weights = {
         language: {term: _rarity(len(units), frequency[term]) for term in terms}
-        for language, terms in asked.items()
+        for language, terms in question_terms.items()
     }
     for unit in units:
         language, passage = languages[unit.passage], passages[unit.passage]
@@ -142,7 +142,7 @@ def _score(question: str, passages: Sequence[Passage]) -> list[_Scored]:
         beside = sum(weight[term] for term in weight.keys() & around)
         if alone < _LEAST_ALONE * total or alone + beside < _LEAST_COVERED * total or not total:
             continue
-        pairs = {*itertools.pairwise(asked[language])} & {*itertools.pairwise(unit.terms)}
+        pairs = {*itertools.pairwise(question_terms[language])} & {*itertools.pairwise(unit.terms)}
         unit.score = (alone + _HEADING * beside) / total
         unit.score += _PHRASE * len(pairs) + _RANK / (unit.passage + 1)
         unit.score *= _form(unit.unit)
@@ -177,32 +177,32 @@ def _form(unit: Unit) -> float:
 def _with_neighbours(units: list[_Scored]) -> list[_Scored]:
     """Raise the scores of units next to good ones, since answers span several sentences."""
     before = [unit.score for unit in units]
-    for index, one in enumerate(units):
+    for index, item in enumerate(units):
         for near in (index - 1, index + 1):
-            if one.score and 0 <= near < len(units) and units[near].passage == one.passage:
-                one.score += _NEIGHBOUR * before[near]
+            if item.score and 0 <= near < len(units) and units[near].passage == item.passage:
+                item.score += _NEIGHBOUR * before[near]
     return [unit for unit in units if unit.score]
 
 
 def _quotes(chosen: Sequence[_Scored], passages: Sequence[Passage], room: int) -> list[Quote]:
     quotes: list[Quote] = []
-    used = {(one.passage, one.position) for one in chosen}
-    for one in chosen:
-        units = [one.unit]
-        if one.unit.text.endswith(":"):
-            for position, unit in _announced(one, split_units(passages[one.passage].content)):
-                if len(unit.text) > room or (one.passage, position) in used:
+    used = {(item.passage, item.position) for item in chosen}
+    for item in chosen:
+        units = [item.unit]
+        if item.unit.text.endswith(":"):
+            for position, unit in _announced(item, split_units(passages[item.passage].content)):
+                if len(unit.text) > room or (item.passage, position) in used:
                     break
                 units.append(unit)
                 room -= len(unit.text)
-                used.add((one.passage, position))
-        quotes.append(Quote(passages[one.passage].marker, tuple(units)))
+                used.add((item.passage, position))
+        quotes.append(Quote(passages[item.passage].marker, tuple(units)))
     return quotes
 
 
-def _announced(one: _Scored, units: Sequence[Unit]) -> Iterable[tuple[int, Unit]]:
+def _announced(item: _Scored, units: Sequence[Unit]) -> Iterable[tuple[int, Unit]]:
     """Yield what follows a sentence that ends in a colon: one code block, or the list items."""
-    for position in range(one.position + 1, len(units)):
+    for position in range(item.position + 1, len(units)):
         unit = units[position]
         if unit.kind == "sentence":
             return

@@ -70,15 +70,17 @@ def assemble_together(
 
     total = DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens
     sharing = [
-        at for at, one in enumerate(portions) if max_tokens is not None or one.max_tokens is None
+        at
+        for at, portion in enumerate(portions)
+        if max_tokens is not None or portion.max_tokens is None
     ]
     limits = [total if portion.max_tokens is None else portion.max_tokens for portion in portions]
     needs = {at: portions[at].assembler(counter).tokens_of(shares[at]) for at in sharing}
     blocks = sum(need > 0 for need in needs.values())
     total = max(0, total - max(0, blocks - 1) * counter.count(BETWEEN_BLOCKS))
     budgets = dict(enumerate(limits))
-    asked = [min(need, limits[at]) for at, need in needs.items()]
-    budgets |= zip(sharing, _fair(asked, total), strict=True)
+    capped = [min(need, limits[at]) for at, need in needs.items()]
+    budgets |= zip(sharing, _fair(capped, total), strict=True)
 
     def pack(at: int, budget: int, marker: int) -> AssembleResult:
         return portions[at].assembler(counter, budget).pack(shares[at], first_marker=marker)

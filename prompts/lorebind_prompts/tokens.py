@@ -92,8 +92,8 @@ class FileCounter:
 
     def count(self, text: str) -> int:
         """Return the exact number of tokens, without special tokens."""
-        found = self._read().encode(text, add_special_tokens=False)
-        return len(found.ids)
+        encoded = self._read().encode(text, add_special_tokens=False)
+        return len(encoded.ids)
 
     def _read(self) -> Tokenizer:
         with self._reading:

@@ -83,31 +83,31 @@ class CitationParser(Runnable[Any, Answer]):
     ) -> Answer:
         """Async version of `invoke`."""
 
-        async def parse(given: Any, run_manager: AsyncCallbackManagerForChainRun) -> Answer:
-            return self._answer(given, run_manager)
+        async def parse(value: Any, run_manager: AsyncCallbackManagerForChainRun) -> Answer:
+            return self._answer(value, run_manager)
 
         return await self._acall_with_config(parse, input, config, run_type="parser")
 
     def _answer(
         self,
-        given: Any,
+        value: Any,
         run_manager: CallbackManagerForChainRun | AsyncCallbackManagerForChainRun,
     ) -> Answer:
-        if isinstance(given, Mapping) and "messages" in given:
-            return _of_conversation(given["messages"], given.get("structured_response"))
-        if isinstance(given, list):
-            return _of_conversation(given)
-        message = AIMessage(given) if isinstance(given, str) else given
+        if isinstance(value, Mapping) and "messages" in value:
+            return _of_conversation(value["messages"], value.get("structured_response"))
+        if isinstance(value, list):
+            return _of_conversation(value)
+        message = AIMessage(value) if isinstance(value, str) else value
         if not isinstance(message, AIMessage):
             raise UsageError(
                 "citations are read from a model's message, or from the state or the messages of "
-                f"an agent, not from a {type(given).__name__}; put project.citations() directly "
+                f"an agent, not from a {type(value).__name__}; put project.citations() directly "
                 "after the model or the agent"
             )
         run_id = run_manager.parent_run_id
-        asked = None if run_id is None else self._asked_in_runs.get(run_id)
-        if asked is not None:
-            return finished(asked, message)
+        request = None if run_id is None else self._asked_in_runs.get(run_id)
+        if request is not None:
+            return finished(request, message)
         if METADATA_KEY not in message.response_metadata:
             raise UsageError(
                 "no prompt of this project is in the same chain; write it as one chain, "
@@ -117,7 +117,7 @@ class CitationParser(Runnable[Any, Answer]):
         return _of_conversation([message])
 
 
-def _of_conversation(given: Any, structured: Any = None) -> Answer:
+def _of_conversation(conversation: Any, structured: Any = None) -> Answer:
     """Return the last answer of a conversation, with the passages that its messages contain.
 
     Args:
@@ -127,23 +127,23 @@ def _of_conversation(given: Any, structured: Any = None) -> Answer:
     Raises:
         UsageError: the user's last message is not answered.
     """
-    messages = messages_of(given, "messages")
+    messages = messages_of(conversation, "messages")
     question = last_question(messages)
     turn = messages[0 if question is None else question :]
-    message = next((one for one in reversed(turn) if isinstance(one, AIMessage)), None)
+    message = next((item for item in reversed(turn) if isinstance(item, AIMessage)), None)
     if message is None or (structured is None and message.tool_calls):
         raise UsageError("the messages have no answer of a model; give those after the agent's run")
     offered = passages_in(messages)
     output = str(message.text) if structured is None else structured
-    said = message.response_metadata.get(METADATA_KEY)
-    if said is None:  # no middleware has checked it
+    metadata = message.response_metadata.get(METADATA_KEY)
+    if metadata is None:  # no middleware has checked it
         checked = check("\n\n".join(texts_in(output)), offered)
         citations, unknown = checked.citations, checked.unknown
         verdict = searched_verdict(messages)
     else:
-        by_marker = {one.marker: one for one in offered}
+        by_marker = {citation.marker: citation for citation in offered}
         citations = [by_marker[citation.marker] for citation in citations_in([message])]
-        unknown, verdict = said["unknown_markers"], said["verdict"]
+        unknown, verdict = metadata["unknown_markers"], metadata["verdict"]
     return Answer(
         text=str(message.text),
         verdict=verdict,

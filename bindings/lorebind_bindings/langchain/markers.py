@@ -41,12 +41,12 @@ class Numbers(TypedDict):
 def citations_in(messages: Sequence[BaseMessage]) -> Iterator[Citation]:
     """Yield the passages that tools returned in a conversation and those that its answers cite."""
     for message in messages:
-        said: Any = None
+        data: Any = None
         if isinstance(message, ToolMessage):
-            said = message.artifact
+            data = message.artifact
         elif isinstance(message, AIMessage):
-            said = message.response_metadata.get(METADATA_KEY)
-        citations = said.get("citations") if isinstance(said, dict) else None
+            data = message.response_metadata.get(METADATA_KEY)
+        citations = data.get("citations") if isinstance(data, dict) else None
         if isinstance(citations, list):
             yield from (
                 Citation.from_data(citation) for citation in citations if _is_ours(citation)
@@ -80,9 +80,9 @@ def next_marker(messages: Sequence[BaseMessage], numbers: Mapping[str, Numbers] 
         messages: the conversation.
         numbers: the value under `STATE_KEY` in the state of an agent.
     """
-    given = [citation.number for citation in citations_in(messages)]
-    given += [number["last"] for number in numbers.values()]
-    return 1 + max(given, default=0)
+    numbered = [citation.number for citation in citations_in(messages)]
+    numbered += [number["last"] for number in numbers.values()]
+    return 1 + max(numbered, default=0)
 
 
 def first_marker(runtime: Any) -> int:
@@ -99,10 +99,10 @@ def first_marker(runtime: Any) -> int:
     messages = state.get("messages") if isinstance(state, dict) else state
     if not isinstance(messages, list):
         return 1
-    asked = next(
+    calling = next(
         (message for message in reversed(messages) if isinstance(message, AIMessage)), None
     )
-    together = asked.tool_calls if asked else []
+    together = calling.tool_calls if calling else []
     ids = [call["id"] for call in together]
     at = ids.index(runtime.tool_call_id) if runtime.tool_call_id in ids else 0
     most = {tool.name: _most(tool) for tool in getattr(runtime, "tools", ())}

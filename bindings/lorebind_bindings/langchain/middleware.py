@@ -92,10 +92,14 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         self._instructions = instructions
         self._max_tokens = max_tokens
         self._remembered = PromptHistory()
-        own = [binding for binding in bindings if binding.is_searchable]
+        searchable = [binding for binding in bindings if binding.is_searchable]
         self.tools = (
-            [knowledge_tool(service, own, counter, description=description, max_tokens=max_tokens)]
-            if own
+            [
+                knowledge_tool(
+                    service, searchable, counter, description=description, max_tokens=max_tokens
+                )
+            ]
+            if searchable
             else []
         )
 
@@ -113,23 +117,25 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
     ) -> dict[str, Any] | None:
         """Search for the user's last message, once per message."""
         numbers = state.get(STATE_KEY, {})
-        asked, question, history = _question(state["messages"])
+        message_id, question, history = _question(state["messages"])
         before = numbers.get(self.name)
-        if not question or (before and before["asked"] == asked is not None):
+        if not question or (before and before["asked"] == message_id is not None):
             return None
         first = next_marker(state["messages"], numbers)
-        found = await self._search(question, history, asked, first)
-        last = max((one.number for one in found.injection.offered), default=first - 1)
-        return {STATE_KEY: {**numbers, self.name: Numbers(asked=asked, first=first, last=last)}}
+        result = await self._search(question, history, message_id, first)
+        last = max((citation.number for citation in result.injection.offered), default=first - 1)
+        return {
+            STATE_KEY: {**numbers, self.name: Numbers(asked=message_id, first=first, last=last)}
+        }
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Add the passages to the model's messages, and check the citations of its answer."""
-        found = run(self._found(request.state))
+        result = run(self._found(request.state))
         with model_call() as is_outermost:
-            response = handler(self._injected(request, found))
-        return self._checked(request, response, found, streams=is_outermost)
+            response = handler(self._injected(request, result))
+        return self._checked(request, response, result, streams=is_outermost)
 
     async def awrap_model_call(
         self,
@@ -137,30 +143,32 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Add the passages to the model's messages, and check the citations of its answer."""
-        found = await self._found(request.state)
+        result = await self._found(request.state)
         with model_call() as is_outermost:
-            response = await handler(self._injected(request, found))
-        return self._checked(request, response, found, streams=is_outermost)
+            response = await handler(self._injected(request, result))
+        return self._checked(request, response, result, streams=is_outermost)
 
     async def _found(self, state: Mapping[str, Any]) -> Found | None:
         """Return what was found for the question; search again if it was forgotten or edited.
 
         The question is read from the state: other middleware may have added blocks to the request.
         """
-        asked, question, history = _question(state["messages"])
-        gone = asked is None  # the message was summarized away
+        message_id, question, history = _question(state["messages"])
+        gone = message_id is None  # the message was summarized away
         numbers: Numbers | None = state.get(STATE_KEY, {}).get(self.name)
         if numbers:
-            asked, first = numbers["asked"], numbers["first"]
+            message_id, first = numbers["asked"], numbers["first"]
         else:
             first = next_marker(state["messages"])
-        found = self._remembered.get((self._service.tenant, asked, first)) if numbers else None
-        if found and (gone or found.question == question):
-            return found
-        return await self._search(question, history, asked, first) if question else None
+        result = (
+            self._remembered.get((self._service.tenant, message_id, first)) if numbers else None
+        )
+        if result and (gone or result.question == question):
+            return result
+        return await self._search(question, history, message_id, first) if question else None
 
     async def _search(
-        self, question: str, history: Sequence[BaseMessage], asked: str | None, first: int
+        self, question: str, history: Sequence[BaseMessage], message_id: str | None, first: int
     ) -> Found:
         injection = await inject(
             self._service,
@@ -171,12 +179,12 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
             first_marker=first,
             history=history,
         )
-        found = Found(question, injection)
-        self._remembered.put((self._service.tenant, asked, first), found)
-        return found
+        result = Found(question, injection)
+        self._remembered.put((self._service.tenant, message_id, first), result)
+        return result
 
-    def _injected(self, request: ModelRequest[Any], found: Found | None) -> ModelRequest[Any]:
-        escalated = found is not None and found.injection.verdict == "escalated"
+    def _injected(self, request: ModelRequest[Any], result: Found | None) -> ModelRequest[Any]:
+        escalated = result is not None and result.injection.verdict == "escalated"
         changes: dict[str, Any] = {}
         if self._instructions:
             changes["system_message"] = with_instructions(
@@ -184,13 +192,13 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
             )
         if self.tools and not escalated:
             # Compared by identity: a tool with the same name may be the agent's own, and stays.
-            own = {id(tool) for tool in self.tools}
-            changes["tools"] = [tool for tool in request.tools if id(tool) not in own]
-        if found is None:
+            added = {id(tool) for tool in self.tools}
+            changes["tools"] = [tool for tool in request.tools if id(tool) not in added]
+        if result is None:
             return request.override(**changes)
-        texts = [block.text for block in found.injection.blocks]
+        texts = [block.text for block in result.injection.blocks]
         changes["messages"] = put_before_question(request.messages, texts)
-        forced = found.injection.must_search
+        forced = result.injection.must_search
         # Forced only before the first tool call: the model could never answer otherwise.
         if escalated and forced and isinstance(request.messages[-1], HumanMessage):
             changes["tool_choice"] = "any"
@@ -200,13 +208,13 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         self,
         request: ModelRequest[Any],
         response: ModelResponse[Any],
-        found: Found | None,
+        search: Found | None,
         *,
         streams: bool,
     ) -> ModelResponse[Any]:
         messages = request.state["messages"]
-        offered = [*citations_in(messages), *(found.injection.offered if found else [])]
-        verdict = found.injection.verdict if found else "none"
+        offered = [*citations_in(messages), *(search.injection.offered if search else [])]
+        verdict = search.injection.verdict if search else "none"
         if verdict == "none":
             verdict = searched_verdict(messages)
         structured = response.structured_response
@@ -261,9 +269,9 @@ class PromptHistory:
                 self._found.move_to_end(key)
             return self._found.get(key)
 
-    def put(self, key: Key, found: Found) -> None:
+    def put(self, key: Key, result: Found) -> None:
         with self._lock:
-            self._found[key] = found
+            self._found[key] = result
             self._found.move_to_end(key)
             if len(self._found) > _MOST:
                 self._found.popitem(last=False)
@@ -320,12 +328,12 @@ def checked(
         structured: the answer if it is not text; the markers are then read from its strings.
     """
     text = str(message.text) if structured is None else "\n\n".join(texts_in(structured))
-    found = check(text, [*citations_in([message]), *offered])
+    cited = check(text, [*citations_in([message]), *offered])
     before = message.response_metadata.get(METADATA_KEY, {})
-    said = {
+    entry = {
         "verdict": best_of([verdict, before.get("verdict", "none")]),
-        "citations": [citation.as_data(content=False) for citation in found.citations],
-        "unknown_markers": found.unknown,
+        "citations": [citation.as_data(content=False) for citation in cited.citations],
+        "unknown_markers": cited.unknown,
     }
-    metadata = {**message.response_metadata, METADATA_KEY: said}
+    metadata = {**message.response_metadata, METADATA_KEY: entry}
     return message.model_copy(update={"response_metadata": metadata})

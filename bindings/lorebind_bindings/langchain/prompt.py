@@ -99,7 +99,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
             LorebindError: a search failed and the `on_error` of its binding is `fail`.
         """
         return self._call_with_config(
-            lambda given, run_manager, config: run(self._prompt(given, run_manager, config)),
+            lambda value, run_manager, config: run(self._prompt(value, run_manager, config)),
             input,
             config,
             run_type="prompt",
@@ -113,7 +113,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
     ) -> PromptValue:
         """Async version of `invoke`."""
         return await self._acall_with_config(
-            lambda given, run_manager, config: self._prompt(given, run_manager, config),
+            lambda value, run_manager, config: self._prompt(value, run_manager, config),
             input,
             config,
             run_type="prompt",
@@ -121,18 +121,18 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
 
     async def _prompt(
         self,
-        given: Any,
+        value: Any,
         run_manager: CallbackManagerForChainRun | AsyncCallbackManagerForChainRun,
         config: RunnableConfig,
     ) -> PromptValue:
-        values = _values(given)
+        values = _values(value)
         if (messages := values.get(MESSAGES)) is not None:
-            asked = await self._injected(messages_of(messages, MESSAGES), config)
+            request = await self._injected(messages_of(messages, MESSAGES), config)
         else:
-            asked = await self._filled(values, config)
+            request = await self._filled(values, config)
         if run_manager.parent_run_id is not None:
-            self._asked_in_runs[run_manager.parent_run_id] = asked
-        return ChatPromptValue(messages=asked.messages)
+            self._asked_in_runs[run_manager.parent_run_id] = request
+        return ChatPromptValue(messages=request.messages)
 
     async def _filled(self, values: Mapping[str, Any], config: RunnableConfig) -> Asked:
         question = values.get(QUESTION)
@@ -191,18 +191,18 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         )
 
 
-def _values(given: Any) -> dict[str, Any]:
+def _values(value: Any) -> dict[str, Any]:
     """Return the input as a mapping."""
-    if isinstance(given, str):
-        return {QUESTION: given}
-    if isinstance(given, PromptValue):
-        return {MESSAGES: given.to_messages()}
-    if isinstance(given, BaseMessage):
-        return {MESSAGES: [given]}
-    if isinstance(given, Mapping):
-        return dict(given)
-    if isinstance(given, Sequence) and not isinstance(given, bytes | bytearray):
-        return {MESSAGES: given}
+    if isinstance(value, str):
+        return {QUESTION: value}
+    if isinstance(value, PromptValue):
+        return {MESSAGES: value.to_messages()}
+    if isinstance(value, BaseMessage):
+        return {MESSAGES: [value]}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return {MESSAGES: value}
     raise _no_question({})
 
 

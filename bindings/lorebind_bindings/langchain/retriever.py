@@ -118,15 +118,17 @@ async def traced_retrieve(
         return await retrieve(service, bindings, question)
     manager = get_async_callback_manager_for_config(ensure_config(config))
     ids = [binding.id for binding in bindings]
-    told = await manager.on_retriever_start({"name": "Lorebind"}, question, name=", ".join(ids))
+    callbacks = await manager.on_retriever_start(
+        {"name": "Lorebind"}, question, name=", ".join(ids)
+    )
     try:
         results = await retrieve(
-            service, bindings, question, history, {"callbacks": told.get_child()}
+            service, bindings, question, history, {"callbacks": callbacks.get_child()}
         )
     except BaseException as error:
-        await told.on_retriever_error(error)
+        await callbacks.on_retriever_error(error)
         raise
-    await told.on_retriever_end(
+    await callbacks.on_retriever_end(
         [document_of(match, result.result) for result in results for match in result.result]
     )
     return results

@@ -93,5 +93,5 @@ def _nothing(injection: Injection) -> str:
     failed = [result.binding.id for result in injection.results if result.error]
     if failed:
         return f"The knowledge of {', '.join(failed)} cannot be searched just now."
-    said = "; ".join(result.shortfall for result in injection.results)
-    return f"Nothing was found: {said}."
+    reasons = "; ".join(result.shortfall for result in injection.results)
+    return f"Nothing was found: {reasons}."

@@ -56,7 +56,9 @@ def was_answered(name: str, answer: Any, records: Mapping[str, dict[str, Any]]) 
     return any(
         name in (path, re.split(r"[#\[]", path.rpartition(".")[2])[0])
         and record["answer"] == answer
-        for path, record in ((key.removesuffix("|answer"), one) for key, one in records.items())
+        for path, record in (
+            (key.removesuffix("|answer"), record) for key, record in records.items()
+        )
         if "answer" in record
     )
 
@@ -74,28 +76,28 @@ def answers_by_path(
         UsageError: no task waits for an answer of this name, several do, or the answer is not JSON
             or does not match its schema.
     """
-    found: dict[str, Any] = {}
+    by_path: dict[str, Any] = {}
     wrong: list[UsageError] = []
     for name, answer in answers.items():
         try:
             question = _question(waiting, name)
             path = question["path"]
-            found[path] = checked(answer, f"the answer to task {path!r}")
-            check_answer(found[path], question)
+            by_path[path] = checked(answer, f"the answer to task {path!r}")
+            check_answer(by_path[path], question)
         except UsageError as error:
             error.at = ("answers", name)
             wrong.append(error)
     if wrong:
         raise UsageError.of(wrong)
-    return found
+    return by_path
 
 
 def _question(waiting: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
     """Return the question of a task, by its id or path."""
-    questions = [one for one in waiting if name in (one["path"], one["task"])]
+    questions = [question for question in waiting if name in (question["path"], question["task"])]
     if not questions:
-        known = {one[key] for one in waiting for key in ("task", "path")}
-        raise UsageError(f"no task {name!r} waits for an answer; {did_you_mean(name, known)}")
+        names = {question[key] for question in waiting for key in ("task", "path")}
+        raise UsageError(f"no task {name!r} waits for an answer; {did_you_mean(name, names)}")
     if len(questions) > 1 and all(question["path"] != name for question in questions):
         several = ", ".join(question["path"] for question in questions)
         raise UsageError(f"several tasks {name!r} wait for an answer; name one: {several}")

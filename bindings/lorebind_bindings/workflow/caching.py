@@ -47,8 +47,8 @@ def cached(context: Context) -> Outcome | None:
     """Return the cached outcome for the same input and tenant, if it has not expired."""
     if context.task.cache is None:
         return None
-    found = context.run.parts.cache.get(_key(context))
-    return replace(found) if found else None
+    outcome = context.run.parts.cache.get(_key(context))
+    return replace(outcome) if outcome else None
 
 
 def remember(context: Context, outcome: Outcome) -> None:

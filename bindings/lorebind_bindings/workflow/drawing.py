@@ -76,8 +76,8 @@ def _nodes(flow: FlowOutline, ids: dict[str, str], indent: str, prefix: str) -> 
     """Yield the tasks with generated ids: words such as `end` are not allowed as Mermaid ids."""
     for task in flow.tasks:
         name = ids[f"{prefix}{task.id}"] = f"t{len(ids)}"
-        said = [task.type, task.about, f"if {task.condition}" if task.condition else ""]
-        label = "<br/>".join([escaped(task.id), *map(escaped, filter(None, said))])
+        details = [task.type, task.about, f"if {task.condition}" if task.condition else ""]
+        label = "<br/>".join([escaped(task.id), *map(escaped, filter(None, details))])
         if not task.flows:
             opened, closed = _SHAPES.get(task.type, ('["', '"]'))
             yield f"{indent}{name}{opened}{label}{closed}"
@@ -99,4 +99,4 @@ def _edges(flow: FlowOutline, ids: dict[str, str], prefix: str) -> Iterator[str]
 
 def escaped(text: str) -> str:
     """Escape text for a quoted label: special characters become character codes."""
-    return "".join(one if one.isalnum() or one in _PLAIN else f"#{ord(one)};" for one in text)
+    return "".join(char if char.isalnum() or char in _PLAIN else f"#{ord(char)};" for char in text)

@@ -174,7 +174,7 @@ def _explained(context: Context, error: Exception) -> Exception:
     if isinstance(error, UnsetVariableError):
         for declared in (context.task, context.frame.workflow):
             unset = unset_variables(declared, context.run.environment)
-            if named := [one for one in unset if one.message == error.message]:
+            if named := [problem for problem in unset if problem.message == error.message]:
                 return MissingVariableError(named)
     if not isinstance(error, GraphBubbleUp):
         return error
@@ -195,7 +195,7 @@ def _updates(context: Context, output: Any) -> list[Update]:
 def failure(context: Context, error: Exception) -> TaskFailed:
     """Return a task's error in the form that `on_error` and users see."""
     message = context.run.said(error)
-    told = {
+    details = {
         "task": context.task.id,
         "path": context.path,
         "type": type(error).__name__,
@@ -203,5 +203,5 @@ def failure(context: Context, error: Exception) -> TaskFailed:
     }
     for suggestion in getattr(error, "suggestions", ()):
         if suggestion.command in message:
-            told["command"] = suggestion.command
-    return TaskFailed(told, error)
+            details["command"] = suggestion.command
+    return TaskFailed(details, error)

@@ -79,8 +79,11 @@ def which_project(loaded: LoadedProject) -> str:
 
 def _names(waiting: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the name to answer each question by: the task's id, or its path if ids repeat."""
-    ids = [one["task"] for one in waiting]
-    return [one["task"] if ids.count(one["task"]) == 1 else one["path"] for one in waiting]
+    ids = [question["task"] for question in waiting]
+    return [
+        question["task"] if ids.count(question["task"]) == 1 else question["path"]
+        for question in waiting
+    ]
 
 
 def _form(schema: Any) -> str:

@@ -49,9 +49,9 @@ class Tokens(Generic[T]):
         if not self._busy and len(self._here) == 1:
             return list(self._here)
         here = [name for name in self.flow.names if name in self._here]
-        found = [name for name in here if self._may_start(name)]
+        ready = [name for name in here if self._may_start(name)]
         # In a cycle with several entries, tokens may wait for each other.
-        return found if found or self._busy else here[:1]
+        return ready if ready or self._busy else here[:1]
 
     def start(self, name: str) -> list[T]:
         """Start a task and return its tokens."""

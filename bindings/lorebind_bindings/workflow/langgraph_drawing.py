@@ -80,7 +80,7 @@ class _Drawing:
 
 def _name(name: str, taken: set[str]) -> str:
     """Return a name that is valid in Mermaid and not taken."""
-    found = re.sub(r"[^A-Za-z0-9]+", "_", name)
-    while found in _WORDS or found in taken:
-        found += "_"
-    return found
+    word = re.sub(r"[^A-Za-z0-9]+", "_", name)
+    while word in _WORDS or word in taken:
+        word += "_"
+    return word

@@ -115,16 +115,16 @@ class _Steps:
     def ask(self, state: _State) -> dict[str, Any]:
         """Wait until all given answers are valid."""
         thread, problem = state["lorebind"], ""
-        asked = {
+        request = {
             "workflow": self._workflow,
             "thread_id": thread["id"],
             "waiting": thread["waiting"],
         }
         while True:
             # LangGraph returns earlier answers again, including those that were invalid.
-            given = interrupt({**asked, "problem": problem} if problem else asked)
+            answer = interrupt({**request, "problem": problem} if problem else request)
             try:
-                answers = _answers(thread["waiting"], given)
+                answers = _answers(thread["waiting"], answer)
             except UsageError as error:
                 problem = str(error)
             else:
@@ -142,11 +142,11 @@ class _Steps:
         info = await workflows.find(name, thread_id)
         waiting = []
         if info is None:
-            kept = {"messages": _plain(state.get("messages", []))}
-            result = await workflows.run(name, _inputs(state), thread_id=thread_id, kept=kept)
+            start = {"messages": _plain(state.get("messages", []))}
+            result = await workflows.run(name, _inputs(state), thread_id=thread_id, state=start)
             waiting = result.waiting
         elif info.status != "completed":
-            paths = {one["path"] for one in info.waiting}
+            paths = {question["path"] for question in info.waiting}
             left = {path: answer for path, answer in answers.items() if path in paths}
             if left or info.status != "waiting":
                 result = await workflows.resume(name, thread_id, left)
@@ -166,20 +166,20 @@ def _blocking(step: Any) -> Any:
     """Return a sync version of a step."""
 
     def blocking(state: _State, config: RunnableConfig) -> dict[str, Any]:
-        found: dict[str, Any] = run_blocking(step(state, config))
-        return found
+        update: dict[str, Any] = run_blocking(step(state, config))
+        return update
 
     return blocking
 
 
 def _inputs(state: _State) -> dict[str, Any]:
-    given = state.get("input") or {}
-    if not isinstance(given, dict):
+    inputs = state.get("input") or {}
+    if not isinstance(inputs, dict):
         raise UsageError(
             f"`input` in the state of a workflow's graph must map inputs to values, got a "
-            f"{type(given).__name__}"
+            f"{type(inputs).__name__}"
         )
-    return given
+    return inputs
 
 
 def _thread_id(config: RunnableConfig) -> str:
@@ -195,18 +195,18 @@ def _thread_id(config: RunnableConfig) -> str:
     return f"{readable}.{number}"
 
 
-def _answers(waiting: Sequence[dict[str, Any]], given: Any) -> dict[str, Any]:
+def _answers(waiting: Sequence[dict[str, Any]], answers: Any) -> dict[str, Any]:
     """Return the answers in `Command(resume=...)` by path.
 
     Raises:
         UsageError: there are no answers, or one does not match its schema.
     """
     form = f"Command(resume={{{waiting[0]['path']!r}: ...}})"
-    if not isinstance(given, dict):
+    if not isinstance(answers, dict):
         raise UsageError(f"answers must be a mapping by task, as in {form}")
-    if not given:
+    if not answers:
         raise UsageError(f"the mapping contains no answer; give one, as in {form}")
-    return answers_by_path(waiting, given)
+    return answers_by_path(waiting, answers)
 
 
 _ROLES = {"human": "user", "ai": "assistant"}

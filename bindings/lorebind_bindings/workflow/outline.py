@@ -90,8 +90,11 @@ def summary(declared: WorkflowDeclaration) -> dict[str, Any]:
         "id": declared.id,
         "description": declared.description,
         "inputs": {
-            name: {"type": given.type, "required": given.required and given.default is None}
-            for name, given in declared.input.items()
+            name: {
+                "type": declaration.type,
+                "required": declaration.required and declaration.default is None,
+            }
+            for name, declaration in declared.input.items()
         },
         "tasks": [task.id for task in declared.tasks],
     }

@@ -110,15 +110,15 @@ class Done:
         outcome = self.outcome
         items = [
             TaskResult(
-                one["output"] if self.error else outcome.output[at],
-                one["verdict"],
-                list(map(Citation.from_data, one["citations"])),
-                one["unknown_markers"],
-                one["status"],
-                one["error"],
-                one["attempts"],
+                item["output"] if self.error else outcome.output[at],
+                item["verdict"],
+                list(map(Citation.from_data, item["citations"])),
+                item["unknown_markers"],
+                item["status"],
+                item["error"],
+                item["attempts"],
             )
-            for at, one in enumerate(outcome.items)
+            for at, item in enumerate(outcome.items)
         ]
         return TaskResult(
             outcome.output,
@@ -137,7 +137,7 @@ class Done:
         written = {name: getattr(outcome, name) for name in _OUTCOME}
         written["citations"] = [asdict(citation) for citation in outcome.citations]
         written["updates"] = [asdict(update) for update in outcome.updates]
-        written["parts"] = {name: one.as_json() for name, one in outcome.parts.items()}
+        written["parts"] = {name: done.as_json() for name, done in outcome.parts.items()}
         return {name: getattr(self, name) for name in _DONE} | {"outcome": written}
 
     @classmethod
@@ -150,7 +150,7 @@ class Done:
         written = dict(data["outcome"])
         written["citations"] = list(map(Citation.from_data, written["citations"]))
         written["updates"] = [Update(**update) for update in written["updates"]]
-        written["parts"] = {name: cls.from_json(one) for name, one in written["parts"].items()}
+        written["parts"] = {name: cls.from_json(part) for name, part in written["parts"].items()}
         return cls(**{**data, "outcome": Outcome(**written)})
 
 

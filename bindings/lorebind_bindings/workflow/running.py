@@ -46,8 +46,8 @@ class Suspended(Exception):  # noqa: N818  # a signal, as LangGraph's GraphBubbl
     @classmethod
     def all_of(cls, several: Sequence[Suspended]) -> Suspended:
         return cls(
-            [one for part in several for one in part.waiting],
-            [one for part in several for one in part.paused],
+            [question for part in several for question in part.waiting],
+            [path for part in several for path in part.paused],
         )
 
 
@@ -210,8 +210,8 @@ class Context:
 
     def outputs(self) -> dict[str, Any]:
         """Return the outputs of earlier and outer tasks by id; None for tasks that did not run."""
-        own = {name: one for name, (_, one) in self.past.outputs.items()}
-        return {**self.frame.outputs, **own}
+        outputs = {name: output for name, (_, output) in self.past.outputs.items()}
+        return {**self.frame.outputs, **outputs}
 
     def blocks(self) -> dict[str, str]:
         """Return the blocks of passages of earlier and outer tasks, by variable."""
@@ -225,7 +225,7 @@ class Context:
         """Return the values that conditions can use, which exclude environment variables."""
         frame = self.frame
         inputs = dict(frame.inputs)
-        known: dict[str, Any] = {
+        values: dict[str, Any] = {
             "input": inputs,
             "workflow": {"input": inputs},
             "tasks": {name: {"output": output} for name, output in self.outputs().items()},
@@ -234,19 +234,19 @@ class Context:
             "error": self.error or frame.error,
         }
         if frame.item is not NO_ITEM:
-            known |= {"item": frame.item, "index": frame.index}
-        return known
+            values |= {"item": frame.item, "index": frame.index}
+        return values
 
     def scopes(self) -> dict[str, Any]:
         """Return the values that templates can use."""
-        known = self.values()
-        del known["output"]
-        if known["error"] is None:
-            del known["error"]
+        values = self.values()
+        del values["output"]
+        if values["error"] is None:
+            del values["error"]
         frame = self.frame
         workflow = running_scope(self.run.environment, frame.workflow, frame.inputs)
         workflow["vars"] = {**workflow["vars"], **self.blocks()}
-        return {**self.run.environment.scopes(), **known, "workflow": workflow}
+        return {**self.run.environment.scopes(), **values, "workflow": workflow}
 
     def fill(self, value: Any, **more: Any) -> Any:
         """Return a value with its templates filled in.

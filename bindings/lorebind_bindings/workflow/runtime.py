@@ -87,7 +87,7 @@ class Workflows:
         interrupt_before: Collection[str] = (),
         bus: EventBus | None = None,
         seed: Sequence[dict[str, Any]] = (),
-        kept: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """Start a thread, or a new turn of a completed one.
 
@@ -98,7 +98,7 @@ class Workflows:
             interrupt_before: ids of tasks before which the run is paused.
             bus: receives the events of the run.
             seed: records of ended tasks to start with, see `replay`.
-            kept: state to start with, see `replay`.
+            state: the state to start with, see `replay`.
 
         Raises:
             NotFoundError: there is no such workflow, or no such task in `interrupt_before`.
@@ -113,7 +113,7 @@ class Workflows:
         thread = self._thread(workflow, uuid.uuid4().hex if thread_id is None else thread_id)
         store = await self._store(declared)
         async with store.claimed(thread) as info:
-            if info is not None and kept is not None:
+            if info is not None and state is not None:
                 raise ThreadRefusedError(
                     f"thread {thread.id!r} of workflow {workflow!r} already exists, and a replay "
                     "is a new thread; choose another id, or omit it"
@@ -122,10 +122,10 @@ class Workflows:
                 raise _still_open(self._loaded, thread, info)
             # Checked after the status: a waiting thread needs an answer, not inputs.
             values = checked(check_inputs(declared, inputs), f"the input of workflow {workflow!r}")
-            given = {"input": values, "status": "running", **(kept or {})}
+            start = {"input": values, "status": "running", **(state or {})}
             bus = bus or EventBus(thread.id)
             turn = Turn(self._parts, store, thread, declared, bus, interrupt_before, seed)
-            return await self._play(turn, given, values, resumed=False)
+            return await self._play(turn, start, values, resumed=False)
 
     async def resume(
         self,
@@ -170,9 +170,9 @@ class Workflows:
             by_path = answers_by_path(info.waiting, answers or {})
             if info.status == "failed":
                 await store.begin_again(thread)
-            told = [answered(path, answer) for path, answer in by_path.items()]
-            told += [{"key": passed_key(path)} for path in info.paused]
-            turn = Turn(self._parts, store, thread, declared, bus, interrupt_before, told)
+            records = [answered(path, answer) for path, answer in by_path.items()]
+            records += [{"key": passed_key(path)} for path in info.paused]
+            turn = Turn(self._parts, store, thread, declared, bus, interrupt_before, records)
             return await self._play(turn, None, {}, resumed=True)
 
     async def find(self, workflow: str, thread_id: str) -> ThreadInfo | None:
@@ -295,9 +295,9 @@ class Workflows:
         seed = [
             record for record in turn.records.values() if record["key"].partition("|")[0] in keys
         ]
-        kept = {name: turn.state.get(name) for name in ("messages", "extra")}
+        state = {name: turn.state.get(name) for name in ("messages", "extra")}
         return await self.run(
-            workflow, turn.state["input"], thread_id=new_id, seed=seed, kept=kept, bus=bus
+            workflow, turn.state["input"], thread_id=new_id, seed=seed, state=state, bus=bus
         )
 
     def _refuse_changed(self, info: ThreadInfo) -> None:
@@ -317,7 +317,7 @@ class Workflows:
         await self._opened.close()
 
     async def _play(
-        self, turn: Turn, given: Any, inputs: Mapping[str, Any], *, resumed: bool
+        self, turn: Turn, start: Any, inputs: Mapping[str, Any], *, resumed: bool
     ) -> RunResult:
         """Run the turn with LangGraph, emit its first and last events, and return its result."""
         thread, bus, began = turn.thread, turn.bus, time.monotonic()
@@ -325,37 +325,39 @@ class Workflows:
         bus.emit("run_start", workflow=workflow, resumed=resumed, inputs=sorted(inputs))
         config = thread.config
         config["metadata"]["graph"] = signature(self._loaded, workflow)
-        status, told = "failed", dict[str, Any]()
+        status, details = "failed", dict[str, Any]()
         token = playing.set(turn)
         try:
             with tenant(thread.tenant):  # the code of tasks may ask for it
-                values = await self._host(turn).ainvoke(given, config, durability="sync")
+                values = await self._host(turn).ainvoke(start, config, durability="sync")
             result = await self._result(turn, values)
             status = result.status
             return result
         except TaskFailed as failed:
-            told = {"error": failed.error}
+            details = {"error": failed.error}
             raise _task_error(self._loaded, failed, thread) from failed.cause
         except BaseException as error:
             if isinstance(error, Exception):
                 kind = type(error).__name__
                 words = redacted_message(error).removeprefix(f"{kind}: ")
-                told = {"error": {"type": kind, "message": words}}
+                details = {"error": {"type": kind, "message": words}}
             else:
                 status = "cancelled"
             raise
         finally:
             playing.reset(token)
-            bus.emit("run_end", status=status, seconds=round(time.monotonic() - began, 4), **told)
+            bus.emit(
+                "run_end", status=status, seconds=round(time.monotonic() - began, 4), **details
+            )
 
     async def _result(self, turn: Turn, values: Mapping[str, Any]) -> RunResult:
         if interrupts := values.get("__interrupt__"):
-            asked = interrupts[0].value
-            turn.bus.emit("waiting", waiting=asked["waiting"], paused=asked["paused"])
+            suspended = interrupts[0].value
+            turn.bus.emit("waiting", waiting=suspended["waiting"], paused=suspended["paused"])
             journal = await turn.store.journal(turn.thread)
             result = _run_result(turn.thread, None, _ended(journal.records.values()))
-            status = "waiting" if asked["waiting"] else "paused"
-            waiting, paused = asked["waiting"], asked["paused"]
+            status = "waiting" if suspended["waiting"] else "paused"
+            waiting, paused = suspended["waiting"], suspended["paused"]
             return replace(result, status=status, waiting=waiting, paused=paused)
         if "output" not in values:
             raise turn.store.saver.damaged(turn.thread.id, "its output is missing")
@@ -404,11 +406,11 @@ class Workflows:
 
     async def _store(self, declared: WorkflowDeclaration) -> ThreadStore:
         """Return the thread store of a workflow; each is opened once."""
-        kept = self._loaded.checkpointer(declared)
-        key, opened = kept.model_dump_json(), self._opened
+        checkpointer = self._loaded.checkpointer(declared)
+        key, opened = checkpointer.model_dump_json(), self._opened
 
         async def open_it() -> None:
-            opened.stores[key] = await open_threads(kept, self._loaded.environment)
+            opened.stores[key] = await open_threads(checkpointer, self._loaded.environment)
 
         await opened.once.do(key, open_it)
         return opened.stores[key]
@@ -421,13 +423,13 @@ class Workflows:
 
 
 def _check_tasks(declared: WorkflowDeclaration, names: Collection[str]) -> None:
-    known = [task.id for task in declared.every_task()]
+    ids = [task.id for task in declared.every_task()]
     if isinstance(names, str):
         raise UsageError(f"interrupt_before must be a list, as in [{names!r}]; got a text")
     for name in names:
-        if name not in known:
+        if name not in ids:
             raise NotFoundError(
-                f"workflow {declared.id!r} has no task {name!r}; {did_you_mean(name, known)}"
+                f"workflow {declared.id!r} has no task {name!r}; {did_you_mean(name, ids)}"
             )
 
 
@@ -460,8 +462,8 @@ def _ended(records: Iterable[Mapping[str, Any]]) -> dict[str, Done]:
 
 
 def _run_result(thread: Thread, output: Any, done: Mapping[str, Done]) -> RunResult:
-    tasks = {name: one.result() for name, one in _with_parts(done)}
-    usage = {name: one.outcome.usage for name, one in done.items()}
+    tasks = {name: task.result() for name, task in _with_parts(done)}
+    usage = {name: task.outcome.usage for name, task in done.items()}
     return RunResult(output, tasks, _cited(tasks.values()), thread.id, usage)
 
 
@@ -480,11 +482,11 @@ def _cited(results: Iterable[TaskResult]) -> list[Citation]:
 
 def _task_error(loaded: LoadedProject, failed: TaskFailed, thread: Thread) -> TaskError:
     error = failed.error
-    known = isinstance(failed.cause, LorebindError)
-    said = error["message"] if known else f"{error['type']}: {error['message']}"
+    is_ours = isinstance(failed.cause, LorebindError)
+    message = error["message"] if is_ours else f"{error['type']}: {error['message']}"
     how = how_to_resume(loaded, thread.workflow, thread.id)
     return TaskError(
-        f"task {error['path']!r} of workflow {thread.workflow!r} failed: {said}; finished tasks "
+        f"task {error['path']!r} of workflow {thread.workflow!r} failed: {message}; finished tasks "
         f"are saved, resume with: {how}",
         task=error["task"],
         path=error["path"],

@@ -158,20 +158,20 @@ class _FlowRun:
         """Return what the tasks that follow a task see as their past."""
         number, rounds = self.flow.number[name], self.tokens.rounds[name]
         bit = 1 << ((rounds - 1) * len(self.flow.names) + number)
-        writes, known = past.writes, past.known
+        writes, states = past.writes, past.known
         if updates := done.outcome.updates:
-            own = Write(past.level, number, bit, past.seen, tuple(updates))
-            writes = (*writes, own)
-            self.writes.append(own)
+            write = Write(past.level, number, bit, past.seen, tuple(updates))
+            writes = (*writes, write)
+            self.writes.append(write)
             # Apply only the new updates, so that the cost per round of a loop stays constant.
-            known = [self.frame.channels.updated(state, updates) for state in known]
+            states = [self.frame.channels.updated(state, updates) for state in states]
         return TaskHistory(
             {**past.outputs, name: (past.level, done.outcome.output)},
             {**past.blocks, **done.outcome.blocks},
             writes,
             past.seen | bit,
             past.level + 1,
-            known,
+            states,
         )
 
     def _skip(self) -> None:
@@ -211,7 +211,7 @@ async def run_tasks(run: Run, frame: Frame) -> FlowResult:
     return await run_flow(run, frame, frame.workflow.tasks)
 
 
-def outputs_of(run: Run, frame: Frame, found: FlowResult) -> Any:
+def outputs_of(run: Run, frame: Frame, result: FlowResult) -> Any:
     """Return the declared outputs by name; the output of the last task that ran if there are none.
 
     Raises:
@@ -219,10 +219,10 @@ def outputs_of(run: Run, frame: Frame, found: FlowResult) -> Any:
     """
     declared = frame.workflow
     if not declared.outputs:
-        return found.output
-    outputs = {name: (0, done.outcome.output) for name, done in found.tasks.items()}
+        return result.output
+    outputs = {name: (0, done.outcome.output) for name, done in result.tasks.items()}
     blocks = {
-        name: text for done in found.tasks.values() for name, text in done.outcome.blocks.items()
+        name: text for done in result.tasks.values() for name, text in done.outcome.blocks.items()
     }
     context = Context(run, frame, None, declared.id, TaskHistory(outputs, blocks))
-    return context.fill(dict(declared.outputs), state=found.state)
+    return context.fill(dict(declared.outputs), state=result.state)

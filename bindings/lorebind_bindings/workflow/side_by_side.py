@@ -68,7 +68,7 @@ async def side_by_side(
     Raises:
         Suspended: some jobs wait, and the others have ended.
     """
-    given = [JobResult() for _ in jobs]
+    results = [JobResult() for _ in jobs]
     numbered = iter(enumerate(jobs))
     enough = asyncio.Event()
 
@@ -82,25 +82,25 @@ async def side_by_side(
                     if enough.is_set():
                         return  # another job was faster, but has not cancelled this one yet
                     enough.set()
-                given[index].value = value
+                results[index].value = value
             except Suspended as suspended:
-                given[index].suspended = suspended
+                results[index].suspended = suspended
             except TaskFailed as failed:
-                given[index].error = failed
+                results[index].error = failed
                 if strategy == "fail_fast":
                     enough.set()
 
     await _until(enough, [asyncio.create_task(worker()) for _ in range(min(workers, len(jobs)))])
-    failures = [one.error for one in given if one.error is not None]
-    succeeded = any(one.value is not None for one in given)
+    failures = [result.error for result in results if result.error is not None]
+    succeeded = any(result.value is not None for result in results)
     if strategy == "race":
         if succeeded:
-            return [JobResult(one.value, one.error) for one in given], None
+            return [JobResult(result.value, result.error) for result in results], None
     elif strategy != "best_effort" and failures:
-        return given, failures[0]
-    if waiting := [one.suspended for one in given if one.suspended is not None]:
+        return results, failures[0]
+    if waiting := [result.suspended for result in results if result.suspended is not None]:
         raise Suspended.all_of(waiting)
-    return given, failures[0] if strategy == "race" and failures else None
+    return results, failures[0] if strategy == "race" and failures else None
 
 
 async def _until(enough: asyncio.Event, workers: list[asyncio.Task[None]]) -> None:
@@ -110,11 +110,11 @@ async def _until(enough: asyncio.Event, workers: list[asyncio.Task[None]]) -> No
         left = set(workers)
         while left and not stop.done():
             done, _ = await asyncio.wait({*left, stop}, return_when=asyncio.FIRST_COMPLETED)
-            for one in done & left:
-                one.result()
+            for worker in done & left:
+                worker.result()
             left -= done
     finally:
         stop.cancel()
-        for one in workers:
-            one.cancel()
+        for worker in workers:
+            worker.cancel()
         await asyncio.gather(stop, *workers, return_exceptions=True)

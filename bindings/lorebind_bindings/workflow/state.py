@@ -63,12 +63,12 @@ def _checked(value: Any, what: str, path: tuple[str | int, ...]) -> Any:
     return {key: _checked(item, what, (*path, key)) for key, item in value.items()}
 
 
-def _refuse(what: str, path: tuple[str | int, ...], found: str) -> None:
+def _refuse(what: str, path: tuple[str | int, ...], problem: str) -> None:
     at = "".join(f"[{step!r}]" for step in path)
     place = f" at {at}" if at else ""
     raise UsageError(
-        f"{what} is not JSON{place}: {found}; expected text, a number, a boolean, null, a list or "
-        "a mapping with text keys"
+        f"{what} is not JSON{place}: {problem}; expected text, a number, a boolean, null, a list "
+        "or a mapping with text keys"
     )
 
 
@@ -100,14 +100,14 @@ class Channels:
                 for index in range(len(channel.reducers))
             ]
 
-    def start(self, kept: Mapping[str, Any] | None = None) -> State:
+    def start(self, earlier: Mapping[str, Any] | None = None) -> State:
         """Return the state before the first task, with `messages` and `extra` of earlier turns."""
-        kept = kept or {}
-        own = {name: channel.default for name, channel in self._declared.channels.items()}
+        earlier = earlier or {}
+        declared = {name: channel.default for name, channel in self._declared.channels.items()}
         return {
-            **own,
-            "messages": kept.get("messages") or [],
-            "extra": kept.get("extra") or {},
+            **declared,
+            "messages": earlier.get("messages") or [],
+            "extra": earlier.get("extra") or {},
             "errors": [],
         }
 
@@ -117,9 +117,9 @@ class Channels:
         Raises:
             UsageError: there is no such channel.
         """
-        known = {*_OWN, *self._reducers}
-        if name not in known:
-            raise UsageError(f"there is no channel {name!r}; {did_you_mean(name, known)}")
+        names = {*_OWN, *self._reducers}
+        if name not in names:
+            raise UsageError(f"there is no channel {name!r}; {did_you_mean(name, names)}")
 
     def is_shared(self, name: str) -> bool:
         """Check whether concurrent tasks may write a channel."""
@@ -134,11 +134,11 @@ class Channels:
         """
         before, state = state, dict(state)
         writers: dict[str, str] = {}
-        own: dict[str, list[Any]] = {}
+        built_in: dict[str, list[Any]] = {}
         for update in updates:
             name = update.channel
             if name in _OWN:
-                own.setdefault(name, []).append(copied(update.value))
+                built_in.setdefault(name, []).append(copied(update.value))
                 continue
             if name not in writers:
                 state[name] = copied(before[name])  # a reducer may change its arguments
@@ -146,7 +146,7 @@ class Channels:
             state[name] = self._reduced(state[name], update)
         for name, path in writers.items():
             state[name] = checked(state[name], f"channel {name!r} after task {path!r}")
-        for name, values in own.items():
+        for name, values in built_in.items():
             state[name] = _OWN[name](state[name], values)
         return state
 
@@ -168,15 +168,16 @@ class Channels:
                 ) from error
         return value
 
-    def refuse_two(self, name: str, one: str, other: str) -> None:
+    def refuse_two(self, name: str, first: str, other: str) -> None:
         """Reject concurrent writes to a channel.
 
         Raises:
             ChannelError: two concurrent tasks wrote a channel that has no reducer.
         """
         raise ChannelError(
-            f"tasks {one!r} and {other!r} both write channel {name!r}, and neither runs before the "
-            f"other; declare how to combine them: channels: {{ {name}: {{ reducers: [...] }} }}",
+            f"tasks {first!r} and {other!r} both write channel {name!r}, and neither runs before "
+            "the other; declare how to combine them: "
+            f"channels: {{ {name}: {{ reducers: [...] }} }}",
             other,
         )
 
@@ -189,23 +190,25 @@ class Channels:
         writers: dict[str, str] = {}
         every: list[Update] = []
         for group in groups:
-            own = {update.channel: update.path for update in group}
-            for name, path in own.items():
+            paths = {update.channel: update.path for update in group}
+            for name, path in paths.items():
                 if name in writers and not self.is_shared(name):
                     self.refuse_two(name, writers[name], path)
-            writers |= own
+            writers |= paths
             every += group
         return every
 
 
 def _listed(updates: Iterable[Any]) -> list[Any]:
     """Return the items that updates add to a list: each update is one item or a list of them."""
-    return [one for update in updates for one in (update if isinstance(update, list) else [update])]
+    return [
+        item for update in updates for item in (update if isinstance(update, list) else [update])
+    ]
 
 
 def _by_id(messages: list[Any], updates: Iterable[Any]) -> list[Any]:
     """Append messages; one with the id of an earlier message replaces it."""
-    places = {one["id"]: at for at, one in enumerate(messages) if "id" in one}
+    places = {message["id"]: at for at, message in enumerate(messages) if "id" in message}
     messages = list(messages)
     for message in _listed(updates):
         if not isinstance(message, dict):
@@ -302,9 +305,9 @@ class TaskHistory:
             return pasts[0]
         outputs: dict[str, tuple[int, Any]] = {}
         for past in pasts:
-            for name, one in past.outputs.items():
-                if name not in outputs or outputs[name][0] < one[0]:
-                    outputs[name] = one
+            for name, output in past.outputs.items():
+                if name not in outputs or outputs[name][0] < output[0]:
+                    outputs[name] = output
         writes = {write.bit: write for past in pasts for write in past.writes}
         seen = 0
         for past in pasts:

@@ -86,20 +86,20 @@ class Turn:
         channels = Channels(self.declared, run.environment)
         frame = Frame(self.declared, state["input"], channels, channels.start(state))
         try:
-            found = await run_tasks(run, frame)
+            result = await run_tasks(run, frame)
         except NotKept as error:
             raise error.__cause__ or error from None
         except Suspended as suspended:
             _suspend(suspended)
-        self.tasks = found.tasks
-        own = {name: found.state[name] for name in self.declared.channels}
+        self.tasks = result.tasks
+        declared = {name: result.state[name] for name in self.declared.channels}
         return {
             "status": "completed",
-            "output": outputs_of(run, frame, found),
-            "messages": found.state["messages"],
-            "extra": found.state["extra"],
-            "errors": found.state["errors"],
-            "channels": own,
+            "output": outputs_of(run, frame, result),
+            "messages": result.state["messages"],
+            "extra": result.state["extra"],
+            "errors": result.state["errors"],
+            "channels": declared,
         }
 
 

@@ -148,11 +148,11 @@ def without_imitations(pieces: Sequence[tuple[str, bool]], templates: Sequence[s
     if not foreign:
         return "".join(piece for piece, _ in pieces)
 
-    def broken(found: re.Match[str]) -> str:
-        start, end = found.start(), found.end() + 1  # with the first character of the number
+    def broken(match: re.Match[str]) -> str:
+        start, end = match.start(), match.end() + 1  # with the first character of the number
         if not any(start < stop and begin < end for begin, stop in foreign):
-            return found[0]
-        return "< " if found["delimiter"] else f"{found[0]}\\"
+            return match[0]
+        return "< " if match["delimiter"] else f"{match[0]}\\"
 
     return _imitations(tuple(templates)).sub(broken, "".join(piece for piece, _ in pieces))
 

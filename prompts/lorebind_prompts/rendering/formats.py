@@ -66,8 +66,8 @@ class JsonLines:
 
     def read(self, lines: Sequence[str]) -> list[Passage]:
         objects = [line.rstrip(",") for line in lines if line.startswith("{")]
-        found = [json.loads(one) for one in objects]
-        return [Passage(one["marker"], one["source"], one["text"]) for one in found]
+        values = [json.loads(line) for line in objects]
+        return [Passage(value["marker"], value["source"], value["text"]) for value in values]
 
 
 _HEADING = re.compile(r"### (\[[^\]\s]+\])(?: (.*))?")
@@ -118,8 +118,8 @@ class Xml:
 
     def read(self, lines: Sequence[str]) -> list[Passage]:
         return [
-            Passage(found[1], unescape(found[2]), unescape(found[3]))
-            for found in _PASSAGE.finditer("\n".join(lines))
+            Passage(match[1], unescape(match[2]), unescape(match[3]))
+            for match in _PASSAGE.finditer("\n".join(lines))
         ]
 
 

@@ -83,8 +83,10 @@ class SinkThread:
         log.warning("sink %s was given up: it took too long to finish", self._called)
         error = f"given up: sink {self._called} took too long to finish"
         self.health = [  # copies, because the thread may still change its own counts
-            replace(one, dropped=self._bus.seq - one.written - one.failed, last_error=error)
-            for one in self.health
+            replace(
+                health, dropped=self._bus.seq - health.written - health.failed, last_error=error
+            )
+            for health in self.health
         ]
         if self._awaited is not None:
             self._awaited.cancel()
@@ -202,12 +204,12 @@ class EventBus:
     def subscribe(self) -> Subscription:
         """Subscribe to all later events."""
         with self._lock:
-            made = Subscription(self.thread_id, self._event_buffer, self.seq, self._forget)
+            subscription = Subscription(self.thread_id, self._event_buffer, self.seq, self._forget)
             if self.is_closed:
-                made.end()
+                subscription.end()
             else:
-                self._subscribers = (*self._subscribers, made)
-            return made
+                self._subscribers = (*self._subscribers, subscription)
+            return subscription
 
     def attach(self, sinks: Sequence[SinkOrFunction]) -> None:
         """Write all events to sinks, in one separate thread. Called before the first event."""

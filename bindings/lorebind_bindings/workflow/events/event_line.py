@@ -17,7 +17,7 @@ def event_line(event: RunEvent) -> str:
     """Return an event as one line, without control characters that could affect a terminal."""
     where = event.path or event.task
     text = f"{where} {_said(event)}" if where else _said(event)
-    line = "".join(one if one.isprintable() else " " for one in text)
+    line = "".join(char if char.isprintable() else " " for char in text)
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 
@@ -60,13 +60,16 @@ def _said(event: RunEvent) -> str:
         case "model_end":
             return f"said: {data['text']}"
         case "retrieval":
-            found = f"{len(data['matches'])} passages of {data['kb_id']}"
-            return f"found {found} in {data['seconds']:.2f} s ({data['verdict']})"
+            passages = f"{len(data['matches'])} passages of {data['kb_id']}"
+            return f"found {passages} in {data['seconds']:.2f} s ({data['verdict']})"
         case "custom":
             return f"emits {dict(data)}"
         case "waiting":
-            asked = [f"{one['path']} waits: {one['prompt'] or ''}" for one in data["waiting"]]
-            return "; ".join([*asked, *(f"paused before {task}" for task in data["paused"])])
+            questions = [
+                f"{question['path']} waits: {question['prompt'] or ''}"
+                for question in data["waiting"]
+            ]
+            return "; ".join([*questions, *(f"paused before {task}" for task in data["paused"])])
         case "diagnostic":
             return str(data["message"])
         case "run_end":
@@ -75,8 +78,8 @@ def _said(event: RunEvent) -> str:
 
 def _ended(data: Mapping[str, Any]) -> str:
     status = data["status"]
-    said = f"{status} after {data['seconds']:.2f} s"
-    return f"{said}: {_error(data)}" if "error" in data else said
+    text = f"{status} after {data['seconds']:.2f} s"
+    return f"{text}: {_error(data)}" if "error" in data else text
 
 
 def _error(data: Mapping[str, Any]) -> str:

@@ -46,7 +46,7 @@ async def basic(context: Context) -> Outcome:
         **agent_request(scope, parts.service, counter),
     )
     if not run.bus.is_heard:
-        found = await answer(parts.service, bindings, model, counter, request)
+        reply = await answer(parts.service, bindings, model, counter, request)
     else:
         stream, is_first = AnswerStream(parts.service, bindings, model, counter, request), True
         async for text in stream:
@@ -56,15 +56,15 @@ async def basic(context: Context) -> Outcome:
             context.emit("model_chunk", text=text)
         if is_first:
             _emit_results(context, stream.results)
-        found = stream.answer
-        context.emit("model_end", text=found.text, usage=found.usage)
+        reply = stream.answer
+        context.emit("model_end", text=reply.text, usage=reply.usage)
     return Outcome(
-        found.output,
-        found.verdict,
-        found.citations,
-        found.unknown_markers,
-        found.usage,
-        blocks=_placed(found),
+        reply.output,
+        reply.verdict,
+        reply.citations,
+        reply.unknown_markers,
+        reply.usage,
+        blocks=_placed(reply),
     )
 
 
@@ -94,10 +94,10 @@ def _emit_results(context: Context, results: Sequence[BoundResult]) -> None:
         )
 
 
-def _placed(found: Answer) -> dict[str, str]:
+def _placed(reply: Answer) -> dict[str, str]:
     """Return the blocks that were injected as variables of the workflow, by variable name."""
     blocks: dict[str, list[str]] = {}
-    for block in found.blocks:
+    for block in reply.blocks:
         variable = injected_variable(block.inject_as) if block.inject_as else ()
         if variable[:2] == ("workflow", "vars") and len(variable) == 3:
             blocks.setdefault(variable[2], []).append(block.text)

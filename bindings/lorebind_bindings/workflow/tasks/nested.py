@@ -30,18 +30,25 @@ async def parallel(context: Context) -> Outcome:
     task, run = context.task, context.run
     frame = context.inside(f"{context.path}.")
     jobs = [functools.partial(run_flow, run, frame, branch) for branch in task.branches]
-    given, failed = await side_by_side(jobs, task.max_workers or len(jobs), task.strategy)
+    results, failed = await side_by_side(jobs, task.max_workers or len(jobs), task.strategy)
     parts: dict[str, Done] = {}
-    for branch, part in zip(task.branches, given, strict=True):
+    for branch, part in zip(task.branches, results, strict=True):
         parts |= part.value.tasks if part.value else _parts(run, frame, branch)
     if failed is not None:
         failed.within = Outcome(parts=parts)
         raise failed
-    done = {name: one for part in given if part.value for name, one in part.value.tasks.items()}
-    outcome = together(one.outcome for one in done.values())
-    outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in given)
+    done = {
+        name: task_done
+        for part in results
+        if part.value
+        for name, task_done in part.value.tasks.items()
+    }
+    outcome = together(task_done.outcome for task_done in done.values())
+    outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in results)
     outcome.parts = parts
-    outcome.usage = {name: one.outcome.usage for name, one in done.items() if one.outcome.usage}
+    outcome.usage = {
+        name: task_done.outcome.usage for name, task_done in done.items() if task_done.outcome.usage
+    }
     outcome.output = {
         inner.id: done[inner.id].outcome.output if inner.id in done else None
         for branch in task.branches
@@ -77,23 +84,25 @@ async def collection(context: Context) -> Outcome:
         functools.partial(run_flow, run, frame.at_item(context.path, index, item), flow)
         for index, item in items
     ]
-    given, failed = await side_by_side(jobs, task.max_workers, task.strategy)
-    found = [part.value for part in given]
-    outputs = [one.output if one else None for one in found]
-    each = [part.as_item() for part in given]
+    results, failed = await side_by_side(jobs, task.max_workers, task.strategy)
+    flows = [part.value for part in results]
+    outputs = [ran.output if ran else None for ran in flows]
+    each = [part.as_item() for part in results]
     if failed is not None:
         failed.within = Outcome(
-            items=[{**one, "output": output} for one, output in zip(each, outputs, strict=True)]
+            items=[
+                {**record, "output": output} for record, output in zip(each, outputs, strict=True)
+            ]
         )
         raise failed
-    outcome = together(done.outcome for one in found if one for done in one.tasks.values())
-    outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in given)
+    outcome = together(done.outcome for ran in flows if ran for done in ran.tasks.values())
+    outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in results)
     outcome.blocks = {}  # each item has blocks of its own
     outcome.output, outcome.items = outputs, each
     outcome.usage = {
         f"{context.path}[{index}].{name}": done.outcome.usage
-        for (index, _), one in zip(items, found, strict=True)
-        for name, done in (one.tasks if one else {}).items()
+        for (index, _), ran in zip(items, flows, strict=True)
+        for name, done in (ran.tasks if ran else {}).items()
         if done.outcome.usage
     }
     return outcome
@@ -147,9 +156,9 @@ async def composite(context: Context) -> Outcome:
         prefix=f"{context.path}.",
         failures_are_final=context.handles_failures(),
     )
-    found = await run_tasks(run, frame)
-    outcome = together(done.outcome for done in found.tasks.values())
-    outcome.output = outputs_of(run, frame, found)
+    result = await run_tasks(run, frame)
+    outcome = together(done.outcome for done in result.tasks.values())
+    outcome.output = outputs_of(run, frame, result)
     outcome.updates, outcome.blocks = [], {}  # the other workflow has its own state
-    outcome.usage = {name: done.outcome.usage for name, done in found.tasks.items()}
+    outcome.usage = {name: done.outcome.usage for name, done in result.tasks.items()}
     return outcome

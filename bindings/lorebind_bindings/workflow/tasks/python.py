@@ -122,9 +122,9 @@ async def _awaited(awaitable: Awaitable[Any]) -> Any:
 
 def _told(context: Context) -> TaskContext:
     def emit(data: Any) -> None:
-        told = checked(data, f"what task {context.path!r} emits")
-        told = told if isinstance(told, dict) else {"value": told}
-        context.run.bus.publish("custom", context.task.id, context.path, told)
+        event = checked(data, f"what task {context.path!r} emits")
+        event = event if isinstance(event, dict) else {"value": event}
+        context.run.bus.publish("custom", context.task.id, context.path, event)
 
     return TaskContext(
         attempt=context.attempt,

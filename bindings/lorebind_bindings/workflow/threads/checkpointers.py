@@ -86,8 +86,8 @@ class ThreadSaver(BaseCheckpointSaver[str]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self._naming(config):
-            found = super().get_tuple(config)
-            return None if found is None else _checked(found)
+            checkpoint = super().get_tuple(config)
+            return None if checkpoint is None else _checked(checkpoint)
 
     def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
         with self._naming(config):
@@ -166,24 +166,24 @@ class ThreadSaver(BaseCheckpointSaver[str]):
         return self
 
 
-def _checked(found: CheckpointTuple) -> CheckpointTuple:
+def _checked(checkpoint: CheckpointTuple) -> CheckpointTuple:
     """Return a checkpoint without past errors.
 
     Raises:
         ValueError, TypeError, KeyError: its row, its metadata or its writes are damaged. Checksums
             cover only their values, see `JsonSerializer`.
     """
-    metadata: dict[str, Any] = {**found.metadata}
+    metadata: dict[str, Any] = {**checkpoint.metadata}
     graph = metadata["graph"] or {}
     if not (
-        get_checkpoint_id(found.config) == found.checkpoint["id"]
+        get_checkpoint_id(checkpoint.config) == checkpoint.checkpoint["id"]
         and isinstance(metadata["step"], int)
         and all(isinstance(text, str) for text in (metadata["thread"], *graph, *graph.values()))
     ):
         raise ValueError("its metadata differs from what was written")
     writes = [
         pending_write
-        for pending_write in found.pending_writes or []
+        for pending_write in checkpoint.pending_writes or []
         if pending_write[1:] != (ERROR, None)
     ]
     for task_id, channel, value in writes:
@@ -191,7 +191,7 @@ def _checked(found: CheckpointTuple) -> CheckpointTuple:
         is_whole = isinstance(value, _KINDS.get(channel, object))
         if not is_whole or (channel == CHANNEL and not UUID(task_id)):
             raise ValueError(f"a write to {channel} differs from what was written")
-    return found._replace(pending_writes=writes)
+    return checkpoint._replace(pending_writes=writes)
 
 
 _KINDS: dict[str, type] = {CHANNEL: dict, INTERRUPT: tuple, ERROR: str}

@@ -209,8 +209,8 @@ class PostgresThreads(ThreadSaver, PostgresSaver):
             time.sleep(0.05)
 
     def _has_tables(self, connection: psycopg.Connection[Any]) -> bool:
-        found = connection.execute("select to_regclass('checkpoint_migrations') is not null")
-        if found.fetchall() == [(False,)]:
+        rows = connection.execute("select to_regclass('checkpoint_migrations') is not null")
+        if rows.fetchall() == [(False,)]:
             return False
         ((version,),) = connection.execute("select max(v) from checkpoint_migrations").fetchall()
         return version is not None and version >= len(self.MIGRATIONS) - 1

@@ -53,8 +53,8 @@ class JsonSerializer:
         if isinstance(obj, (list, tuple)) and obj:
             from langgraph.types import Interrupt
 
-            if all(isinstance(one, Interrupt) for one in obj):
-                written = [{"id": one.id, "value": one.value} for one in obj]
+            if all(isinstance(item, Interrupt) for item in obj):
+                written = [{"id": item.id, "value": item.value} for item in obj]
                 return _tagged(_INTERRUPTS, encoded(written))
         return _tagged(_PLAIN, encoded(obj))
 
@@ -77,7 +77,7 @@ class JsonSerializer:
         if kind == _INTERRUPTS:
             from langgraph.types import Interrupt
 
-            return tuple(Interrupt(value=one["value"], id=one["id"]) for one in value)
+            return tuple(Interrupt(value=item["value"], id=item["id"]) for item in value)
         return value
 
 

@@ -185,11 +185,11 @@ class ThreadStore:
         any_of_them = Thread(tenant, project, workflow, "")
         find = partial(self.saver.newest, any_of_them.prefix, limit, before, after)
         keys = await self.saver.call("read", find)
-        found = []
+        infos = []
         for key in keys:
             running = await self.saver.call("read", self.saver.claims.is_held, key)
-            found.append(await self._info(any_of_them, key, running=running))
-        return sorted(filter(None, found), key=lambda info: info.updated, reverse=True)
+            infos.append(await self._info(any_of_them, key, running=running))
+        return sorted(filter(None, infos), key=lambda info: info.updated, reverse=True)
 
     async def journal(self, thread: Thread) -> Journal:
         """Return the journal of the newest checkpoint.
@@ -206,16 +206,16 @@ class ThreadStore:
         Raises:
             NotFoundError: there is no such thread.
         """
-        found = [checkpoint async for checkpoint in self.saver.alist(_config(thread.key))]
-        if not found:
+        checkpoints = [checkpoint async for checkpoint in self.saver.alist(_config(thread.key))]
+        if not checkpoints:
             raise not_found(thread)
         return [
             Turn(
-                one.checkpoint["channel_values"],
-                records_of(one.pending_writes),
+                checkpoint.checkpoint["channel_values"],
+                records_of(checkpoint.pending_writes),
             )
-            for one in reversed(found)
-            if one.checkpoint["channel_values"].get("status") == "running"
+            for checkpoint in reversed(checkpoints)
+            if checkpoint.checkpoint["channel_values"].get("status") == "running"
         ]
 
     async def state(self, thread: Thread) -> dict[str, Any]:
@@ -304,21 +304,26 @@ def not_found(thread: Thread) -> NotFoundError:
     )
 
 
-def _info_of(found: CheckpointTuple, thread: Thread, *, running: bool) -> ThreadInfo:
+def _info_of(newest: CheckpointTuple, thread: Thread, *, running: bool) -> ThreadInfo:
     from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
-    writes = found.pending_writes or []
-    metadata: dict[str, Any] = {**found.metadata}
+    writes = newest.pending_writes or []
+    metadata: dict[str, Any] = {**newest.metadata}
     records = records_of(writes)
-    asked = [one.value for _, channel, value in writes if channel == INTERRUPT for one in value]
-    waiting = [task for one in asked for task in one.get("waiting", ())]
+    interrupts = [
+        interrupt.value
+        for _, channel, value in writes
+        if channel == INTERRUPT
+        for interrupt in value
+    ]
+    waiting = [task for interrupt in interrupts for task in interrupt.get("waiting", ())]
     waiting = [question for question in waiting if answer_to(question, records) is None]
-    paused = [path for one in asked for path in one.get("paused", ())]
+    paused = [path for interrupt in interrupts for path in interrupt.get("paused", ())]
     paused = [path for path in paused if passed_key(path) not in records]
     error = next((value for _, channel, value in writes if channel == ERROR), "")
     failures = [record["error"] for record in records.values() if record.get("error")]
     commands = [failure["command"] for failure in failures if "command" in failure]
-    values = found.checkpoint["channel_values"]
+    values = newest.checkpoint["channel_values"]
     # A checkpoint with the source `input` stores the new input with the state of the previous turn.
     completed = metadata.get("source") != "input" and values.get("status") == "completed"
     came_to = {
@@ -332,21 +337,21 @@ def _info_of(found: CheckpointTuple, thread: Thread, *, running: bool) -> Thread
         thread_id=metadata.get("thread", thread.id),
         workflow=thread.workflow,
         status=next((status for status, so in came_to.items() if so), "interrupted"),
-        updated=_updated(found),
+        updated=_updated(newest),
         waiting=waiting,
         paused=paused,
-        turn=found.checkpoint["id"],
+        turn=newest.checkpoint["id"],
         graph=metadata.get("graph"),
         error=error.removeprefix("TaskFailed: "),  # an internal name
         command=next((command for command in commands if command in error), ""),
     )
 
 
-def _updated(found: CheckpointTuple) -> str:
-    began = datetime.fromisoformat(found.checkpoint["ts"])
+def _updated(newest: CheckpointTuple) -> str:
+    began = datetime.fromisoformat(newest.checkpoint["ts"])
     times = [
         _time_of(task_id)
-        for task_id, channel, _ in found.pending_writes or []
+        for task_id, channel, _ in newest.pending_writes or []
         if channel == CHANNEL
     ]
     return max([began, *times]).isoformat()
