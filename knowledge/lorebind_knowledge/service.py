@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.collection import LorebindVectorStore
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.index import Index
-    from lorebind_knowledge.index.purging import Made, OrphanedIndex
+    from lorebind_knowledge.index.purging import OrphanedIndex, TenantOwned
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.rerankers.base import Reranker
 
@@ -143,7 +143,7 @@ class KnowledgeService:
 
         return LorebindVectorStore(self.index(vector_db), self.embedder(embedder), owner)
 
-    async def undeclared(self, make_index: Made = dict) -> list[OrphanedIndex]:
+    async def undeclared(self, make_index: TenantOwned = dict) -> list[OrphanedIndex]:
         """Return the stored data of knowledge bases that are no longer declared.
 
         Args:
@@ -152,12 +152,12 @@ class KnowledgeService:
         with Threads().lane("read"):  # of no database, because it reads all of them
             return await call(lambda: self._purge(make_index).find())
 
-    async def purge(self, make_index: Made = dict) -> list[OrphanedIndex]:
+    async def purge(self, make_index: TenantOwned = dict) -> list[OrphanedIndex]:
         """Remove the data that `undeclared` returns; see `index.purging.Purge.remove`."""
         with Threads().lane("read"):
             return await call(lambda: self._purge(make_index).remove())
 
-    def _purge(self, make_index: Made) -> Purge:
+    def _purge(self, make_index: TenantOwned) -> Purge:
         project = self._loaded.project
         declared = {}
         for kb, workflow in self._loaded.every_knowledge_base():

@@ -100,7 +100,7 @@ def test_search_widens_until_enough_of_the_space_is_found() -> None:
     store.add(OTHER, [one(n) for n in range(1, 100)])
     theirs = [Document("theirs", metadata={"lorebind_number": "1"}), Document("plain")]
     wrapped = store._made[4]
-    with wrapped._given.giving({"theirs": [*EAST], "plain": [*EAST]}):
+    with wrapped._embeddings.returning({"theirs": [*EAST], "plain": [*EAST]}):
         wrapped._store.add_documents(theirs)
     assert sorted(found(store, 2)) == [1, 2]
     assert asked(store) == [2, 8, 32, 128]

@@ -41,7 +41,7 @@ class Dead(NamedTuple):
     """Vectors that only these versions use."""
 
 
-class _Known(NamedTuple):
+class _Stored(NamedTuple):
     """A chunk that is already stored."""
 
     row: int
@@ -84,7 +84,7 @@ class Versions:
                 raise _two_languages(entry.uri, language, entry.language)
         versions = self._staged_versions(languages)
         there = [
-            _Known(*row)
+            _Stored(*row)
             for row in self._run(
                 "select row, version, id, number, context, text, metadata from catalog_chunks"
                 " where space = :space and id in (:*ids)",
@@ -292,7 +292,7 @@ class Versions:
         self,
         versions: Mapping[tuple[str, int], int],
         entries: Sequence[Entry],
-        stored: Iterable[_Known],
+        stored: Iterable[_Stored],
     ) -> None:
         """Mark chunks as dead that were staged before in the same version under the same id."""
         replacing = {(versions[entry.uri, entry.generation], entry.id) for entry in entries}
@@ -305,7 +305,7 @@ class Versions:
                 rows=replaced,
             )
 
-    def _live_chunks(self, stored: Sequence[_Known]) -> dict[tuple[str, str, str], _Known]:
+    def _live_chunks(self, stored: Sequence[_Stored]) -> dict[tuple[str, str, str], _Stored]:
         """Return the chunks that searches find, by document, id and language."""
         # No join: PostgreSQL might start it with all live versions.
         rows = self._run(

@@ -34,6 +34,7 @@ from lorebind_knowledge.stores.base import ApproximateStore, LostVectorsError, S
 if TYPE_CHECKING:
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.catalog.chunks import State
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
     from lorebind_knowledge.catalog.versions import Change
@@ -143,10 +144,10 @@ class Index:
     def version(self, namespace: Namespace) -> Version | None:
         """Return a value that changes with every change to results; None without an index."""
         with self.catalog.reading() as sql:
-            index = self.catalog.ledger.index_within(sql, namespace, "active")
-            state = None if index is None else Chunks(sql, index.index_uid).current_state()
-        if index is None or state is None:
+            active = self._active(sql, namespace)
+        if active is None:
             return None
+        index, state = active
         about = index.manifest
         return Version(index.index_uid, state.version, about.embedder_key, about.address)
 
@@ -155,11 +156,14 @@ class Index:
 
         views = {}
         for namespace in namespaces:
-            index = self.catalog.ledger.index_within(sql, namespace, "active")
-            state = None if index is None else Chunks(sql, index.index_uid).current_state()
-            if index is not None and state is not None:
-                views[namespace] = View(index, state, sql, self.store, self._memory)
+            if active := self._active(sql, namespace):
+                views[namespace] = View(*active, sql, self.store, self._memory)
         return views
+
+    def _active(self, sql: Sql, namespace: Namespace) -> tuple[IndexEntry, State] | None:
+        index = self.catalog.ledger.index_within(sql, namespace, "active")
+        state = Chunks(sql, index.index_uid).current_state() if index else None
+        return (index, state) if index and state else None
 
     # Writing
 

@@ -21,7 +21,7 @@ _MEMBERS_KEPT = 100_000
 
 
 @dataclass(slots=True)
-class KnownKeys:
+class MetadataKeys:
     """Known metadata keys of one version of an index."""
 
     there: set[str] = field(default_factory=set)
@@ -35,7 +35,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._masks: dict[int, tuple[int, Masks]] = {}
-        self._keys: dict[int, tuple[int, KnownKeys]] = {}
+        self._keys: dict[int, tuple[int, MetadataKeys]] = {}
         self._members: dict[int, tuple[int, dict[int, Member | None]]] = {}
         self._words: dict[int, Words] = {}
 
@@ -61,11 +61,11 @@ class Memory:
             self._masks[index_uid] = version, masks
         return masks
 
-    def keys(self, index_uid: int, version: int) -> KnownKeys:
+    def keys(self, index_uid: int, version: int) -> MetadataKeys:
         """Return the known metadata keys for one version of an index."""
         cached = self._keys.get(index_uid)
         if cached is None or cached[0] != version:
-            cached = self._keys[index_uid] = version, KnownKeys()
+            cached = self._keys[index_uid] = version, MetadataKeys()
         return cached[1]
 
     def members(self, index_uid: int, version: int) -> dict[int, Member | None]:

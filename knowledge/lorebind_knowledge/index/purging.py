@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.index.index import Index
 
-    Made: TypeAlias = Callable[[], Mapping[tuple[str, str], str]]
+    TenantOwned: TypeAlias = Callable[[], Mapping[tuple[str, str], str]]
 
 
 def delete_all(index: Index, lease: Lease, sharing: Sequence[Index] = ()) -> None:
@@ -62,7 +62,7 @@ class Purge:
         project: str,
         indexes: Mapping[str, Index],
         declared: Mapping[tuple[str, str], str],
-        tenant_owned: Made = dict,
+        tenant_owned: TenantOwned = dict,
     ) -> None:
         """
         Args:
@@ -74,7 +74,7 @@ class Purge:
                 again before each removal.
         """
         self._project, self._indexes, self._declared = project, indexes, declared
-        self._made = tenant_owned
+        self._tenant_owned = tenant_owned
 
     def find(self) -> list[OrphanedIndex]:
         """Return the knowledge bases that `remove` would remove."""
@@ -98,7 +98,7 @@ class Purge:
     def _orphans(self) -> list[tuple[Namespace, list[str]]]:
         """Return undeclared knowledge bases with their vector databases: some share a catalog."""
         orphans: dict[tuple[Namespace, IndexEntry | str], list[str]] = {}
-        tenant_owned = self._made()
+        tenant_owned = self._tenant_owned()
         for db_id, index in self._indexes.items():
             for namespace in index.catalog.ledger.namespaces(self._project):
                 if not self._is_kept(namespace, db_id, tenant_owned):
@@ -139,6 +139,6 @@ class Purge:
         index, *sharing = (self._indexes[db_id] for db_id in db_ids)
         with index.catalog.lease(namespace) as lease:
             # Checked again, because a reindex may have ended; the lease prevents further changes.
-            if self._is_kept(namespace, db_ids[0], self._made()):
+            if self._is_kept(namespace, db_ids[0], self._tenant_owned()):
                 return
             delete_all(index, lease, sharing)

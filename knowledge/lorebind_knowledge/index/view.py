@@ -38,7 +38,7 @@ _GROWTH = 4
 _SAMPLE = 20
 
 
-class Found(NamedTuple):
+class Hits(NamedTuple):
     """Chunks that a search found, as columns. Their texts are not read yet."""
 
     numbers: NDArray[np.int64]
@@ -46,18 +46,18 @@ class Found(NamedTuple):
     scores: NDArray[np.float64]
     """Cosines or BM25 values."""
 
-    def at(self, positions: Sequence[int]) -> Found:
+    def at(self, positions: Sequence[int]) -> Hits:
         """Return the chunks at some positions, in the order of the positions."""
         chosen = np.array(positions, np.intp)
         ids = [self.ids[at] for at in positions]
-        return Found(self.numbers[chosen], ids, self.scores[chosen])
+        return Hits(self.numbers[chosen], ids, self.scores[chosen])
 
-    def best(self, k: int, best_score: float = 1.0) -> Found:
+    def best(self, k: int, best_score: float = 1.0) -> Hits:
         """Return the best `k` by score, ties by id. A score is a figure divided by `figure`."""
         return self.at(best_first(scores_of(self.scores / best_score), self.ids)[:k])
 
 
-_NOTHING = Found(np.zeros(0, np.int64), [], np.zeros(0))
+_NOTHING = Hits(np.zeros(0, np.int64), [], np.zeros(0))
 
 
 class _Filter(NamedTuple):
@@ -111,7 +111,7 @@ class View(Chunks):
             keys.every = super().metadata_keys()
         return keys.every
 
-    def nearest(self, vector: Vector, k: int, where: Mapping[str, Any] | None = None) -> Found:
+    def nearest(self, vector: Vector, k: int, where: Mapping[str, Any] | None = None) -> Hits:
         """Return the `k` chunks nearest to a vector, with cosines, best score first, ties by id.
 
         Raises:
@@ -148,7 +148,7 @@ class View(Chunks):
                 return self._filled(hits, vector, k)
             ask *= _GROWTH
 
-    def bm25_search(self, question: str, k: int, where: Mapping[str, Any] | None = None) -> Found:
+    def bm25_search(self, question: str, k: int, where: Mapping[str, Any] | None = None) -> Hits:
         """Return the `k` chunks that best match a question by BM25, best first, ties by id.
 
         A chunk matches if it has any of the words. The rarity of a word is counted over the live
@@ -242,7 +242,7 @@ class View(Chunks):
         candidates: SearchHits,
         direction: NDArray[np.float64],
         only: _Filter,
-    ) -> tuple[Found, float]:
+    ) -> tuple[Hits, float]:
         """Return the live chunks that pass, and the highest cosine that any other may have."""
         numbers = [int(number) for number in candidates.numbers]
         vectors = candidates.vectors
@@ -258,12 +258,12 @@ class View(Chunks):
         scores = cosines(vectors, direction)
         return self._hits(numbers, scores, only), float(scores[-1])
 
-    def _hits(self, numbers: Sequence[int], scores: NDArray[np.float64], only: _Filter) -> Found:
+    def _hits(self, numbers: Sequence[int], scores: NDArray[np.float64], only: _Filter) -> Hits:
         """Return the chunks that are live and pass a filter, each once."""
         passing = self._passing(numbers, only)
         places = {number: at for at, number in enumerate(numbers) if number in passing}
         ids = [passing[number].id for number in places]
-        return Found(np.array(list(places), np.int64), ids, scores[list(places.values())])
+        return Hits(np.array(list(places), np.int64), ids, scores[list(places.values())])
 
     def _known_vectors(self, numbers: Sequence[int]) -> Mapping[int, Any]:
         """Return the vectors of at least these numbers; missing ones are omitted."""
@@ -291,14 +291,14 @@ class View(Chunks):
             members.update({number: live.get(number) for number in new})
         return {number: member for number in numbers if (member := members[number]) is not None}
 
-    def _filled(self, hits: Found, vector: Vector, k: int) -> Found:
+    def _filled(self, hits: Hits, vector: Vector, k: int) -> Hits:
         """Return the best `k` if all others have the score 0: those tie, and are sorted by id."""
         related = hits.at(np.flatnonzero(scores_of(hits.scores) > 0).tolist())
         related_numbers = set(related.numbers.tolist())
         first = self.first_by_id(k)
         names = {number: name for number, name in first if number not in related_numbers}
         others = np.array(list(names), np.int64)
-        return Found(
+        return Hits(
             np.concatenate([related.numbers, others]),
             [*related.ids, *names.values()],
             np.concatenate([related.scores, self.cosines(vector, others)]),
@@ -306,7 +306,7 @@ class View(Chunks):
 
     def _best_by_words(
         self, numbers: NDArray[np.int64], scores: NDArray[np.float64], k: int, only: _Filter
-    ) -> Found:
+    ) -> Hits:
         if only.allowed_ids is not None:
             inside = _are_inside(numbers, only.allowed_ids)
             numbers, scores = numbers[inside], scores[inside]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.catalog.versions import Change
-    from lorebind_knowledge.index.view import Found, View
+    from lorebind_knowledge.index.view import Hits, View
     from lorebind_knowledge.records import Vector
     from lorebind_knowledge.stores.base import VectorStore
 
@@ -211,7 +211,7 @@ class Driver:
         self.index.close()
 
 
-def _matches(view: View, hits: Found, best: float) -> list[Match]:
+def _matches(view: View, hits: Hits, best: float) -> list[Match]:
     numbers = hits.numbers.tolist()
     whole = view.chunks(numbers)
     return [

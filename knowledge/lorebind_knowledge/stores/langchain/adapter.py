@@ -73,31 +73,31 @@ def _with_embeddings(held: Any, embedding: Embeddings, depth: int = 0) -> Any:
     return replica
 
 
-class GivenVectors(Embeddings):
+class FixedVectors(Embeddings):
     """An `Embeddings` object that returns vectors that were made before."""
 
     def __init__(self, dimension: int) -> None:
         self._probe = [1.0] + [0.0] * (dimension - 1)
-        self._given: dict[str, list[float]] = {}
+        self._by_text: dict[str, list[float]] = {}
         self.probing = True
         """Whether any text is accepted: a new store may embed one to learn the dimension."""
 
     @contextmanager
-    def giving(self, vectors: Mapping[str, list[float]]) -> Iterator[None]:
+    def returning(self, vectors: Mapping[str, list[float]]) -> Iterator[None]:
         """Return these vectors for these texts inside the block."""
-        self._given.update(vectors)
+        self._by_text.update(vectors)
         try:
             yield
         finally:
             for text in vectors:
-                self._given.pop(text, None)
+                self._by_text.pop(text, None)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
-        if text in self._given:
-            return self._given[text]
+        if text in self._by_text:
+            return self._by_text[text]
         if self.probing:
             return self._probe
         raise StoreError(
@@ -111,10 +111,10 @@ class Adapter:
 
     def __init__(self, recipe: Recipe, dimension: int, parts: Mapping[str, Any]) -> None:
         self._recipe = recipe
-        self._given = GivenVectors(dimension)
+        self._embeddings = FixedVectors(dimension)
         self._by_vector = True
         parameter = recipe.embedding_parameter or EMBEDDING_PARAMETERS[0]
-        store = recipe.create({parameter: self._given, **parts})
+        store = recipe.create({parameter: self._embeddings, **parts})
         if not isinstance(store, VectorStore):
             raise StoreError(f"{recipe.name} is not a LangChain VectorStore")
         if type(store).delete is VectorStore.delete:
@@ -122,7 +122,7 @@ class Adapter:
                 f"{recipe.name} has no method that deletes documents, so documents could never "
                 "change; use another class"
             )
-        self._given.probing = False
+        self._embeddings.probing = False
         self._store = store
 
     def add(self, pairs: Sequence[tuple[Document, list[float]]]) -> None:
@@ -136,7 +136,10 @@ class Adapter:
 
     def _add(self, documents: list[Document], vectors: dict[str, list[float]]) -> None:
         ids = [str(document.id) for document in documents]
-        with self._given.giving(vectors), self._recipe.redact_errors("cannot add documents"):
+        with (
+            self._embeddings.returning(vectors),
+            self._recipe.redact_errors("cannot add documents"),
+        ):
             returned = [str(id_) for id_ in self._store.add_documents(documents, ids=ids)]
         if returned != ids:
             self.delete(returned)
@@ -154,7 +157,7 @@ class Adapter:
                 except NotImplementedError:  # from LangChain's base class; search by text instead
                     self._by_vector = False
             name = f"lorebind query {uuid.uuid4().hex}"
-            with self._given.giving({name: vector}):
+            with self._embeddings.returning({name: vector}):
                 return self._store.similarity_search(name, k=k)
 
     def get(self, ids: Sequence[str]) -> list[Document]:
