@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import lorebind  # noqa: F401 - registers the built-in kinds
-from lorebind_knowledge.extensions import standard_error
+from lorebind_knowledge.extensions import logging as log_records
 
 from .app.forked_python import OF_COMMANDS, ForkedPython
 from .density import examples
@@ -97,7 +97,7 @@ def logger_as_before() -> Iterator[None]:
     yield
     logger.handlers[:] = handlers
     logger.setLevel(level)
-    standard_error._calls.clear()  # of projects that the test did not close
+    log_records._calls.clear()  # of projects that the test did not close
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -40,8 +40,7 @@ def open_project(path: str | Path) -> Project:
 def opened(config: LoadedProject) -> Project:
     """Open a project from its loaded configuration."""
     from lorebind.project import Project
-    from lorebind_knowledge.extensions.logging import LoggingExtension
-    from lorebind_knowledge.extensions.standard_error import set_level
+    from lorebind_knowledge.extensions.logging import LoggingExtension, set_level
 
     level = log_level.get()
     if level is None:

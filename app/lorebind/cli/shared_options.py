@@ -15,7 +15,7 @@ from lorebind.cli.project_above import HERE, project_above
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lorebind_knowledge.extensions.standard_error import Level
+    from lorebind_knowledge.extensions.logging import Level
 
 log_level: ContextVar[Level | None] = ContextVar("lorebind_log_level", default=None)
 """The level from which events are logged; None if the user has not asked for logs."""
@@ -51,7 +51,7 @@ def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
             options["project"] = project_above()
         with ExitStack() as stack:
             if verbose:
-                from lorebind_knowledge.extensions.standard_error import write_records
+                from lorebind_knowledge.extensions.logging import write_records
 
                 level: Level = "info" if verbose == 1 else "debug"
                 stack.callback(write_records("text", level))

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lorebind_knowledge.text.splitting import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import numpy as np
     import numpy.typing as npt
 

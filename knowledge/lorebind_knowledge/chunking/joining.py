@@ -7,6 +7,7 @@ for every question about them, before the chunks that answer.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from lorebind_knowledge.chunking.base import Chunker, strip
 from lorebind_knowledge.chunking.rulers import Ruler, Unit, make_ruler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from lorebind_knowledge.chunking.base import Interval
 
 _LITTLE = 0.1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from lorebind_config.templates import Environment
 from lorebind_knowledge.chunking.base import Chunker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lorebind_config.declarations.knowledge_bases import ChunkerBase
     from lorebind_knowledge.chunking.base import Interval
     from lorebind_knowledge.chunking.changes import Embed

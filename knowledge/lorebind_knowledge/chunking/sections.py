@@ -8,6 +8,7 @@ that follows.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from lorebind_knowledge.text.markdown import LINE, outside_fences
 from lorebind_knowledge.text.splitting import sentence_starts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from lorebind_knowledge.chunking.base import Interval
     from lorebind_knowledge.chunking.recursive import Level
 

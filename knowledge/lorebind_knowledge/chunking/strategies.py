@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
@@ -15,8 +16,6 @@ from lorebind_knowledge.chunking.semantic import SemanticChunker
 from lorebind_knowledge.chunking.windows import WindowChunker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lorebind_knowledge.chunking.base import Chunker
     from lorebind_knowledge.chunking.make import ChunkerEnvironment
     from lorebind_knowledge.chunking.recursive import Level

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lorebind_config.errors import UsageError
@@ -20,9 +22,6 @@ from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.retrieval.search import index_in_use, rank
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
     from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_knowledge.evaluation.dataset import Dataset
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -11,8 +12,6 @@ from lorebind_knowledge.evaluation.evaluate import evaluate
 from lorebind_knowledge.evaluation.metrics import Difference, paired_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_knowledge.evaluation.dataset import Dataset
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -14,8 +15,6 @@ from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_knowledge.events import Extension
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lorebind_config.templates import Environment
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
@@ -17,8 +18,6 @@ from lorebind_config.plugins import import_extra
 from lorebind_knowledge.events import Event, Extension
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from prometheus_client import CollectorRegistry
 
     from lorebind_config.declarations.base import Wants

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from lorebind_config.errors import EmbedderError, RerankerError, did_you_mean
@@ -11,9 +13,6 @@ from lorebind_config.plugins import import_extra
 from lorebind_knowledge.plumbing.lanes import usable_processors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from lorebind_config.errors import LorebindError
 
 Pooling: TypeAlias = Literal["mean", "cls", "last_token", "none"]
@@ -49,11 +48,10 @@ def embedding_model(name: str, file: str | None, pooling: Pooling) -> HubModel:
     """
     if file is None:
         return _listed("TextEmbedding", name, EmbedderError)
-    model = HubModel(f"{name}/{file} ({pooling})", name, file, _data_of(file))
     kinds = _import("fastembed.common.model_description").PoolingType
     # The dimension is measured, and the embedder scales all vectors to unit length.
-    _register("TextEmbedding", model, pooling=kinds[_POOLINGS[pooling]], normalization=False, dim=0)
-    return model
+    settings = {"pooling": kinds[_POOLINGS[pooling]], "normalization": False, "dim": 0}
+    return _registered("TextEmbedding", f"{name}/{file} ({pooling})", name, file, **settings)
 
 
 def reranking_model(name: str, file: str | None) -> HubModel:
@@ -65,9 +63,7 @@ def reranking_model(name: str, file: str | None) -> HubModel:
     """
     if file is None:
         return _listed("TextCrossEncoder", name, RerankerError)
-    model = HubModel(f"{name}/{file}", name, file, _data_of(file))
-    _register("TextCrossEncoder", model)
-    return model
+    return _registered("TextCrossEncoder", f"{name}/{file}", name, file)
 
 
 def load(kind: Kind, model: HubModel, folder: Path, threads: int | None) -> Any:
@@ -104,27 +100,21 @@ def _listed(kind: Kind, name: str, failure: type[LorebindError]) -> HubModel:
     )
 
 
-def _data_of(file: str) -> tuple[str]:
-    """Return the name that exporters give to weights that are too large for the graph's file."""
-    return (f"{file}_data",)
-
-
-def _register(kind: Kind, model: HubModel, **settings: Any) -> None:
+def _registered(kind: Kind, name: str, repository: str, file: str, **settings: Any) -> HubModel:
     """Register a model with fastembed once per process; its name identifies all its settings."""
+    # Exporters give this name to weights that are too large for the graph's file.
+    model = HubModel(name, repository, file, (f"{file}_data",))
     maker = _maker(kind)
     with _registering:
-        if any(
-            supported_model["model"] == model.name
-            for supported_model in maker.list_supported_models()
-        ):
-            return
-        maker.add_custom_model(
-            model=model.name,
-            sources=_import("fastembed.common.model_description").ModelSource(hf=model.repository),
-            model_file=model.file,
-            additional_files=list(model.beside),
-            **settings,
-        )
+        if all(listed["model"] != name for listed in maker.list_supported_models()):
+            maker.add_custom_model(
+                model=name,
+                sources=_import("fastembed.common.model_description").ModelSource(hf=repository),
+                model_file=file,
+                additional_files=list(model.beside),
+                **settings,
+            )
+    return model
 
 
 def _maker(kind: Kind) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,8 +13,6 @@ from pydantic import Field
 from lorebind_config.declarations.base import OUTSIDE, Declaration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lorebind_config.declarations.base import Wants
 
 

@@ -208,6 +208,12 @@ def title_of(uri: str) -> str:
     return name_of(uri.removeprefix(ADDED_SCHEME)).stem or uri
 
 
+def declared_title(value: Any) -> str:
+    """Return the title that a document's metadata declares; empty if it is none, or too long."""
+    is_title = isinstance(value, str) and len(value.strip()) <= LONGEST_TITLE
+    return well_formed(value.strip()) if is_title else ""
+
+
 def as_title(text: str) -> str:
     """Return a title in one line; empty if it is too long."""
     title = well_formed(" ".join(text.split()))

@@ -8,8 +8,8 @@ from typing import Any
 
 from lorebind_config.errors import SourceError
 from lorebind_knowledge.loaders.base import (
-    LONGEST_TITLE,
     LoadedDocument,
+    declared_title,
     joined,
     title_of,
     well_formed,
@@ -27,11 +27,9 @@ def load_json(text: str, uri: str) -> LoadedDocument:
     The title is the `title` of the top-level object, or else the file name.
     """
     value = parsed_json(text, uri)
-    title = value.get("title") if isinstance(value, dict) else None
-    if not isinstance(title, str) or not 0 < len(title.strip()) <= LONGEST_TITLE:
-        title = title_of(uri)
+    title = declared_title(value.get("title")) if isinstance(value, dict) else ""
     lines = joined(_pairs(value), uri)
-    return LoadedDocument(well_formed(lines), well_formed(title.strip()), format="json")
+    return LoadedDocument(well_formed(lines), title or title_of(uri), format="json")
 
 
 def load_json_lines(text: str, uri: str) -> LoadedDocument:

@@ -18,8 +18,8 @@ from lorebind_knowledge.loaders.base import (
     well_formed,
 )
 from lorebind_knowledge.loaders.decoding import decode
-from lorebind_knowledge.loaders.front_matter import LONGEST_VALUE, flat_values
 from lorebind_knowledge.loaders.html.page import load_html
+from lorebind_knowledge.loaders.markdown import LONGEST_VALUE, flat_values
 
 _HEADERS = ("From", "To", "Date")
 _LONGEST_HEADER = 4000
@@ -58,21 +58,17 @@ def load_mail(data: bytes, uri: str) -> LoadedDocument:
         raise
     except Exception as error:  # hostile headers can make the parser raise anything
         raise SourceError(f"{uri}: a broken mail: {type(error).__name__}: {error}") from error
-    metadata = {name.lower(): _shortened(value) for name, value in headers.items() if value}
-    return LoadedDocument(
-        text,
-        as_title(title) or title_of(uri),
-        metadata=flat_values(metadata),
-        format="mail",
-    )
+    metadata = {
+        name.lower(): value if len(value) <= LONGEST_VALUE else f"{value[: LONGEST_VALUE - 1]}…"
+        for name, value in headers.items()
+        if value
+    }
+    title = as_title(title) or title_of(uri)
+    return LoadedDocument(text, title, metadata=flat_values(metadata), format="mail")
 
 
 def _header(mail: MIMEPart, name: str) -> str:
     return well_formed(" ".join(str(mail.get(name, "")).split()))
-
-
-def _shortened(value: str) -> str:
-    return value if len(value) <= LONGEST_VALUE else value[: LONGEST_VALUE - 1] + "…"
 
 
 def _blocks(mail: MIMEPart, names: Sequence[str], uri: str, level: int) -> Iterator[str]:

@@ -1,21 +1,108 @@
-"""Load Markdown: front matter, title and headings; the text is kept as written."""
+"""Load Markdown: front matter in YAML, title and headings; the text is kept as written."""
 
 from __future__ import annotations
 
+import datetime
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
+from typing import Any
+
+import yaml
 
 from lorebind_knowledge.loaders.base import (
     LONGEST_TITLE,
     MOST_HEADINGS,
     Heading,
     LoadedDocument,
+    declared_title,
     title_of,
     well_formed,
 )
-from lorebind_knowledge.loaders.front_matter import flat_values, read_front_matter
+from lorebind_knowledge.records import Span
 from lorebind_knowledge.text.markdown import LINE, outside_fences
+
+_LONGEST_BLOCK = 2**16
+"""In characters; longer blocks count as text."""
+
+_BLOCK = re.compile(
+    rf"\A---[ \t]*+\r?\n(.{{0,{_LONGEST_BLOCK}}}?)^---[ \t]*+(?:\r?\n|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+
+_SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-5]?[0-9])++(?:\.[0-9_]*+)?\Z")
+
+LONGEST_VALUE = 2_000
+_MOST_ENTRIES = 200
+"""Maximum length of a list; metadata is repeated with each passage."""
+
+_RESERVED = {"title", "encoding", *Span.__slots__}
+"""Names that passages' metadata uses for what a loader found."""
+
+
+class _Loader(yaml.SafeLoader):
+    """A YAML loader without merge keys, because their expansion can grow exponentially.
+
+    It reads `12:30` and `1:30:00` as text, as YAML 1.2 does, instead of 750 and 5400.
+    """
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        pass
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [("tag:yaml.org,2002:str", _SEXAGESIMAL), *others]
+    for first, others in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_front_matter(text: str) -> tuple[dict[Any, Any], int]:
+    """Return the values and the offset after the block.
+
+    A block that is not a YAML mapping is part of the text.
+    """
+    block = _BLOCK.match(text)
+    if not block:
+        return {}, 0
+    try:
+        values = yaml.load(block[1], _Loader)
+    except Exception:  # PyYAML can raise more than YAMLError for wrong tags or deep nesting
+        return {}, 0
+    return (values, block.end()) if isinstance(values, dict) else ({}, 0)
+
+
+def flat_values(values: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the values that are scalars or lists of scalars, as JSON values; dates in ISO 8601.
+
+    Omits nested values, strings over 2,000 characters, lists over 200 entries, numbers that JSON
+    does not have, and names that the metadata of passages uses for something else.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if not isinstance(name, str) or name in _RESERVED or len(name) > LONGEST_VALUE:
+            continue
+        if isinstance(value, list):
+            scalars = [_scalar(entry) for entry in value[: _MOST_ENTRIES + 1]]
+            if None not in scalars and 0 < len(scalars) <= _MOST_ENTRIES:
+                flat[well_formed(name)] = scalars
+        elif (scalar := _scalar(value)) is not None:
+            flat[well_formed(name)] = scalar
+    return flat
+
+
+def _scalar(value: object) -> str | int | float | None:
+    match value:
+        case str() if len(value) <= LONGEST_VALUE:
+            return well_formed(value)
+        case int() if -(2**63) <= value < 2**63:  # includes bool
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case datetime.date():  # includes datetime
+            return value.isoformat()
+    return None
+
 
 # CommonMark 4.2 (ATX) and 4.3 (setext headings).
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
@@ -31,17 +118,9 @@ def load_markdown(text: str, uri: str) -> LoadedDocument:
     """Load Markdown; the title is that of the front matter, the first heading, or the file name."""
     values, body_start = read_front_matter(text)
     headings = tuple(islice(headings_of(text, body_start), MOST_HEADINGS))
-    title = values.get("title")
-    if not isinstance(title, str) or not 0 < len(title.strip()) <= LONGEST_TITLE:
-        title = headings[0].title if headings else title_of(uri)
-    return LoadedDocument(
-        text,
-        well_formed(title.strip()),
-        headings,
-        body_start,
-        flat_values(values),
-        format="markdown",
-    )
+    title = declared_title(values.get("title"))
+    title = title or well_formed(headings[0].title if headings else title_of(uri))
+    return LoadedDocument(text, title, headings, body_start, flat_values(values), format="markdown")
 
 
 def headings_of(text: str, start: int) -> Iterator[Heading]:

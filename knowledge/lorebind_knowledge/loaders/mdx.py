@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.loaders.front_matter import read_front_matter
-from lorebind_knowledge.loaders.markdown import load_markdown
+from lorebind_knowledge.loaders.markdown import load_markdown, read_front_matter
 from lorebind_knowledge.text.markdown import InlineCode, outside_fences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lorebind_knowledge.loaders.base import LoadedDocument
 
 _BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}"

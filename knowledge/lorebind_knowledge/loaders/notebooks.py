@@ -14,9 +14,8 @@ from lorebind_knowledge.loaders.base import (
     LoadedDocument,
     well_formed,
 )
-from lorebind_knowledge.loaders.front_matter import read_front_matter
 from lorebind_knowledge.loaders.json_values import parsed_json
-from lorebind_knowledge.loaders.markdown import headings_of
+from lorebind_knowledge.loaders.markdown import headings_of, read_front_matter
 
 _LONGEST_OUTPUT = 500
 """In characters. Longer outputs are tables or logs, which are less useful than the code."""

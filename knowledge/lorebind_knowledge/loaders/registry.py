@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import dataclasses
 import importlib.metadata
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from lorebind_config import plugins
@@ -32,8 +34,6 @@ from lorebind_knowledge.loaders.office import packages
 from lorebind_knowledge.loaders.process import worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lorebind_knowledge.loaders.base import LoadedDocument
 
 T = TypeVar("T")
@@ -55,8 +55,8 @@ _TEXT: dict[str, Callable[[str, str], LoadedDocument]] = {
     "csv": tables.load_table,
     "json": json_values.load_json,
     "jsonl": json_values.load_json_lines,
-    "vtt": transcripts.load_vtt,
-    "srt": transcripts.load_srt,
+    "vtt": partial(transcripts.load_transcript, "vtt"),
+    "srt": partial(transcripts.load_transcript, "srt"),
 }
 _OLDER = (".doc", ".ppt", ".xls")
 

@@ -18,15 +18,12 @@ _MOST_CAPTIONS = 100_000
 """More than a day of captions. They take much more memory when parsed than in the file."""
 
 
-def load_vtt(text: str, uri: str) -> LoadedDocument:
-    return _load(text, uri, "vtt")
+def load_transcript(form: str, text: str, uri: str) -> LoadedDocument:
+    """Load the captions of a file in the format `vtt` or `srt`.
 
-
-def load_srt(text: str, uri: str) -> LoadedDocument:
-    return _load(text, uri, "srt")
-
-
-def _load(text: str, uri: str, form: str) -> LoadedDocument:
+    Raises:
+        SourceError: it is not in that format, or has too many captions.
+    """
     import webvtt
 
     if text.count("-->") > _MOST_CAPTIONS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,8 +15,6 @@ from lorebind_config.namespace import digest
 from lorebind_config.redaction import HIDDEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from lorebind_config.declarations.base import Path
     from lorebind_config.declarations.sources import SourceBase
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import iscoroutinefunction
@@ -19,8 +19,6 @@ from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.sources.base import key_of, too_large
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from lorebind_config.declarations.base import Declaration
     from lorebind_config.declarations.sources import SourceBase
     from lorebind_config.templates import Environment, Reference

@@ -6,14 +6,13 @@ import dataclasses
 import html
 import io
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.loaders.base import words
 from lorebind_knowledge.text.markdown import InlineCode, outside_fences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lorebind_knowledge.loaders.base import Heading, LoadedDocument
 
 _TAG = re.compile(

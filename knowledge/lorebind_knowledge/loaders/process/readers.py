@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -30,8 +31,6 @@ from lorebind_knowledge.loaders.process.worker import LENGTHS, READY, loader_of,
 from lorebind_knowledge.plumbing.lanes import usable_processors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lorebind_knowledge.loaders.base import LoadedDocument
 
 R = TypeVar("R")
@@ -173,7 +172,11 @@ class Readers:
     def _answered(self, about: dict[str, Any], text: bytes, uri: str) -> LoadedDocument:
         match about.get("failure"):
             case None:
-                return _unpacked(about, text, uri)
+                try:
+                    return unpacked(about, text)
+                except Exception as error:  # a document may have taken over the process
+                    why = "the process that read it returned no document"
+                    raise SourceError(f"{uri}: {why}") from error
             case "missing":
                 raise MissingDependencyError(about["message"])
             case "memory":
@@ -237,15 +240,6 @@ def _not_started(uri: str, why: str) -> SourceError:
         f"{uri}: cannot be read, because the process for reading it cannot be started with "
         f"{sys.executable!r}: {why}; with loading: {{processes: 0}} no process is needed"
     )
-
-
-def _unpacked(about: dict[str, Any], text: bytes, uri: str) -> LoadedDocument:
-    try:
-        return unpacked(about, text)
-    except (
-        Exception
-    ) as error:  # a document may have taken over the process, so its response can be anything
-        raise SourceError(f"{uri}: the process that read it returned no document") from error
 
 
 class _EndedError(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from posixpath import normpath
 from typing import TYPE_CHECKING
@@ -13,8 +14,6 @@ from lorebind_config.errors import SourceError
 from lorebind_config.templates import TracedText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from lorebind_config.templates import Reference
     from lorebind_knowledge.sources.base import Source, SourceItem
     from lorebind_knowledge.sources.make import SourceEnvironment

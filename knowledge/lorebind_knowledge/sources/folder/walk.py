@@ -6,7 +6,9 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lorebind_config.errors import SourceError
@@ -14,9 +16,6 @@ from lorebind_config.project_files import DATA_FOLDER
 from lorebind_knowledge.sources.folder.gitignore import GITIGNORE, rules_above
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     from lorebind_knowledge.sources.folder.gitignore import Rules
 
 EVERY_FILE = "**/*"

@@ -39,12 +39,7 @@ class YoutubeCaptions:
     """Values to remove from messages; see `redaction.without`."""
 
     def __post_init__(self) -> None:
-        """Check the id.
-
-        Raises:
-            SourceError: it is invalid.
-            MissingDependencyError: the extra `youtube` is not installed.
-        """
+        """Refuse an invalid id, and fail early if the extra `youtube` is not installed."""
         if not re.fullmatch("[A-Za-z0-9_-]{1,64}", self.video_id):
             raise SourceError(
                 f"{(self.shown_id or self.video_id)[:80]!r} is not a video id; "
