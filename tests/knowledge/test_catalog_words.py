@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from lorebind_knowledge.bm25 import idf, tf_saturation
 from lorebind_knowledge.catalog import postgres_words, words
 from lorebind_knowledge.database.postgres_address import PostgresAddress
+from lorebind_knowledge.index.words import idf, tf_saturation
 from lorebind_knowledge.text.terms import Passage, query_terms
 
 if TYPE_CHECKING:

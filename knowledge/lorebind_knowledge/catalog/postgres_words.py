@@ -12,7 +12,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.bm25 import Postings
+from lorebind_knowledge.catalog.words import Postings
 from lorebind_knowledge.database.postgres_rows import array, bigint, insert_rows, integer
 from lorebind_knowledge.text.terms import index_terms
 

@@ -6,9 +6,8 @@ With a table of its own, the rarity of a word is counted over the live passages 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lorebind_knowledge.bm25 import Postings
 from lorebind_knowledge.catalog.rows import damaged
 from lorebind_knowledge.text.terms import index_terms
 
@@ -16,7 +15,19 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from lorebind_knowledge.text.terms import Passage
+
+
+class Postings(NamedTuple):
+    """The passages that contain a word."""
+
+    numbers: NDArray[np.int64]
+    """Numbers of the passages, ascending, without duplicates."""
+    times: NDArray[np.int64]
+    """The number of occurrences in each of these passages."""
 
 
 def add(db: sqlite3.Connection, space: int, passages: Sequence[Passage]) -> None:

@@ -1,18 +1,19 @@
 """The words of one index: BM25 of its passages and of its documents, the same in every database.
 
 The catalog's data about a word is read once per version of the index. BM25 is computed here, so
-that no database ranks by its own formula.
+that no database ranks by its own formula. It is computed as SQLite's FTS5 does:
+https://www.sqlite.org/fts5.html#the_bm25_function
 """
 
 from __future__ import annotations
 
 import threading
 from functools import cached_property, partial
+from math import log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lorebind_knowledge.bm25 import idf, tf_saturation
 from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.rows import damaged
 from lorebind_knowledge.catalog.versions import words_in
@@ -24,12 +25,25 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lorebind_knowledge.bm25 import Postings
+    from lorebind_knowledge.catalog.words import Postings
     from lorebind_knowledge.database.sql import Sql
 
+K1, B = 1.2, 0.75
+_LEAST = 1e-6
+"""Minimum weight of a word, so that a word in most passages still counts."""
 _PLACES_KEPT = 1_000_000
 """Maximum number of cached postings of all words: 32 MB."""
 _VERSIONS_KEPT = 100_000
+
+
+def idf(count: int, having: int) -> float:
+    """Return the weight of a word that `having` of `count` passages, or documents, contain."""
+    return max(log((count - having + 0.5) / (having + 0.5)), _LEAST)
+
+
+def tf_saturation(times: Any, lengths: Any, average: float) -> Any:
+    """Return what a word that occurs `times` in texts of `lengths` words counts, elementwise."""
+    return times * (K1 + 1) / (times + K1 * (1 - B + B * lengths / average))
 
 
 class Totals(NamedTuple):

@@ -98,17 +98,14 @@ class Enumeration:
         """
         failed = {report.source for report in self.sources if report.status == "failed"}
         read = {report.source for report in self.sources} - failed
+        unlisted = tuple(self.unlisted)
         return [
             uri
             for uri, entry in entries.items()
             if uri not in self.items
-            and not self.is_unlisted(uri)
+            and not uri.startswith(unlisted)
             and (not failed or entry.source in read)
         ]
-
-    def is_unlisted(self, uri: str) -> bool:
-        """Return whether a document belongs to a folder that could not be listed."""
-        return uri not in self.items and uri.startswith(tuple(self.unlisted))
 
 
 def enumerate_corpus(corpus: Corpus, added: Collection[str] | None = None) -> Enumeration:

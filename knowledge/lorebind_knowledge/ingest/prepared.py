@@ -97,7 +97,7 @@ class PlannedDocuments:
         self.notices: list[str] = []
         """The chunker's notices about these documents."""
         self._room = _MOST_KEPT
-        self._spooling = threading.Lock()
+        self._spooling = threading.Lock()  # remote documents are kept by several threads
         self._spool = Spool()
         self._fetched: dict[str, tuple[Fetched, Piece | None, float]] = {}
         self._documents: dict[tuple[str, str], LoadedDocument | PreparedDocument] = {}

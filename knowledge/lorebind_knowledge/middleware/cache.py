@@ -49,6 +49,7 @@ class QueryCache(Wrapper):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_entries, self._ttl, self._clock = max_entries, ttl_seconds, clock
+        # Searches come from all event loops and threads of the process.
         self._lock = threading.Lock()
         self._answers: OrderedDict[Key, _Answer] = OrderedDict()
 

@@ -14,6 +14,7 @@ class Once:
     """Runs an action once per key. Concurrent callers wait for the running action."""
 
     def __init__(self) -> None:
+        # Not asyncio's: callers come from several event loops.
         self._lock = threading.Lock()
         self._runs: dict[Hashable, tuple[str | None, Future[bool]]] = {}
         """The value that each run was called with, and whether the run completed, when known."""
