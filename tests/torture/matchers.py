@@ -14,10 +14,10 @@ from lorebind.server.failure_log import _forms, _without_sent
 from lorebind.server.paging import Cursor
 from lorebind.server.problems import ProblemError
 from lorebind_bindings.structured_output import _read
-from lorebind_config.checks.conditions import _paths, _tokens
-from lorebind_config.declarations.base import RefusedError
+from lorebind_config.checks.conditions import _TOKEN, _paths
+from lorebind_config.declarations.base import Matching, RefusedError
 from lorebind_config.declarations.rendering import check_passage_template
-from lorebind_config.declarations.values import _web_address, inside_project, is_secret_name
+from lorebind_config.declarations.values import WEB_ADDRESS, inside_project, is_secret_name
 from lorebind_config.errors import LorebindError, did_you_mean
 from lorebind_config.filters import compile_filter
 from lorebind_config.redaction import without
@@ -88,6 +88,7 @@ _LANGUAGES = ("cpp", "go", "java", "js", "php", "python", "ruby", "rust", "scala
 _PASSAGE = Passage("[1]", "a", "The hours are long.")
 _TEMPLATE = "Source {{ .marker }}, {{ .source }} ({{ .index }}):\n{{ .content }}"
 
+_WEB_ADDRESS = Matching(WEB_ADDRESS, "{!r} is not a web address")
 APP: dict[str, Function] = {
     "one_line": one_line,
     "failure_log": lambda text: _without_sent(text, _forms([text[:1000], text])),
@@ -136,7 +137,7 @@ KNOWLEDGE: dict[str, Function] = {
     "dedupe": diversity._runs,
     "HashingEmbedder": lambda text: HashingEmbedder().embed_query(text),
     "joined_locator": lambda text: joined_locator(f"sheet {text}, row 1", f"sheet {text}, row 2"),
-    "conditions": lambda text: list(_paths(list(_tokens(text)))),
+    "conditions": lambda text: list(_paths([match[0] for match in _TOKEN.finditer(text)])),
     "templates": partial(_quietly, lambda text: fill(text, {"input": {"a": text}})),
     "templates, parts": partial(_quietly, lambda text: list(parts(f"{{{{{text}"))),
     "templates, mentions": mentions,
@@ -145,9 +146,9 @@ KNOWLEDGE: dict[str, Function] = {
     ),
     "check_passage_template": partial(_quietly, check_passage_template),
     "is_secret_name": is_secret_name,
-    "web_address": partial(_quietly, _web_address),
-    "web_address, path": partial(_quietly, lambda text: _web_address(f"https://{text} ")),
-    "web_address, template": partial(_quietly, lambda text: _web_address(f"{{{{{text}\n")),
+    "web_address": partial(_quietly, _WEB_ADDRESS.check),
+    "web_address, path": partial(_quietly, lambda text: _WEB_ADDRESS.check(f"https://{text} ")),
+    "web_address, template": partial(_quietly, lambda text: _WEB_ADDRESS.check(f"{{{{{text}\n")),
     "inside_project": partial(_quietly, inside_project),
     "gitignore": _ignored,
     "glob patterns": lambda text: matcher(["**/*a*_*.md"])(text[:4096]),
