@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import lorebind_bindings
 import lorebind_knowledge  # noqa: F401 - registers its kinds
 import lorebind_prompts  # noqa: F401 - registers its kinds
 
@@ -109,26 +110,12 @@ __all__ = [
 _HOMES = {
     "Event": "lorebind_knowledge.events",
     "Extension": "lorebind_knowledge.events",
-    "GenerateSettings": "lorebind_bindings",
-    "JsonLinesSink": "lorebind_bindings",
     "KnowledgeBase": "lorebind.knowledge_base",
-    "MemorySink": "lorebind_bindings",
     "Project": "lorebind.project",
-    "RetrievalSettings": "lorebind_bindings",
-    "RetrieverSettings": "lorebind_bindings",
-    "RunEvent": "lorebind_bindings",
-    "RunResult": "lorebind_bindings",
-    "RunStream": "lorebind_bindings",
-    "Sink": "lorebind_bindings",
-    "StdoutSink": "lorebind_bindings",
-    "TaskContext": "lorebind_bindings",
-    "TaskResult": "lorebind_bindings",
-    "ThreadInfo": "lorebind_bindings",
-    "Update": "lorebind_bindings",
-    "event_schema": "lorebind_bindings",
     "existing": "lorebind.objects",
     "tenant": "lorebind_config.namespace",
 }
+"""The modules of names that are neither of `lorebind_bindings` nor errors."""
 
 
 def __getattr__(name: str) -> Any:
@@ -138,4 +125,5 @@ def __getattr__(name: str) -> Any:
 
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "lorebind_config.errors")), name)
+    others = "lorebind_bindings" if name in lorebind_bindings.__all__ else "lorebind_config.errors"
+    return getattr(import_module(_HOMES.get(name, others)), name)

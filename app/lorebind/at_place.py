@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lorebind_bindings import AnswerStream, BindingScope, ModelPool, Request, agent_request, answer
+import lorebind_bindings  # which imports a name at its first use: LangChain takes half a second
+from lorebind_bindings import BindingScope, GenerateSettings, ModelPool, RetrievalSettings
 from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import UsageError
 from lorebind_config.plugins import import_extra
@@ -18,21 +18,22 @@ if TYPE_CHECKING:
 
     from lorebind_bindings import (
         Answer,
+        AnswerStream,
         AskedInRuns,
         CitationParser,
-        GenerateSettings,
         KnowledgeMiddleware,
         KnowledgePrompt,
         LorebindRetriever,
+        Request,
         ResolvedBinding,
-        RetrievalSettings,
         RetrieverSettings,
     )
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter
 
-
-_ASKED = {field.name for field in fields(Request)} - {"prompt"}
+_SETTINGS = RetrievalSettings.__optional_keys__ - {"max_tokens"}
+_REQUEST = GenerateSettings.__optional_keys__ - _SETTINGS
+"""The fields of a `Request` that a call can set."""
 
 
 class AtPlace:
@@ -67,12 +68,11 @@ class AtPlace:
             settings: fields of `retrieval` to override, such as `top_k`, and fields of the
                 retriever, such as `k`, `tags` or `metadata`.
         """
-        from lorebind_bindings import LorebindRetriever  # importing LangChain takes half a second
-
-        known = LorebindRetriever.model_fields.keys() - RetrievalDeclaration.model_fields.keys()
-        fields = {name: value for name, value in settings.items() if name in known}
-        differing = {name: value for name, value in settings.items() if name not in known}
-        return LorebindRetriever(self._knowledge, self._place.bindings(**differing), **fields)
+        retriever = lorebind_bindings.LorebindRetriever
+        names = retriever.model_fields.keys() - RetrievalDeclaration.model_fields.keys()
+        fields = {name: value for name, value in settings.items() if name in names}
+        differing = {name: value for name, value in settings.items() if name not in names}
+        return retriever(self._knowledge, self._place.bindings(**differing), **fields)
 
     def prompt(
         self,
@@ -91,13 +91,11 @@ class AtPlace:
             settings: fields of `retrieval` to override, such as `top_k`. Here, `max_tokens` is the
                 budget of all passages together.
         """
-        from lorebind_bindings import KnowledgePrompt
-
         max_tokens = settings.pop("max_tokens", None)
         agent = self._place.answers()
         if instructions is None:
             instructions = agent.instructions if agent else ""
-        return KnowledgePrompt(
+        return lorebind_bindings.KnowledgePrompt(
             self._knowledge,
             self._models.condensing(self._place.bindings(**settings)),
             self._models.at(agent, model)[1],
@@ -113,9 +111,7 @@ class AtPlace:
         It turns the model's message into an `Answer`, as returned by `generate`. It also takes the
         state or the messages of an agent: `project.citations().invoke(agent.invoke(…))`.
         """
-        from lorebind_bindings import CitationParser
-
-        return CitationParser(self._asked_in_runs)
+        return lorebind_bindings.CitationParser(self._asked_in_runs)
 
     def tool(
         self,
@@ -134,8 +130,6 @@ class AtPlace:
             settings: fields of `retrieval` to override, such as `top_k`. Here, `max_tokens` is the
                 budget of all passages of a call together.
         """
-        from lorebind_bindings import knowledge_tool
-
         max_tokens = settings.pop("max_tokens", None)
         bindings = self._place.bindings(**settings)
         if not bindings and (scope := self._place.unbound_by()):
@@ -143,7 +137,7 @@ class AtPlace:
                 f"{scope.location}: {scope.scope} binds nothing, so a tool could search nothing; "
                 "leave it out, or name a knowledge base, as in project.tool('docs')"
             )
-        return knowledge_tool(
+        return lorebind_bindings.knowledge_tool(
             self._knowledge,
             bindings,
             self._models.at(self._place.answers(), model)[1],
@@ -165,11 +159,9 @@ class AtPlace:
                 budget of all passages together.
         """
         import_extra("langchain.agents", extra="workflow", purpose="the middleware of an agent")
-        from lorebind_bindings import KnowledgeMiddleware
-
         max_tokens = settings.pop("max_tokens", None)
         agent = self._place.answers()
-        return KnowledgeMiddleware(
+        return lorebind_bindings.KnowledgeMiddleware(
             self._knowledge,
             self._models.condensing(self._place.bindings(**settings)),
             self._models.at(agent, model)[1],
@@ -199,7 +191,9 @@ class AtPlace:
             UsageError: the question is blank, or a tool of the agent is not a tool.
             LorebindError: retrieval or the model failed.
         """
-        return await answer(self._knowledge, *self._ready(model, question, request))
+        return await lorebind_bindings.answer(
+            self._knowledge, *self._ready(model, question, request)
+        )
 
     def stream(
         self,
@@ -213,23 +207,24 @@ class AtPlace:
         Iterate over the stream once, with `for` or `async for`; afterwards its `answer` is the
         whole answer. The search starts when you start reading, for the tenant of this call.
         """
-        return AnswerStream(self._knowledge, *self._ready(model, question, request))
+        return lorebind_bindings.AnswerStream(
+            self._knowledge, *self._ready(model, question, request)
+        )
 
     def _ready(
         self, model: str | BaseChatModel | None, question: str, more: Mapping[str, Any]
     ) -> tuple[list[ResolvedBinding], BaseChatModel, TokenCounter, Request]:
         place = self._place
-        answering, counter = self._models.at(place.answers(), model)
-        asked = agent_request(place, self._knowledge, counter)
-        given = {name: value for name, value in more.items() if value is not None}
-        asked |= {name: value for name, value in given.items() if name in _ASKED}
-        settings = {name: value for name, value in more.items() if name not in _ASKED}
-        request = Request(question, **asked)
-        searched = request.retrieved_contexts is None
+        chat_model, counter = self._models.at(place.answers(), model)
+        fields = lorebind_bindings.agent_request(place, self._knowledge, counter)
+        fields |= {name: more[name] for name in _REQUEST & more.keys() if more[name] is not None}
+        settings = {name: value for name, value in more.items() if name not in _REQUEST}
+        request = lorebind_bindings.Request(question, **fields)
+        if request.retrieved_contexts is not None:
+            return [], chat_model, counter, request
         may_lack = request.tools or request.output_schema is not None
-        found = place.resolve if may_lack else place.bindings
-        bindings = self._models.condensing(found(**settings)) if searched else []
-        return bindings, answering, counter, request
+        bindings = place.resolve if may_lack else place.bindings
+        return self._models.condensing(bindings(**settings)), chat_model, counter, request
 
     generate = sync(agenerate)
     astream = stream

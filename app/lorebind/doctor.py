@@ -9,9 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from packaging.requirements import Requirement
+
 from lorebind.server.state.knowledge_bases import made_over_api
 from lorebind_bindings.models import naming_failures
+from lorebind_config import plugins
 from lorebind_config.checks.template_checks import unset_variables
+from lorebind_config.declarations.kinds import REGISTRIES
 from lorebind_config.declarations.models import EXTRACTIVE
 from lorebind_config.declarations.project import selected
 from lorebind_config.errors import LorebindError, ModelError
@@ -19,6 +23,7 @@ from lorebind_config.namespace import PROJECT_SCOPE, IndexKey, Namespace
 from lorebind_knowledge.documents.listing import count_languages, list_documents
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
+from lorebind_knowledge.loaders.formats import problems_of_loaders
 from lorebind_knowledge.plumbing.bridge import call, call_client
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.rerankers.base import rerank_texts
@@ -26,7 +31,7 @@ from lorebind_knowledge.resilience.failures import is_lost_connection
 from lorebind_knowledge.retrieval.search import declared_embedder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
@@ -114,7 +119,7 @@ def without_unusable(loaded: LoadedProject) -> LoadedProject:
     """
 
     def usable(declared: Sequence[Declaration]) -> list[Declaration]:
-        return [one for one in declared if not any(unset_variables(one, loaded.environment))]
+        return [part for part in declared if not any(unset_variables(part, loaded.environment))]
 
     usables = {name: usable(getattr(loaded.project, name)) for name in ("extensions", "wrappers")}
     return replace(loaded, project=loaded.project.model_copy(update=usables))
@@ -124,7 +129,7 @@ async def _tried(part: str, check: Awaitable[Finding | str], called: str = "") -
     try:
         with without_downloads():
             async with asyncio.timeout(SECONDS):
-                found = await check
+                result = await check
     except NotDownloadedError as error:
         return Finding(part, "warning", str(error))
     except LorebindError as error:
@@ -132,7 +137,7 @@ async def _tried(part: str, check: Awaitable[Finding | str], called: str = "") -
     except TimeoutError:
         silent = f"no answer within {SECONDS} seconds; is it reachable?"
         return Finding(part, "failed", f"{called}: {silent}" if called else silent)
-    return Finding(part, "ok", found) if isinstance(found, str) else found
+    return Finding(part, "ok", result) if isinstance(result, str) else result
 
 
 async def _embedder(service: KnowledgeService, declared: EmbedderDeclaration) -> str:
@@ -146,8 +151,8 @@ async def _reranker(service: KnowledgeService, declared: AnyReranker) -> str:
     reranker = await call(service.reranker, declared)
     (figure,) = await rerank_texts(reranker, "ready", ["ready"])
     model = getattr(declared, "model", None) or getattr(declared, "class_path", "")
-    found = "omits 'ready'" if figure is None else f"scores 'ready' {figure:.2f}"
-    return f"{getattr(declared, 'provider', '')} {model}: queried with 'ready', it {found}"
+    outcome = "omits 'ready'" if figure is None else f"scores 'ready' {figure:.2f}"
+    return f"{getattr(declared, 'provider', '')} {model}: queried with 'ready', it {outcome}"
 
 
 async def _store(service: KnowledgeService, db_id: str) -> str:
@@ -188,7 +193,7 @@ async def _index(
         )
         return Finding(part, "failed", detail)
     listed = await call(list_documents, kb.namespace, kb.catalog, "failed")
-    failed = [one.uri for one in listed]
+    failed = [document.uri for document in listed]
     detail = f"{len(documents)} documents, {chunks} chunks, dimension {index.manifest.dimension}"
     if failed:
         detail += f"; {len(failed)} failed, such as {failed[0]}; see: {kb.ingest_command}"
@@ -210,13 +215,13 @@ async def _existing(handle: KnowledgeHandle) -> str:
 
 async def _undeclared(loaded: LoadedProject, service: KnowledgeService) -> AsyncIterator[Finding]:
     try:
-        found = await service.undeclared(partial(made_over_api, loaded))
+        orphans = await service.undeclared(partial(made_over_api, loaded))
     except LorebindError:
         return  # the finding of the vector database itself already reports this failure
-    if found:
-        names = ", ".join(sorted({one.kb_id for one in found}))
+    if orphans:
+        names = ", ".join(sorted({kb.kb_id for kb in orphans}))
         detail = (
-            f"{sum(one.chunks for one in found)} chunks belong to knowledge bases that are no "
+            f"{sum(kb.chunks for kb in orphans)} chunks belong to knowledge bases that are no "
             f"longer declared ({names}); list them with: lorebind knowledge purge, and remove "
             "them with: lorebind knowledge purge --yes"
         )
@@ -234,8 +239,8 @@ async def _model(models: ModelPool, declared: ModelDeclaration) -> Finding | str
         await _ask_one_word(model)
     except ModelError as error:
         if not _LIMIT_REACHED.search(str(error)):
-            said = " ".join(str(error).split())  # some providers answer with several lines
-            detail = f"{called}: {said}; {_model_repair(declared, error)}"
+            reason = " ".join(str(error).split())  # some providers answer with several lines
+            detail = f"{called}: {reason}; {_model_repair(declared, error)}"
             return Finding(f"model {declared.id}", "failed", detail)
     return f"{called} answers; {counted}"
 
@@ -262,40 +267,36 @@ async def _ask_one_word(model: BaseChatModel) -> None:
 
 def _plugins() -> Iterator[Finding]:
     """Check the plugins of all installed distributions, whether the project uses them or not."""
-    from lorebind_config import plugins
-    from lorebind_config.declarations.kinds import REGISTRIES
-    from lorebind_knowledge.loaders.formats import problems_of_loaders
-
     for group, registry in REGISTRIES.items():
-        for word, offered in plugins.offers(group).items():
-            part = f"plugin {word} of lorebind.{group}"
-            try:
-                registry.kind(word)
-            except LorebindError as error:
-                yield Finding(part, "failed", str(error))
-            else:
-                yield Finding(part, "ok", offered[0].distribution)
-    for word in plugins.offers("commands"):
-        part = f"plugin {word} of lorebind.commands"
-        try:
-            offer = plugins.offered("commands", word)
-            assert offer is not None
-            plugins.load(offer, ("__call__",))
-        except LorebindError as error:
-            yield Finding(part, "failed", str(error))
-        else:
-            yield Finding(part, "ok", offer.distribution)
+        for word, offers in plugins.offers(group).items():
+            yield _plugin(group, word, offers[0].distribution, partial(registry.kind, word))
+    for word, offers in plugins.offers("commands").items():
+        check = partial(_load_command, word)
+        yield _plugin("commands", word, offers[0].distribution, check)
     if loaders := plugins.offers("loaders"):
         wrong = problems_of_loaders()
         part = f"plugins {', '.join(loaders)} of lorebind.loaders"
         yield Finding(part, "failed" if wrong else "ok", "; ".join(wrong) or "all are usable")
 
 
+def _plugin(group: str, word: str, distribution: str, check: Callable[[], object]) -> Finding:
+    part = f"plugin {word} of lorebind.{group}"
+    try:
+        check()
+    except LorebindError as error:
+        return Finding(part, "failed", str(error))
+    return Finding(part, "ok", distribution)
+
+
+def _load_command(word: str) -> None:
+    offer = plugins.offered("commands", word)
+    assert offer is not None
+    plugins.load(offer, ("__call__",))
+
+
 def _extras() -> Finding:
     """List the installed and missing extras; missing ones that are needed already failed above."""
-    from packaging.requirements import Requirement
-
-    wanted: dict[str, bool] = {}
+    extras: dict[str, bool] = {}
     for line in importlib.metadata.requires("lorebind") or ():
         requirement = Requirement(line)
         for extra in importlib.metadata.metadata("lorebind").get_all("Provides-Extra") or ():
@@ -304,9 +305,9 @@ def _extras() -> Finding:
             if not requirement.marker.evaluate({"extra": ""}) and requirement.marker.evaluate(
                 {"extra": extra}
             ):
-                wanted[extra] = wanted.get(extra, True) and _installed(requirement.name)
-    there = [extra for extra, installed in wanted.items() if installed]
-    missing = [extra for extra, installed in wanted.items() if not installed]
+                extras[extra] = extras.get(extra, True) and _installed(requirement.name)
+    there = [extra for extra, installed in extras.items() if installed]
+    missing = [extra for extra, installed in extras.items() if not installed]
     detail = f"installed: {', '.join(there) or 'none'}"
     if missing:
         detail += f"; not installed: {', '.join(missing)}"
@@ -340,8 +341,8 @@ def unshared_storage(loaded: LoadedProject) -> Iterator[tuple[str, str]]:
     if state is None or state.dsn is None:
         how = "server: { state: { dsn: … } }"
         yield "server state", why.format(what="tokens, runs and knowledge bases", how=how)
-    kept = {workflow.id: loaded.checkpointer(workflow) for workflow in loaded.workflows.values()}
-    local = [repr(name) for name, checkpointer in kept.items() if checkpointer.type != "postgres"]
+    stores = {workflow.id: loaded.checkpointer(workflow) for workflow in loaded.workflows.values()}
+    local = [repr(workflow) for workflow, store in stores.items() if store.type != "postgres"]
     if local:
         how = "checkpointer: { type: postgres, dsn: … }"
         what = f"threads of {', '.join(local)}"

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from langchain_core.documents import Document
 
     from lorebind_bindings import AskedInRuns, ModelPool, ResolvedBinding, RetrievalSettings
-    from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo, KnowledgeStats
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
@@ -68,19 +67,16 @@ class KnowledgeBase(AtPlace):
 
     def __init__(
         self,
-        loaded: LoadedProject,
+        place: BindingScope,
         knowledge: KnowledgeService,
         models: ModelPool,
         asked_in_runs: AskedInRuns,
-        kb_id: str,
-        workflow: str | None,
     ) -> None:
         """Get a knowledge base from `Project.knowledge_base`, do not create it directly."""
-        super().__init__(BindingScope(loaded, (kb_id,), workflow), knowledge, models, asked_in_runs)
-        self._loaded = loaded
-        self.workflow = workflow
+        super().__init__(place, knowledge, models, asked_in_runs)
+        self._loaded, self.workflow = place.loaded, place.workflow
         """The workflow in which the id was looked up; None for the project."""
-        self.handle = knowledge.open(kb_id, workflow)
+        self.handle = knowledge.open(place.kb_ids[0], place.workflow)
         """Its index, embedder and other parts, for functions of `lorebind_knowledge`."""
 
     @property
@@ -126,7 +122,7 @@ class KnowledgeBase(AtPlace):
             EmbedderError, StoreError: an outage; finished documents are stored.
         """
         return await ingest(
-            self.handle.corpus(self._given(inputs)),
+            self.handle.corpus(self._scope(inputs)),
             strategy=strategy,
             only_failed=only_failed,
             allow_mass_delete=allow_mass_delete,
@@ -143,7 +139,7 @@ class KnowledgeBase(AtPlace):
         With the strategy `replace`, the plan also applies to a reindex. It has a `cost` if the
         embedder declares its `price_per_million_tokens`.
         """
-        corpus = self.handle.corpus(self._given(inputs), embeds=False)
+        corpus = self.handle.corpus(self._scope(inputs), embeds=False)
         return await plan(corpus, strategy=strategy)
 
     async def areindex(
@@ -169,10 +165,10 @@ class KnowledgeBase(AtPlace):
         Raises:
             LorebindError: as for `ingest`; the old index stays in use.
         """
-        corpus = self.handle.corpus(self._given(inputs))
+        corpus = self.handle.corpus(self._scope(inputs))
         return await reindex(corpus, plan, run_id, wait=wait)
 
-    def _given(self, inputs: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    def _scope(self, inputs: Mapping[str, Any] | None) -> dict[str, Any] | None:
         """Return the values of `{{ .workflow.… }}` in the sources of a workflow."""
         if self.workflow is not None:
             return ingest_scope(self._loaded, self.workflow, inputs)

@@ -21,8 +21,8 @@ def as_data(value: Any) -> Any:
     if hasattr(value, "as_data"):
         return value.as_data()
     if is_dataclass(value) and not isinstance(value, type):
-        shown = (field.name for field in fields(value) if field.repr)
-        return {name: as_data(getattr(value, name)) for name in shown}
+        names = (field.name for field in fields(value) if field.repr)
+        return {name: as_data(getattr(value, name)) for name in names}
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):
@@ -62,8 +62,8 @@ def from_data(kind: Any, data: Any) -> Any:
 
 
 def _of_fields(kind: Any, data: Any) -> Any:
-    given = {name: part for name, part in _parts(kind).items() if name in data}
-    return kind(**{name: from_data(part, data[name]) for name, part in given.items()})
+    present = {name: part for name, part in _parts(kind).items() if name in data}
+    return kind(**{name: from_data(part, data[name]) for name, part in present.items()})
 
 
 @cache

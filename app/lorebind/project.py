@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 from weakref import WeakKeyDictionary
 
+import lorebind_bindings
 from lorebind.declaration_methods import DeclarationMethods
 from lorebind.objects import with_objects
+from lorebind.server.state.knowledge_bases import made_over_api
 from lorebind.short_forms import ShortForms
-from lorebind.view_methods import ViewMethods
-from lorebind.workflow_methods import WorkflowMethods
-from lorebind_bindings import (
-    BindingScope,
-    ModelPool,
-    Request,
-    Workflows,
-    answer,
-    bind,
-    override,
-    override_settings,
-)
+from lorebind.workflow_methods import WorkflowMethods, WorkflowRuntime
+from lorebind_bindings import BindingScope, ModelPool, bind, override, override_settings
+from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.errors import UsageError
+from lorebind_config.namespace import checked_tenant
+from lorebind_config.reading.at_run_time import read_knowledge_base, with_knowledge_bases
 from lorebind_config.reading.loading import build_project, load_project
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.plumbing.bridge import sync
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import QueryResult
 
 
-class Project(DeclarationMethods, ShortForms, ViewMethods, WorkflowMethods):
+class Project(DeclarationMethods, ShortForms, WorkflowMethods):
     """The knowledge, bindings and workflows that a `lorebind.yaml` declares.
 
     Every operation has a sync version, such as `query`, and an async version, such as `aquery`.
@@ -59,7 +56,7 @@ class Project(DeclarationMethods, ShortForms, ViewMethods, WorkflowMethods):
         self.config = loaded
         self.knowledge = KnowledgeService(loaded, Events(extensions))
         self._models = ModelPool(loaded)
-        self._workflows = Workflows(loaded, self.knowledge, self._models)
+        self._runtime = WorkflowRuntime()
         self._asked_in_runs: AskedInRuns = WeakKeyDictionary()
 
     @classmethod
@@ -120,14 +117,14 @@ class Project(DeclarationMethods, ShortForms, ViewMethods, WorkflowMethods):
             ConfigurationError: the declarations have problems; the error lists all of them.
             UsageError: `documents` are not LangChain documents.
         """
-        written = with_objects(
+        declarations = with_objects(
             declarations or {},
             embedder=embedder,
             vector_store=vector_store,
             model=model,
             documents=documents,
         )
-        loaded = build_project(written, root=Path(root), environ=environ)
+        loaded = build_project(declarations, root=Path(root), environ=environ)
         return cls(loaded, extensions=extensions)
 
     @property
@@ -206,8 +203,8 @@ class Project(DeclarationMethods, ShortForms, ViewMethods, WorkflowMethods):
         if not bindings:
             raise UsageError("the project declares no knowledge base to search")
         bindings = [override(binding, top_k=top_k) for binding in bindings]
-        request = Request(question, history=history)
-        return await answer(
+        request = lorebind_bindings.Request(question, history=history)
+        return await lorebind_bindings.answer(
             self.knowledge, self._models.condensing(bindings), *self._models.get(), request
         )
 
@@ -219,10 +216,10 @@ class Project(DeclarationMethods, ShortForms, ViewMethods, WorkflowMethods):
         Args:
             deep: check every single vector, instead of their number and a sample.
         """
-        from lorebind.doctor import examine
+        from lorebind.doctor import examine  # imports what nothing else needs
 
-        examined = examine(self.config, self.knowledge, self._models, deep=deep)
-        return [found async for found in examined]
+        findings = examine(self.config, self.knowledge, self._models, deep=deep)
+        return [finding async for finding in findings]
 
     def collection(
         self, name: str, *, embedder: str | None = None, vector_db: str | None = None
@@ -259,14 +256,65 @@ class Project(DeclarationMethods, ShortForms, ViewMethods, WorkflowMethods):
             IngestRunningError: one of these knowledge bases is being ingested.
             StoreError: an outage; call the method again to remove the rest.
         """
-        from lorebind.server.state.knowledge_bases import made_over_api
+        others = partial(made_over_api, self.config)
+        remove = self.knowledge.undeclared if dry_run else self.knowledge.purge
+        return await remove(others)
 
-        made = partial(made_over_api, self.config)
-        return await (self.knowledge.undeclared(made) if dry_run else self.knowledge.purge(made))
+    def with_knowledge_bases(
+        self, declared: Sequence[Mapping[str, Any] | KnowledgeBaseDeclaration]
+    ) -> Self:
+        """Return the same project with additional knowledge bases that no file declares.
+
+        The view shares all open resources with the project, so closing one also closes the other.
+
+        Args:
+            declared: the YAML content of each knowledge base as a mapping, or a declaration, which
+                is used without validation.
+
+        Raises:
+            ConfigurationError: a knowledge base is not valid, or its id is already used. The error
+                lists all problems of the first such knowledge base; the `file` of a problem is a
+                JSON pointer into the given mapping.
+        """
+        config = self.config
+        for kb in declared:
+            if not isinstance(kb, KnowledgeBaseDeclaration):
+                kb = read_knowledge_base(config, kb)
+            config = with_knowledge_bases(config, [kb])
+        return self._over(config)
+
+    def for_tenant(self, name: str) -> Self:
+        """Return the same project, bound to a tenant for good.
+
+        Everything that the view does belongs to this tenant, and so does everything that it makes:
+        retrievers, tools, prompts, middleware, vector stores, streams and graphs. This holds in all
+        threads and tasks, and inside of a `with tenant(...)` block of another tenant. A view costs
+        next to nothing, so you can make one for each request. It shares all open resources with
+        the project, so closing one also closes the other.
+
+        Args:
+            name: the name of the tenant.
+
+        Raises:
+            UsageError: the name is empty, or this is a view of another tenant.
+        """
+        bound = self.config.bound_tenant or checked_tenant(name)
+        if name != bound:
+            raise UsageError(
+                f"this view is bound to tenant {bound!r}; call for_tenant on the project itself"
+            )
+        return self._over(replace(self.config, bound_tenant=name))
+
+    def _over(self, config: LoadedProject) -> Self:
+        """Return the project with another configuration; it shares all open resources."""
+        view = copy(self)
+        view.config = config
+        view.knowledge = self.knowledge.over(config)
+        return view
 
     async def aclose(self) -> None:
         """Close every store and file that the project opened."""
-        await self._workflows.close()
+        await self._runtime.close()
         await self.knowledge.close()
 
     query_many = sync(aquery_many)

@@ -55,8 +55,8 @@ class ShortForms:
         Raises:
             NotFoundError: no such knowledge base or workflow.
         """
-        parts = self.config, self.knowledge, self._models, self._asked_in_runs
-        return KnowledgeBase(*parts, kb_id, workflow)
+        place = BindingScope(self.config, (kb_id,), workflow)
+        return KnowledgeBase(place, self.knowledge, self._models, self._asked_in_runs)
 
     def at(
         self,

@@ -40,8 +40,8 @@ def not_granted(demands: TrustRequirements) -> tuple[TrustRequirement, ...]:
     """
     if not demands.all:
         return ()
-    known = _known(demands.root)
-    granted, is_own = _granted(known), known.get("own") is True
+    entry = _entry(demands.root)
+    granted, is_own = _granted(entry), entry.get("own") is True
     return tuple(
         demand
         for demand in demands.all
@@ -60,10 +60,10 @@ def trust(demands: TrustRequirements, *, own: bool = False) -> None:
         UsageError: the folder for the user's own files is not writable.
     """
     file = _file(demands.root)
-    known = _known(demands.root)
-    own = own or known.get("own") is True
+    entry = _entry(demands.root)
+    own = own or entry.get("own") is True
     new = dict.fromkeys(demand.digest for demand in demands.all)
-    granted = [*(one for one in _granted(known) if one not in new), *new][-_MOST:]
+    granted = [*(old for old in _granted(entry) if old not in new), *new][-_MOST:]
     written = {"folder": str(demands.root), "granted": granted, "own": own}
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -108,33 +108,33 @@ def trusted_folders() -> list[str]:
         files = list(folder.glob("*.json")) if folder.is_dir() else []
     except OSError as error:
         raise _unusable(folder, error) from error
-    return sorted(str(known["folder"]) for known in map(_read, files) if "folder" in known)
+    return sorted(str(entry["folder"]) for entry in map(_read, files) if "folder" in entry)
 
 
 def _file(root: Path) -> Path:
     return _state_folder() / f"{digest(os.fsencode(root))}.json"
 
 
-def _known(root: Path) -> dict[str, Any]:
+def _entry(root: Path) -> dict[str, Any]:
     """Return the stored entry of a project; empty if it names another folder."""
-    known = _read(_file(root))
-    return known if known.get("folder") == str(root) else {}
+    entry = _read(_file(root))
+    return entry if entry.get("folder") == str(root) else {}
 
 
-def _granted(known: dict[str, Any]) -> list[str]:
+def _granted(entry: dict[str, Any]) -> list[str]:
     """Return the digests of the demands that an entry grants."""
-    granted = known.get("granted")
-    return [one for one in granted if isinstance(one, str)] if isinstance(granted, list) else []
+    granted = entry.get("granted")
+    return [key for key in granted if isinstance(key, str)] if isinstance(granted, list) else []
 
 
 def _read(file: Path) -> dict[str, Any]:
     """Return the content of an entry's file; empty if it does not exist or is damaged."""
     try:
         with file.open("rb") as opened:
-            found = json.loads(opened.read(_LONGEST))
+            entry = json.loads(opened.read(_LONGEST))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return entry if isinstance(entry, dict) else {}
 
 
 def _state_folder() -> Path:
@@ -143,8 +143,8 @@ def _state_folder() -> Path:
     Raises:
         UsageError: the folder cannot be determined.
     """
-    own = os.environ.get(HOME)
-    folder = Path(own) if own else _state_of_programs() / "lorebind"
+    home = os.environ.get(HOME)
+    folder = Path(home) if home else _state_of_programs() / "lorebind"
     if not folder.is_absolute():
         raise UsageError(f"{folder} is not an absolute path; set {HOME} to an absolute path")
     return folder / "trusted"

@@ -28,7 +28,7 @@ class WatchedFiles:
 
         self.root = Path(config.root).resolve()
         self._others = DefaultFilter()
-        self._logs = [found for stream in (1, 2) if (found := _status(stream)) is not None]
+        self._logs = [status for stream in (1, 2) if (status := _status(stream)) is not None]
         self.use(config)
 
     def use(self, config: LoadedProject) -> None:
@@ -46,10 +46,10 @@ class WatchedFiles:
     def __call__(self, change: Any, path: str) -> bool:
         parts = Path(path).relative_to(self.root).parts
         hidden = [part for part in parts if part.startswith(".") and part != ".gitignore"]
-        is_named = all(any(fnmatch(part, one) for one in self._named_hidden) for part in hidden)
+        is_named = all(any(fnmatch(part, name) for name in self._named_hidden) for part in hidden)
         if parts != (".env",) and (DATA_FOLDER in hidden or not is_named):
             return False
-        if (found := _status(path)) and any(os.path.samestat(found, log) for log in self._logs):
+        if (status := _status(path)) and any(os.path.samestat(status, log) for log in self._logs):
             return False
         return self._others(change, path)
 

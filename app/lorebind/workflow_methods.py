@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import lorebind_bindings
 from lorebind_bindings.workflow.events.bus import EVENT_BUFFER, EventBus
 from lorebind_bindings.workflow.events.sinks import as_sink
 from lorebind_bindings.workflow.run_stream import RunStream
@@ -22,19 +24,47 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
 
-    from lorebind_bindings import RunResult, Workflows
+    from lorebind_bindings import ModelPool, RunResult, Workflows
     from lorebind_bindings.workflow.events.sinks import SinkLike
     from lorebind_bindings.workflow.threads.threads import ThreadInfo
     from lorebind_config.reading.loaded import LoadedProject
+    from lorebind_knowledge.service import KnowledgeService
 
     Start = Callable[[EventBus], Coroutine[Any, Any, RunResult]]
+
+
+class WorkflowRuntime:
+    """The workflows of a project and its views, which share all threads and checkpointers.
+
+    They are created at their first use, because their import takes a while.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._workflows: Workflows | None = None
+
+    def of(self, loaded: LoadedProject, service: KnowledgeService, models: ModelPool) -> Workflows:
+        with self._lock:  # two sets of workflows would not see each other's running threads
+            if self._workflows is None:
+                self._workflows = lorebind_bindings.Workflows(loaded, service, models)
+        return self._workflows.over(loaded, service)
+
+    async def close(self) -> None:
+        if self._workflows is not None:
+            await self._workflows.close()
 
 
 class WorkflowMethods:
     """The methods of `Project` for workflows."""
 
     config: LoadedProject
-    _workflows: Workflows
+    knowledge: KnowledgeService
+    _models: ModelPool
+    _runtime: WorkflowRuntime
+
+    @property
+    def _workflows(self) -> Workflows:
+        return self._runtime.of(self.config, self.knowledge, self._models)
 
     async def arun(
         self,
@@ -69,9 +99,15 @@ class WorkflowMethods:
             ThreadRefusedError: the thread runs, waits, is paused or has failed.
             TaskError: a task failed. Finished tasks are kept; `resume` continues from there.
         """
-        thread_id = uuid.uuid4().hex if thread_id is None else thread_id
-        start = self._start(workflow, inputs, thread_id, interrupt_before, sinks)
-        return await _ran(start, EventBus(thread_id, event_buffer))
+        stream = self.run_stream(
+            workflow,
+            inputs,
+            thread_id=thread_id,
+            interrupt_before=interrupt_before,
+            sinks=sinks,
+            event_buffer=event_buffer,
+        )
+        return await stream.unread()
 
     async def aresume(
         self,
@@ -103,8 +139,15 @@ class WorkflowMethods:
                 graph has changed.
             TaskError: a task failed.
         """
-        start = self._resumption(workflow, thread_id, answers, interrupt_before, sinks)
-        return await _ran(start, EventBus(thread_id, event_buffer))
+        stream = self.resume_stream(
+            workflow,
+            thread_id,
+            answers,
+            interrupt_before=interrupt_before,
+            sinks=sinks,
+            event_buffer=event_buffer,
+        )
+        return await stream.unread()
 
     def run_stream(
         self,
@@ -134,7 +177,8 @@ class WorkflowMethods:
             LorebindError: the same errors as `run`, while you read the stream.
         """
         thread_id = uuid.uuid4().hex if thread_id is None else thread_id
-        start = self._start(workflow, inputs, thread_id, interrupt_before, sinks)
+        run = partial(self._workflows.run, thread_id=thread_id, interrupt_before=interrupt_before)
+        start = self._attaching(sinks, partial(run, workflow, inputs or {}))
         return RunStream(start, thread_id, event_buffer)
 
     def resume_stream(
@@ -148,7 +192,8 @@ class WorkflowMethods:
         event_buffer: int = EVENT_BUFFER,
     ) -> RunStream:
         """Resume a thread as `resume` does, and stream its events, see `run_stream`."""
-        start = self._resumption(workflow, thread_id, answers, interrupt_before, sinks)
+        resume = partial(self._workflows.resume, interrupt_before=interrupt_before)
+        start = self._attaching(sinks, partial(resume, workflow, thread_id, answers))
         return RunStream(start, thread_id, event_buffer)
 
     async def athreads(
@@ -246,28 +291,6 @@ class WorkflowMethods:
 
         return workflow_graph(self.config, self._workflows, workflow, checkpointer)
 
-    def _start(
-        self,
-        workflow: str,
-        inputs: Mapping[str, Any] | None,
-        thread_id: str,
-        interrupt_before: Collection[str],
-        sinks: Sequence[SinkLike],
-    ) -> Start:
-        run = partial(self._workflows.run, thread_id=thread_id, interrupt_before=interrupt_before)
-        return self._attaching(sinks, partial(run, workflow, inputs or {}))
-
-    def _resumption(
-        self,
-        workflow: str,
-        thread_id: str,
-        answers: Mapping[str, Any] | None,
-        interrupt_before: Collection[str],
-        sinks: Sequence[SinkLike],
-    ) -> Start:
-        resume = partial(self._workflows.resume, interrupt_before=interrupt_before)
-        return self._attaching(sinks, partial(resume, workflow, thread_id, answers))
-
     def _attaching(
         self, sinks: Sequence[SinkLike], run: Callable[..., Awaitable[RunResult]]
     ) -> Start:
@@ -278,11 +301,11 @@ class WorkflowMethods:
         """
         if isinstance(sinks, str | Path) or not isinstance(sinks, Sequence):
             raise UsageError(f"sinks must be a list, as in sinks=['stdout']; got {sinks!r}")
-        made, name = [as_sink(sink) for sink in sinks], self.config.tenant
+        receivers, name = [as_sink(sink) for sink in sinks], self.config.tenant
 
         async def attached(bus: EventBus) -> RunResult:
             with tenant(name):  # a stream may be read as another tenant
-                bus.attach(made)
+                bus.attach(receivers)
                 return await run(bus=bus)
 
         return attached
@@ -297,10 +320,3 @@ class WorkflowMethods:
 
 
 _LEFT = ("output", "messages", "extra", "errors", "channels")
-
-
-async def _ran(start: Start, bus: EventBus) -> RunResult:
-    try:
-        return await start(bus)
-    finally:
-        await bus.close()

@@ -67,7 +67,7 @@ def test_a_task_lets_its_model_search(tmp_path: Path) -> None:
     """A task of a workflow behaves as `generate` does."""
     model = Agentic(says=[SEARCH, AIMessage("By command [1].")])
     with shop(tmp_path, guide=", min_score: 1, tool_fallback: auto") as project:
-        project._workflows._parts.models = OneModel(model)
+        project._models = OneModel(model)
         task = project.run("reply", {"question": OFF_TOPIC}).tasks["say"]
     assert (task.verdict, [citation.content for citation in task.citations]) == ("escalated", [])
     assert model.heard[1][-1].text.startswith("Nothing was found for this question. Search")

@@ -71,9 +71,9 @@ class Body(BaseModel):
         try:
             body = validate(data)
         except ValidationError as error:
-            known = {error["loc"] for error in errors}
+            locations = {error["loc"] for error in errors}
             errors += [
-                error for error in error.errors(include_url=False) if error["loc"] not in known
+                error for error in error.errors(include_url=False) if error["loc"] not in locations
             ]
         if errors:
             raise ValidationError.from_exception_data(cls.__name__, errors)
@@ -148,15 +148,15 @@ def validated(kind: type[B], data: Any, at: Path = ()) -> B:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        found = error.errors(include_url=False)
+        errors = error.errors(include_url=False)
         raise RequestValidationError(
-            [{**one, "loc": ("body", *at, *one["loc"])} for one in found]
+            [{**item, "loc": ("body", *at, *item["loc"])} for item in errors]
         ) from None
 
 
 def _broken(at: int, words: str) -> RequestValidationError:
-    found = {"type": "json_invalid", "loc": ("body", at), "ctx": {"error": words}}
-    return RequestValidationError([found])
+    problem = {"type": "json_invalid", "loc": ("body", at), "ctx": {"error": words}}
+    return RequestValidationError([problem])
 
 
 MOST_VALUES = 100_000

@@ -98,11 +98,11 @@ def _tags(request: Request, header: str) -> str | list[str] | None:
         return "*"
     tags, at = [], 0
     while at < len(text):
-        found = _TAGS.match(text, at)
-        if found is None:
+        match = _TAGS.match(text, at)
+        if match is None:
             detail = f'{header} must be tags in quotes, as "abc", or *; got {text[:80]!r}'
             raise ProblemError("invalid_header", detail)
-        if found[2] is not None and (not found[1] or header == "if-none-match"):
-            tags.append(found[2])
-        at = found.end()
+        if match[2] is not None and (not match[1] or header == "if-none-match"):
+            tags.append(match[2])
+        at = match.end()
     return tags

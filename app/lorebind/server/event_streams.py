@@ -59,7 +59,7 @@ def prefers_events(request: Request) -> bool:
     """Check whether `Accept` prefers `text/event-stream` to JSON by weight or order."""
     places: dict[str, tuple[float, int]] = {}
     for number, part in enumerate(",".join(request.headers.getlist("accept")).split(",")):
-        kind, *parameters = (one.strip().lower() for one in part.split(";"))
+        kind, *parameters = (word.strip().lower() for word in part.split(";"))
         places.setdefault(kind, (_weight(parameters), -number))
     events = places.get(MEDIA_TYPE, (0.0, 0))
     json_ = places.get("application/json")

@@ -30,11 +30,11 @@ class FailureLog:
     def __init__(self, config: LoadedProject) -> None:
         self._config = config
 
-    def __call__(self, said: str, error: BaseException, sent: Iterable[str] = ()) -> None:
+    def __call__(self, failure: str, error: BaseException, sent: Iterable[str] = ()) -> None:
         """Log an error that was caught.
 
         Args:
-            said: the operation that failed.
+            failure: the operation that failed.
             error: the error; values of variables are removed from its text.
             sent: texts from the caller, which are removed too. If they are very many, whole
                 messages are removed instead, as the event loop waits for this.
@@ -45,20 +45,20 @@ class FailureLog:
             _without_sent(without(part, self._values), hidden)
             for part in traceback.format_exception(error)
         ]
-        log.error("%s\n%s", said, "".join(parts).rstrip())
+        log.error("%s\n%s", failure, "".join(parts).rstrip())
 
     @cached_property
     def _values(self) -> dict[str, str]:
         """The values of all variables that the project uses, each with its template."""
-        config, found = self._config, {}
+        config, values = self._config, {}
         for top in (config.project, *config.agents.values(), *config.workflows.values()):
             for _, text in texts(top.written()):
                 for scope, *name in mentions(text):
                     if scope in ("env", "secrets") and (
                         value := config.environment.lookup(".".join(name))
                     ):
-                        found[value] = as_template((scope, *name))
-        return found
+                        values[value] = as_template((scope, *name))
+        return values
 
 
 def _forms(texts: Iterable[str]) -> list[str]:

@@ -43,34 +43,34 @@ def answer_failures(app: FastAPI) -> None:
 
 def invalid_request(error: RequestValidationError) -> ProblemError:
     """Return a problem that lists everything that is wrong with a request."""
-    found = error.errors()
-    broken = next((one for one in found if one["type"] == "json_invalid"), None)
+    problems = error.errors()
+    broken = next((item for item in problems if item["type"] == "json_invalid"), None)
     if broken is not None:
         words, at = broken["ctx"]["error"], broken["loc"][-1]
         return ProblemError("invalid_json", f"the body is not JSON: {words} at character {at}")
     return ProblemError(
         "invalid_request",
         "the request is not valid; see errors",
-        {"errors": [error for one in found for error in _errors(one)]},
+        {"errors": [error for item in problems for error in _errors(item)]},
     )
 
 
 def _unsupported(request: Request) -> ProblemError:
-    given = request.headers.get("content-type", "none")
-    detail = f"send JSON, as Content-Type: application/json; got {given!r}"
+    content_type = request.headers.get("content-type", "none")
+    detail = f"send JSON, as Content-Type: application/json; got {content_type!r}"
     return ProblemError("unsupported_media_type", detail, headers={"Accept": "application/json"})
 
 
-def _errors(one: Any) -> Iterator[dict[str, str]]:
+def _errors(problem: Any) -> Iterator[dict[str, str]]:
     """Convert an error of pydantic, with JSON pointers into the body or the name of a parameter."""
-    where, *path = one["loc"]
-    refused = one.get("ctx", {}).get("error")
+    where, *path = problem["loc"]
+    refused = problem.get("ctx", {}).get("error")
     if isinstance(refused, RefusedError) and where == "body":
         for fault in refused.faults:
             at = pointer((*path, *fault.path))
             yield {"pointer": at, "message": fault.message, "hint": fault.hint}
         return
-    message = one["msg"].removeprefix("Value error, ")
+    message = problem["msg"].removeprefix("Value error, ")
     if where == "body":
         yield {"pointer": pointer(tuple(path)), "message": message, "hint": ""}
         return
@@ -96,7 +96,7 @@ def _methods(app: FastAPI, request: Request) -> set[str]:
     """Return the methods of all routes that match the path of a request."""
     paths = app.openapi()["paths"]
 
-    def found(parameter: str, shown_as: str) -> set[str]:
+    def methods_of(parameter: str, shown_as: str) -> set[str]:
         return {
             method.upper()
             for path, operations in paths.items()
@@ -105,5 +105,5 @@ def _methods(app: FastAPI, request: Request) -> set[str]:
         }
 
     # OpenAPI cannot express that a parameter may contain slashes.
-    methods = found("", "") or found("{thread_id}", "{thread_id:path}")
+    methods = methods_of("", "") or methods_of("{thread_id}", "{thread_id:path}")
     return methods | {"HEAD"} if "GET" in methods else methods

@@ -124,8 +124,8 @@ class Ingests:
                 await asyncio.wait({here.task}, timeout=deadline - time.monotonic())
             else:
                 await asyncio.sleep(min(0.5, max(0.0, deadline - time.monotonic())))
-            found = await call(partial(self.runs.find, run.namespace, run.run_id))
-            run = found or run
+            current = await call(partial(self.runs.find, run.namespace, run.run_id))
+            run = current or run
             if self._is_stopping:
                 break
         return run
@@ -158,22 +158,22 @@ class Ingests:
             self._watching.cancel()
             await asyncio.wait({self._watching})
         stopping = list(self._under_way.values())
-        for one in stopping:
-            one.interrupted = True
-            one.task.cancel()
+        for under_way in stopping:
+            under_way.interrupted = True
+            under_way.task.cancel()
         if stopping:
-            await asyncio.wait({one.task for one in stopping}, timeout=seconds)
-        for one in self._under_way.values():
+            await asyncio.wait({under_way.task for under_way in stopping}, timeout=seconds)
+        for under_way in self._under_way.values():
             with suppress(LorebindError):
-                await call(self.runs.interrupt, one.run)
-            one.end()
+                await call(self.runs.interrupt, under_way.run)
+            under_way.end()
 
     async def _watch(self) -> None:
         while True:
             try:
-                for one in list(self._under_way.values()):
-                    if not await call(self.runs.beat, one.run):
-                        one.task.cancel()  # cancelled or taken over by another server
+                for under_way in list(self._under_way.values()):
+                    if not await call(self.runs.beat, under_way.run):
+                        under_way.task.cancel()  # cancelled or taken over by another server
                 for run in await call(self.runs.take_over):
                     if run.cancelled:
                         await call(self.runs.finish, run, "cancelled", {})
@@ -256,14 +256,14 @@ class _UnderWay:
 
 
 async def _ingest(project: Project, under_way: _UnderWay) -> Any:
-    run, asked = under_way.run, dict(under_way.run.request)
-    action = asked.pop("action")
-    kb = project.knowledge_base(run.namespace.kb, workflow=asked.pop("workflow"))
+    run, settings = under_way.run, dict(under_way.run.request)
+    action = settings.pop("action")
+    kb = project.knowledge_base(run.namespace.kb, workflow=settings.pop("workflow"))
     project.knowledge.events.subscribe(under_way.events)
     try:
         if action == "add":
-            return await ingest_added(kb.handle.corpus(), asked["uris"], run.run_id)
+            return await ingest_added(kb.handle.corpus(), settings["uris"], run.run_id)
         method = kb.areindex if action == "reindex" else kb.aingest
-        return await method(run_id=run.run_id, wait=under_way.waits, **asked)
+        return await method(run_id=run.run_id, wait=under_way.waits, **settings)
     finally:
         project.knowledge.events.unsubscribe(under_way.events)

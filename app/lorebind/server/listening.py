@@ -35,8 +35,8 @@ def listen(host: str, port: int) -> list[socket.socket]:
     listening: list[socket.socket] = []
     lacking: OSError | None = None
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, address in dict.fromkeys((one[0], one[4]) for one in found):
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, address in dict.fromkeys((info[0], info[4]) for info in infos):
             if listening and port == 0:  # use the same free port for all addresses
                 address = (address[0], listening[0].getsockname()[1], *address[2:])
             try:
@@ -75,9 +75,9 @@ def _listening_on(family: int, address: Any) -> socket.socket:
 def is_loopback(listening: list[socket.socket]) -> bool:
     """Check whether only programs on this machine can connect."""
     return all(
-        one.family not in (socket.AF_INET, socket.AF_INET6)
-        or ipaddress.ip_address(one.getsockname()[0].partition("%")[0]).is_loopback
-        for one in listening
+        bound.family not in (socket.AF_INET, socket.AF_INET6)
+        or ipaddress.ip_address(bound.getsockname()[0].partition("%")[0]).is_loopback
+        for bound in listening
     )
 
 
@@ -103,18 +103,18 @@ def listening_at(path: str) -> Iterator[socket.socket]:
         except OSError as error:
             reason = error.strerror or error
             raise UsageError(f"cannot listen on {path}: {reason}; choose another --uds") from error
-        made = os.stat(path)
+        created = os.stat(path)
         try:
             yield listening
         finally:
             with suppress(OSError):
-                if os.path.samestat(made, os.stat(path)):
+                if os.path.samestat(created, os.stat(path)):
                     os.unlink(path)
 
 
 def close(listening: list[socket.socket]) -> None:
-    for one in listening:
-        one.close()
+    for bound in listening:
+        bound.close()
 
 
 def _remove_left(path: str) -> None:

@@ -78,7 +78,7 @@ class PageRequest:
 
     def page_of(
         self,
-        found: Sequence[Any],
+        rows: Sequence[Any],
         start: Cursor,
         key: Callable[[Any], str],
         show: Callable[[Any], Any] = as_data,
@@ -91,12 +91,12 @@ class PageRequest:
             key: returns the unique key of an item, by which the list is sorted.
             show: converts an item to plain data.
         """
-        more = len(found) > self.limit
+        more = len(rows) > self.limit
         if start.backwards:
-            items = found[1:] if more else found
+            items = rows[1:] if more else rows
             before, after = more, True
         else:
-            items = found[: self.limit]
+            items = rows[: self.limit]
             before, after = start.key is not None, more
         return self.response(
             [show(item) for item in items],
@@ -108,12 +108,12 @@ class PageRequest:
         """Answer with a part of a complete list of plain data, which is sorted by its keys."""
         start, keys = self.start(), list(items)
         if start.key is None:
-            found = keys[: self.limit + 1]
+            page = keys[: self.limit + 1]
         elif start.backwards:
-            found = [key for key in keys if key < start.key][-self.limit - 1 :]
+            page = [key for key in keys if key < start.key][-self.limit - 1 :]
         else:
-            found = [key for key in keys if key > start.key][: self.limit + 1]
-        return self.page_of(found, start, str, items.__getitem__)
+            page = [key for key in keys if key > start.key][: self.limit + 1]
+        return self.page_of(page, start, str, items.__getitem__)
 
     def response(
         self, items: Sequence[Any], following: str | None, previous: str | None

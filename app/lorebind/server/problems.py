@@ -133,8 +133,8 @@ def problem_of(error: Exception) -> ProblemError:
         return ProblemError(code, "the request is not valid; see errors", more)
     if isinstance(error, errors.UsageError):
         more["errors"] = [
-            {"pointer": pointer(one.at), "message": str(one), "hint": ""}
-            for one in error.all or [error]
+            {"pointer": pointer(part.at), "message": str(part), "hint": ""}
+            for part in error.all or [error]
         ]
     elif isinstance(error, errors.RateLimitError):
         headers["Retry-After"] = str(math.ceil(error.retry_after))

@@ -140,12 +140,13 @@ class _Signals:
 
     @contextmanager
     def watched(self) -> Iterator[_Signals]:
-        before = {one: signal.signal(one, self._handle) for one in (signal.SIGINT, signal.SIGTERM)}
+        handled = (signal.SIGINT, signal.SIGTERM)
+        before = {which: signal.signal(which, self._handle) for which in handled}
         try:
             yield self
         finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            for which, handler in before.items():
+                signal.signal(which, handler)
 
     def _handle(self, which: int, frame: FrameType | None) -> None:
         if self.came and which == signal.SIGINT:

@@ -50,7 +50,7 @@ class Server:
         """The project as its files declare it."""
         self.database = open_state(config.project.server.state, config.environment)
         self.tokens = Tokens(self.database)
-        self.made = StoredKnowledgeBases(self.database, project.name)
+        self.stored = StoredKnowledgeBases(self.database, project.name)
         self.log_failure = FailureLog(config)
         self.prometheus = _prometheus_of(project)
         """The metrics of `/metrics`; None if the extra `telemetry` is not installed."""
@@ -74,9 +74,9 @@ class Server:
         at, project = self._seen.get(tenant, (-_SEEN_SECONDS, self.project))
         if time.monotonic() - at >= _SEEN_SECONDS:
             now, changes = time.monotonic(), self._changes
-            made = await call(self.made.of, tenant)
+            stored = await call(self.stored.of, tenant)
             declared = {kb.id for kb in self.project.config.project.knowledge_bases}
-            kbs = [read_stored(kb.declared) for kb in made if kb.id not in declared]
+            kbs = [read_stored(kb.declared) for kb in stored if kb.id not in declared]
             project = self.project.with_knowledge_bases([kb for kb in kbs if kb is not None])
             if len(self._seen) >= _MOST_CACHED:
                 self._seen.clear()

@@ -105,9 +105,10 @@ class RunStream:
         self._begun = True
 
     async def _launch(self) -> None:
-        self._run = asyncio.create_task(self._ran())
+        self._run = asyncio.create_task(self.unread())
 
-    async def _ran(self) -> RunResult:
+    async def unread(self) -> RunResult:
+        """Run to the end, and return the result; only the sinks receive the events."""
         try:
             return await self._start(self._bus)
         finally:

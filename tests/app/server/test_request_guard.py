@@ -532,7 +532,7 @@ async def test_a_flood_of_wrong_tokens_costs_nothing() -> None:
     for given in wrong[:12]:
         assert await with_token(given) == 401
     assert tokens.reads <= 1 + (time.monotonic() - began) / 0.1
-    assert list(callers._known) == [text.split("_")[1]]
+    assert list(callers._by_id) == [text.split("_")[1]]
 
 
 async def test_callers_wait_for_an_outage_together(here: Served, tmp_path: Path) -> None:

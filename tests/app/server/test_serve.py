@@ -378,7 +378,7 @@ async def test_mistakes_are_logged_without_secrets(
             raise RuntimeError(f"cannot open {dsn} as 'pa55word' for {question!r} and {more_of_it}")
 
         question, more_of_it = 'Who\'s "who"?', "in the query"
-        here.server.made.put = broken  # type: ignore[method-assign]
+        here.server.stored.put = broken  # type: ignore[method-assign]
         path = f"/knowledge-bases/tours?q={more_of_it}"
         answer = await here.client().put(path, json={**TOURS, "description": question})
         assert problem(answer) == (500, "internal_error")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lorebind.server.state.tokens import Rights, Token, Tokens
     from lorebind_config.declarations.project import RateLimitDeclaration
 
-_KNOWN_SECONDS = 0.5
+_CACHE_SECONDS = 0.5
 """Seconds until known tokens are read again, after which a revoked one is refused."""
 _APART_SECONDS = 0.1
 """The shortest time between two reads of the tokens."""
@@ -70,7 +70,7 @@ class Callers:
         """
         self._tokens = tokens
         self._open = open_without_tokens
-        self._known: dict[str, Token] = {}
+        self._by_id: dict[str, Token] = {}
         self._read_at = self._tried_at = self._began_at = -math.inf
         self._reading: asyncio.Task[bool] | None = None
         self._outages = OutageLog("the tokens cannot be read", "the tokens can be read again")
@@ -82,24 +82,24 @@ class Callers:
             ProblemError: the token is missing or not valid, the tenant is not one of the token's,
                 or the tokens cannot be read.
         """
-        wanted = _tenant(headers)
-        given = headers.getlist("authorization")
-        text, now = _bearer(given), time.monotonic()
-        await self._read_since(now - _KNOWN_SECONDS)
-        if not given and self._open:
-            return Caller(wanted, None)
-        token = find_token(text, self._known)
+        tenant = _tenant(headers)
+        credentials = headers.getlist("authorization")
+        text, now = _bearer(credentials), time.monotonic()
+        await self._read_since(now - _CACHE_SECONDS)
+        if not credentials and self._open:
+            return Caller(tenant, None)
+        token = find_token(text, self._by_id)
         if token is None and text:  # it may have been created just now
             await self._read_since(now)
-            token = find_token(text, self._known)
+            token = find_token(text, self._by_id)
         if token is None:
-            raise _unauthenticated(given)
-        if wanted is None and len(token.tenants) > 1:
+            raise _unauthenticated(credentials)
+        if tenant is None and len(token.tenants) > 1:
             detail = "this token is for several tenants; name one in X-Tenant-ID"
             raise ProblemError("tenant_required", detail)
-        if wanted is not None and wanted not in token.tenants:
+        if tenant is not None and tenant not in token.tenants:
             raise ProblemError("tenant_forbidden", "this token is not for that tenant")
-        return Caller(wanted or token.tenants[0], token)
+        return Caller(tenant or token.tenants[0], token)
 
     async def _read_since(self, moment: float) -> None:
         """Read the tokens, unless a read has begun at this moment or later.
@@ -127,14 +127,14 @@ class Callers:
         await asyncio.sleep(self._tried_at + _APART_SECONDS - time.monotonic())
         self._tried_at = now = time.monotonic()
         try:
-            found = await call(self._tokens.all)
+            tokens = await call(self._tokens.all)
         except LorebindError as error:
             self._outages.failed(error)
             return False
         self._outages.worked()
-        self._known = {token.id: token for token in found}
+        self._by_id = {token.id: token for token in tokens}
         self._read_at = now
-        if self._known:
+        if self._by_id:
             # Permanent: revoking the last token must not open the server to everyone.
             self._open = False
         return True
@@ -178,28 +178,28 @@ def _tenant(headers: Headers) -> str | None:
     Raises:
         ProblemError: the request names several tenants or an invalid name.
     """
-    given = headers.getlist("x-tenant-id")
-    if not given:
+    names = headers.getlist("x-tenant-id")
+    if not names:
         return None
     try:
-        name = given[0].encode("latin-1").decode()  # ASGI headers are decoded as Latin-1
+        name = names[0].encode("latin-1").decode()  # ASGI headers are decoded as Latin-1
     except UnicodeError:
         name = ""
-    if len(given) > 1 or not name or not name.isprintable() or len(name) > LONGEST_NAME:
+    if len(names) > 1 or not name or not name.isprintable() or len(name) > LONGEST_NAME:
         detail = f"X-Tenant-ID must be one name of at most {LONGEST_NAME} characters, as UTF-8"
         raise ProblemError("invalid_header", detail)
     return name
 
 
-def _bearer(given: list[str]) -> str:
+def _bearer(credentials: list[str]) -> str:
     """Return the token of a request; empty if it has none."""
-    scheme, _, text = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    scheme, _, text = credentials[0].partition(" ") if len(credentials) == 1 else ("", "", "")
     return text.strip() if scheme.lower() == "bearer" else ""
 
 
-def _unauthenticated(given: list[str]) -> ProblemError:
+def _unauthenticated(credentials: list[str]) -> ProblemError:
     # RFC 6750: without credentials in the request, the answer has no error code.
-    wrong = ', error="invalid_token"' if given else ""
+    wrong = ', error="invalid_token"' if credentials else ""
     return ProblemError(
         "unauthenticated",
         "send a valid token as Authorization: Bearer …; `lorebind token create` creates one",

@@ -140,8 +140,8 @@ class _RequestState:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        self.request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = headers.get("x-request-id", "")
+        self.request_id = request_id if _REQUEST_ID.fullmatch(request_id) else uuid.uuid4().hex
         self.caller = ""
         self.more: dict[str, str] = {
             "X-Request-ID": self.request_id,
@@ -173,11 +173,11 @@ class _RequestState:
 
     def sent(self) -> list[str]:
         """Return the texts of the query and of the part of the body that has been read."""
-        found = [value for _, value in parse_qsl(self.scope["query_string"].decode("latin-1"))]
+        sent = [value for _, value in parse_qsl(self.scope["query_string"].decode("latin-1"))]
         try:
-            return found + [text for _, text in texts(json.loads(self._body))]
+            return sent + [text for _, text in texts(json.loads(self._body))]
         except (ValueError, RecursionError):
-            return [*found, self._body.decode("latin-1")]
+            return [*sent, self._body.decode("latin-1")]
 
     async def send(self, message: Message) -> None:
         """Send a message of the application."""
@@ -205,7 +205,7 @@ class _RequestState:
 
     def note(self) -> None:
         """Log the request, without its path, query and texts."""
-        told: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "request_id": self.request_id,
             "method": self._method,
             "route": getattr(self.scope.get("route"), "path", ""),
@@ -213,7 +213,7 @@ class _RequestState:
             "seconds": round(time.monotonic() - self._since, 4),
             "caller": self.caller,
         }
-        log.info("%s", json.dumps(told), extra={"event": "request", **told})
+        log.info("%s", json.dumps(entry), extra={"event": "request", **entry})
 
 
 _AGAIN = {"Retry-After": str(RETRY_SECONDS)}
@@ -269,5 +269,5 @@ class Hosts:
 
 def _hostname(host: str) -> str:
     """Return the name or address in a Host header, in lower case; empty if there is none."""
-    found = _HOST.fullmatch(host.lower())
-    return (found[1] or found[2]) if found else ""
+    match = _HOST.fullmatch(host.lower())
+    return (match[1] or match[2]) if match else ""

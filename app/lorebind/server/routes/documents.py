@@ -88,8 +88,8 @@ async def add_documents(request: Request, server: TheServer, _: Writer, kb: Fill
     if isinstance(data, dict) and "documents" in data:
         several = validated(NewDocuments, data).documents
         return await _add_several(server, kb, several, "documents")
-    given = given_as_json(data)
-    return await _add_one(request, server, kb, given)
+    document = given_as_json(data)
+    return await _add_one(request, server, kb, document)
 
 
 @router.delete("", status_code=204, responses=PATIENT_DELETE)
@@ -122,14 +122,14 @@ async def delete_document(
 ) -> Response:
     """Delete an added document. If an ingest is running, searches may find it until that has
     ended."""
-    found = await _find(kb, doc_id)
-    if found.origin == "source":
-        raise ProblemError("document_of_source", of_source(found.uri, kb.id))
-    deleting = kb.adelete_document(found.uri)
+    document = await _find(kb, doc_id)
+    if document.origin == "source":
+        raise ProblemError("document_of_source", of_source(document.uri, kb.id))
+    deleting = kb.adelete_document(document.uri)
     if prefers_events(request):
         return await deferred_answer(request, server, deleting, lambda _: None)
     if await server.changes.in_time(deleting) is None:
-        return json_response(as_data(found), 202)
+        return json_response(as_data(document), 202)
     return Response(status_code=204)
 
 
@@ -155,26 +155,26 @@ async def _find(kb: KnowledgeBase, doc_id: str) -> DocumentInfo:
     return await kb.adocument(doc_id)
 
 
-async def _add_one(request: Request, server: Server, kb: KnowledgeBase, given: Any) -> Response:
-    added = checked(given)
+async def _add_one(request: Request, server: Server, kb: KnowledgeBase, document: Any) -> Response:
+    added = checked(document)
     was_there = await _was_there(kb, added.uri)
-    run = await _add(server, kb, [given])
-    found = await _find(kb, added.uri)
-    where = {"Location": f"{request.url.path}/{found.id}"}
-    return json_response(as_data(found), _status(run, was_there), where)
+    run = await _add(server, kb, [document])
+    info = await _find(kb, added.uri)
+    where = {"Location": f"{request.url.path}/{info.id}"}
+    return json_response(as_data(info), _status(run, was_there), where)
 
 
 async def _add(
-    server: Server, kb: KnowledgeBase, given: Sequence[Mapping[str, Any]]
+    server: Server, kb: KnowledgeBase, documents: Sequence[Mapping[str, Any]]
 ) -> RequestedRun:
     """Store documents and begin the run that ingests them.
 
     Raises:
         LorebindError, ProblemError: the run failed. The documents are stored nevertheless.
     """
-    uris = await keep_documents(kb.handle.kb, given)
-    asked = {"action": "add", "workflow": kb.workflow, "uris": uris}
-    run = await server.ingests.add(kb.handle.namespace, asked)
+    uris = await keep_documents(kb.handle.kb, documents)
+    settings = {"action": "add", "workflow": kb.workflow, "uris": uris}
+    run = await server.ingests.add(kb.handle.namespace, settings)
     if failed := run.outcome.get("error"):
         raise ProblemError(failed["code"], failed["detail"], {"run_id": run.run_id})
     return run
@@ -183,7 +183,7 @@ async def _add(
 async def _add_several(
     server: Server,
     kb: KnowledgeBase,
-    given: list[Any],
+    items: list[Any],
     key: Literal["documents", "files"],
 ) -> Response:
     """Add all valid documents of the list `key` of a body, and return one result per document.
@@ -193,10 +193,10 @@ async def _add_several(
     results: list[dict[str, Any]] = []
     good: dict[int, _Good] = {}
     by_uri: dict[str, AddedDocument] = {}
-    for number, one in enumerate(given):
+    for number, item in enumerate(items):
         at = (key, number)
         try:
-            document = given_as_json(one, at) if key == "documents" else one
+            document = given_as_json(item, at) if key == "documents" else item
             added = checked(document, at)
             if by_uri.setdefault(added.uri, added) != added:
                 raise refused(id_is_taken(added, "document"), document, at)
@@ -210,10 +210,10 @@ async def _add_several(
             results.append({})
     if not good:
         return json_response({"results": results, "report": None, "run_id": None})
-    run = await _add(server, kb, [one.given for one in good.values()])
+    run = await _add(server, kb, [entry.document for entry in good.values()])
     for number, (_, uri, was_there) in good.items():
-        found = await _find(kb, uri)
-        results[number] = {"status": _status(run, was_there), "document": as_data(found)}
+        info = await _find(kb, uri)
+        results[number] = {"status": _status(run, was_there), "document": as_data(info)}
     report = run.outcome.get("report")
     answer = {"results": results, "report": report, "run_id": run.run_id}
     return json_response(answer, 202 if report is None else 200)
@@ -222,7 +222,7 @@ async def _add_several(
 class _Good(NamedTuple):
     """A document that can be added."""
 
-    given: dict[str, Any]
+    document: dict[str, Any]
     uri: str
     was_there: bool
 

@@ -19,7 +19,7 @@ from lorebind.server.made_here import read_made
 from lorebind.server.paging import Paging
 from lorebind.server.problems import ProblemError
 from lorebind.server.server import SeenProject, Server, TheServer, Writer, read_stored
-from lorebind.server.state.knowledge_bases import Made
+from lorebind.server.state.knowledge_bases import StoredKB
 from lorebind_config.declarations.base import within
 from lorebind_config.declarations.bindings import BindingDeclaration
 from lorebind_config.errors import NotFoundError
@@ -77,10 +77,10 @@ async def get_knowledge_base(
         declared, scope = project.config.knowledge_base(kb_id, workflow)
         if scope != PROJECT_SCOPE:
             return conditional(request, _declared(project.config, declared, workflow))
-    shown = await _all(server)
-    if kb_id not in shown:
-        raise project.config.no_knowledge_base(kb_id, shown)
-    return conditional(request, shown[kb_id])
+    rows = await _all(server)
+    if kb_id not in rows:
+        raise project.config.no_knowledge_base(kb_id, rows)
+    return conditional(request, rows[kb_id])
 
 
 @router.put(
@@ -105,18 +105,18 @@ async def put_knowledge_base(
     declared = await call(read_made, server.project.config, kb_id, body)
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     owner = server.project.config.tenant
-    made = Made(owner, kb_id, declared.written(), now)
+    stored = StoredKB(owner, kb_id, declared.written(), now)
 
-    def check(before: Made | None) -> None:
-        check_update(request, None if before is None else etag_of(_made(server, before)))
+    def check(before: StoredKB | None) -> None:
+        check_update(request, None if before is None else etag_of(_stored(server, before)))
 
-    was_there = await call(server.made.put, made, check)
+    was_there = await call(server.stored.put, stored, check)
     server.invalidate(owner)
-    shown = _made(server, made)
-    headers = {"ETag": f'"{etag_of(shown)}"'}
+    row = _stored(server, stored)
+    headers = {"ETag": f'"{etag_of(row)}"'}
     if was_there:
-        return json_response(shown, headers=headers)
-    return json_response(shown, 201, headers | {"Location": request.url.path})
+        return json_response(row, headers=headers)
+    return json_response(row, 201, headers | {"Location": request.url.path})
 
 
 @router.delete("/{kb_id}", status_code=204, responses=PATIENT_DELETE)
@@ -126,52 +126,52 @@ async def delete_knowledge_base(
     """Delete a knowledge base that was created here, with its index."""
     _refuse_declared(server.project.config, kb_id)
 
-    def check(before: Made) -> None:
-        check_delete(request, etag_of(_made(server, before)))
+    def check(before: StoredKB) -> None:
+        check_delete(request, etag_of(_stored(server, before)))
 
     owner = server.project.config.tenant
-    made = await call(server.made.find, owner, kb_id)
-    if made is None:
+    stored = await call(server.stored.find, owner, kb_id)
+    if stored is None:
         raise server.project.config.no_knowledge_base(kb_id, await _all(server))
-    check(made)
+    check(stored)
 
     async def deleting() -> None:
         with suppress(NotFoundError):  # its vector database is no longer declared
             await project.knowledge_base(kb_id).adelete()
-        await call(server.made.delete, owner, kb_id, check)
+        await call(server.stored.delete, owner, kb_id, check)
         server.invalidate(owner)
 
     return await deferred_answer(request, server, deleting())
 
 
-def _key(number: int, shown: dict[str, Any]) -> str:
+def _key(number: int, row: dict[str, Any]) -> str:
     """Return a sort key that keeps the order of a list when knowledge bases are created later."""
-    return f"{number:06}" if shown["origin"] == "yaml" else f"~{shown['id']}"
+    return f"{number:06}" if row["origin"] == "yaml" else f"~{row['id']}"
 
 
 async def _all(server: Server) -> dict[str, dict[str, Any]]:
     """Return the knowledge bases that the caller's tenant sees, by id; declared ones come first."""
-    made = await call(server.made.of, server.project.config.tenant)
+    stored = await call(server.stored.of, server.project.config.tenant)
     config = server.project.config
     declared = {kb.id: _declared(config, kb, None) for kb in config.project.knowledge_bases}
-    return declared | {one.id: _made(server, one) for one in made if one.id not in declared}
+    return declared | {kb.id: _stored(server, kb) for kb in stored if kb.id not in declared}
 
 
 def _declared(
     config: LoadedProject, kb: KnowledgeBaseDeclaration, workflow: str | None
 ) -> dict[str, Any]:
-    shown = as_data(described(config, kb, workflow))
-    return {**shown, "origin": "yaml", "declared_at": str(kb.position())}
+    row = as_data(described(config, kb, workflow))
+    return {**row, "origin": "yaml", "declared_at": str(kb.position())}
 
 
-def _made(server: Server, made: Made) -> dict[str, Any]:
-    shown: dict[str, Any] = {"id": made.id}
-    kb = read_stored(made.declared)
+def _stored(server: Server, stored: StoredKB) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": stored.id}
+    kb = read_stored(stored.declared)
     if kb is not None:
         with suppress(NotFoundError):  # its vector database is no longer declared
-            shown = as_data(described(server.project.config, kb, None))
-    shown |= {"knowledge_base": dict(made.declared)}
-    return {**shown, "origin": "api", "declared_at": made.declared_at}
+            row = as_data(described(server.project.config, kb, None))
+    row |= {"knowledge_base": dict(stored.declared)}
+    return {**row, "origin": "api", "declared_at": stored.declared_at}
 
 
 def _refuse_declared(config: LoadedProject, kb_id: str) -> None:
@@ -193,9 +193,9 @@ def _references(config: LoadedProject, kb_id: str) -> list[str]:
     tops = [config.project, *config.agents.values(), *config.workflows.values()]
     return sorted(
         {
-            str(one.position())
+            str(binding.position())
             for top in tops
-            for one, _ in within(top)
-            if isinstance(one, BindingDeclaration) and one.id == kb_id
+            for binding, _ in within(top)
+            if isinstance(binding, BindingDeclaration) and binding.id == kb_id
         }
     )

@@ -56,9 +56,9 @@ async def overview(request: Request) -> Any:
     The page contains no data of the project, and loads nothing.
     """
     rows = [
-        f"<tr><td>{method.upper()}<td><code>{path}</code><td>{escape(_what(one))}"
+        f"<tr><td>{method.upper()}<td><code>{path}</code><td>{escape(_what(operation))}"
         for path, methods in request.app.openapi()["paths"].items()
-        for method, one in methods.items()
+        for method, operation in methods.items()
     ]
     return HTMLResponse(_PAGE.replace("ROUTES", "\n".join(rows)), headers=_HEADERS)
 

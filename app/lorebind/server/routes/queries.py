@@ -75,21 +75,23 @@ async def query(project: SeenProject, kb_id: str, body: Query) -> Any:
     kb = project.knowledge_base(kb_id, workflow=body.workflow)
     if not body.explain:
         return json_response(as_data(await kb.aquery(body.query, **body.settings)))
-    found, binding = await kb.aquery_explained(body.query, **body.settings)
-    return json_response(as_data(found) | {"binding": as_data(binding)})
+    result, binding = await kb.aquery_explained(body.query, **body.settings)
+    return json_response(as_data(result) | {"binding": as_data(binding)})
 
 
 @router.post("/query", response_model=Found)
 async def query_several(project: SeenProject, body: QueryOfSeveral) -> Any:
     """Return the best passages of several knowledge bases for a question, best first."""
     kb_ids = body.knowledge_bases
-    given = {name: value for name, value in body.settings.items() if value is not None}
-    shown = as_data(await project.aquery_many(kb_ids, body.query, workflow=body.workflow, **given))
+    settings = {name: value for name, value in body.settings.items() if value is not None}
+    data = as_data(
+        await project.aquery_many(kb_ids, body.query, workflow=body.workflow, **settings)
+    )
     if body.explain:
-        shown["binding"] = as_data(
-            override(bind(project.config, kb_ids[0], body.workflow), **given)
+        data["binding"] = as_data(
+            override(bind(project.config, kb_ids[0], body.workflow), **settings)
         )
-    return json_response(shown)
+    return json_response(data)
 
 
 @router.get("/knowledge-bases/{kb_id}/stats", response_model=KnowledgeStats)

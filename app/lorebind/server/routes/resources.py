@@ -74,7 +74,7 @@ async def purge(
 ) -> Any:
     """Remove the data of knowledge bases that are neither declared nor created over the API."""
     work = server.project.apurge(dry_run=(body or PurgeRequest()).dry_run)
-    return await deferred_answer(request, server, work, lambda found: {"items": as_data(found)})
+    return await deferred_answer(request, server, work, lambda orphans: {"items": as_data(orphans)})
 
 
 async def _watchfiles(request: Request) -> Any:

@@ -117,7 +117,7 @@ async def _starting(
             if failed := run.outcome.get("error"):
                 more = {"run_id": run.run_id}
                 raise ProblemError(failed["code"], failed["detail"], more, headers)
-        return json_response(_shown(run), 202 if run.finished_at is None else 200, headers)
+        return json_response(_run_data(run), 202 if run.finished_at is None else 200, headers)
 
     return start
 
@@ -150,9 +150,9 @@ async def plan(
 
     It reads the sources and changes nothing.
     """
-    asked = (body or PlanRequest()).model_dump()
-    kb = project.knowledge_base(kb_id, workflow=asked.pop("workflow"))
-    return await deferred_answer(request, server, kb.aplan(**asked))
+    settings = (body or PlanRequest()).model_dump()
+    kb = project.knowledge_base(kb_id, workflow=settings.pop("workflow"))
+    return await deferred_answer(request, server, kb.aplan(**settings))
 
 
 @router.get("/runs", response_model=PageOf[Run])
@@ -166,7 +166,7 @@ async def list_runs(
     start = paging.start(RequestedRuns.KEY)
     page = server.ingests.runs.page
     rows = await call(page, kb.handle.namespace, *start.bounds, paging.limit + 1)
-    return paging.page_of(rows, start, RequestedRuns.key, _shown)
+    return paging.page_of(rows, start, RequestedRuns.key, _run_data)
 
 
 async def _run(server: TheServer, kb: SeenKnowledgeBase, run_id: str) -> RequestedRun:
@@ -180,7 +180,7 @@ TheRun = Annotated[RequestedRun, Depends(_run)]
 @router.get("/runs/{run_id}", response_model=Run)
 async def get_run(request: Request, run: TheRun) -> Any:
     """Return the status of a run, and after its end the report or the error."""
-    return conditional(request, _shown(run))
+    return conditional(request, _run_data(run))
 
 
 @router.delete("/runs/{run_id}", response_model=Run)
@@ -189,7 +189,7 @@ async def cancel_run(server: TheServer, _: Writer, run: TheRun) -> Any:
     if run.finished_at is None:
         await server.ingests.cancel(run)
         run = await _find(server, run.namespace, run.run_id)
-    return json_response(_shown(run))
+    return json_response(_run_data(run))
 
 
 @router.get("/runs/{run_id}/events", response_class=EventSourceResponse)
@@ -214,7 +214,7 @@ async def run_events(
         if server.is_draining:
             return
     ended = max(last + 1, round((run.finished_at or 0) * 1e6))
-    yield ServerSentEvent(id=str(ended), event="end", data=_shown(run))
+    yield ServerSentEvent(id=str(ended), event="end", data=_run_data(run))
 
 
 def _in_the_way(run: RequestedRun) -> ProblemError:
@@ -227,19 +227,19 @@ def _in_the_way(run: RequestedRun) -> ProblemError:
 
 
 def _seconds(prefer: str | None) -> float:
-    found = re.search(r"(?:^|[,;\s])wait=(\d+)", prefer or "")
-    return min(float(found[1]), _MOST_SECONDS) if found else 0
+    match = re.search(r"(?:^|[,;\s])wait=(\d+)", prefer or "")
+    return min(float(match[1]), _MOST_SECONDS) if match else 0
 
 
 async def _find(server: Server, namespace: Namespace, run_id: str) -> RequestedRun:
     runs = server.ingests.runs
-    found: RequestedRun | None = await call(lambda: runs.find(namespace, run_id))
-    if found is None:
+    run: RequestedRun | None = await call(lambda: runs.find(namespace, run_id))
+    if run is None:
         raise NotFoundError(f"knowledge base {namespace.kb!r} has no run {run_id!r}")
-    return found
+    return run
 
 
-def _shown(run: RequestedRun) -> dict[str, Any]:
+def _run_data(run: RequestedRun) -> dict[str, Any]:
     """Convert a run to data: its id, status and request, then its report or error."""
     return {
         "run_id": run.run_id,

@@ -209,7 +209,7 @@ async def list_threads(
     before, after = start.bounds  # by turn, of which the largest comes first
     threads = await server.project.athreads(workflow_id, limit=limit, before=before, after=after)
     threads.sort(key=_turn, reverse=True)
-    return paging.page_of(threads, start, _turn, _shown)
+    return paging.page_of(threads, start, _turn, _thread_data)
 
 
 @router.get("/{workflow_id}/threads/{thread_id:path}")
@@ -220,13 +220,13 @@ async def get_thread(request: Request, server: TheServer, workflow_id: str, thre
     state = await project.astate(workflow_id, thread_id)
     output = state.pop("output", None)
     history = await project.ahistory(workflow_id, thread_id)
-    shown = {
-        **_shown(info),
+    data = {
+        **_thread_data(info),
         "output": output if info.status == "completed" else None,
         "state": state,
         "history": history,
     }
-    return conditional(request, shown)
+    return conditional(request, data)
 
 
 @router.post("/{workflow_id}/threads/{thread_id:path}/resume", responses=_RUN)
@@ -308,15 +308,15 @@ def _check_tasks(
         ProblemError: the workflow has no such task; the problem includes those of the inputs.
     """
     workflow = server.project.config.workflow(workflow_id)
-    known = [task.id for task in workflow.every_task()]
+    task_ids = [task.id for task in workflow.every_task()]
     errors = [
         {
             "pointer": f"/interrupt_before/{number}",
             "message": f"workflow {workflow_id!r} has no task {name!r}",
-            "hint": did_you_mean(name, known),
+            "hint": did_you_mean(name, task_ids),
         }
         for number, name in enumerate(names)
-        if name not in known
+        if name not in task_ids
     ]
     if errors:
         try:
@@ -327,15 +327,15 @@ def _check_tasks(
         raise ProblemError("invalid_request", detail, {"errors": errors})
 
 
-def _new_id(given: str | None) -> str:
-    return uuid.uuid4().hex if given is None else given
+def _new_id(thread_id: str | None) -> str:
+    return uuid.uuid4().hex if thread_id is None else thread_id
 
 
 def _turn(thread: ThreadInfo) -> str:
     return thread.turn
 
 
-def _shown(thread: ThreadInfo) -> dict[str, Any]:
+def _thread_data(thread: ThreadInfo) -> dict[str, Any]:
     """Convert a thread to data without its fingerprint and its position in the list."""
     return {
         "thread_id": thread.thread_id,

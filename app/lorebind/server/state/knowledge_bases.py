@@ -21,7 +21,7 @@ _OURS = "tenant = :tenant and project = :project"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class StoredKB:
     """A knowledge base as it was declared over the API."""
 
     tenant: str
@@ -39,21 +39,21 @@ class StoredKnowledgeBases:
         self._database = database
         self._project = project
 
-    def of(self, tenant: str) -> list[Made]:
+    def of(self, tenant: str) -> list[StoredKB]:
         """Return the knowledge bases of a tenant, by id."""
         with self._database.reading() as sql:
             return self._read(sql, f"where {_OURS} order by kb", tenant=tenant)
 
-    def all(self) -> list[Made]:
+    def all(self) -> list[StoredKB]:
         """Return the knowledge bases of all tenants."""
         with self._database.reading() as sql:
             return self._read(sql, "where project = :project order by tenant, kb")
 
-    def find(self, tenant: str, kb_id: str) -> Made | None:
+    def find(self, tenant: str, kb_id: str) -> StoredKB | None:
         with self._database.reading() as sql:
             return self._find(sql, tenant, kb_id)
 
-    def put(self, made: Made, check: Callable[[Made | None], None]) -> bool:
+    def put(self, kb: StoredKB, check: Callable[[StoredKB | None], None]) -> bool:
         """Store a knowledge base.
 
         `check` gets the stored one, or None, and may raise an error to keep it unchanged.
@@ -63,15 +63,15 @@ class StoredKnowledgeBases:
         """
         with self._database.writing() as sql:
             lock(sql, "server_knowledge_bases")
-            before = self._find(sql, made.tenant, made.id)
+            before = self._find(sql, kb.tenant, kb.id)
             check(before)
-            self._delete(sql, made.tenant, made.id)
-            row = {"tenant": made.tenant, "project": self._project, "kb": made.id}
-            row |= {"declared": json.dumps(made.declared), "declared_at": made.declared_at}
+            self._delete(sql, kb.tenant, kb.id)
+            row = {"tenant": kb.tenant, "project": self._project, "kb": kb.id}
+            row |= {"declared": json.dumps(kb.declared), "declared_at": kb.declared_at}
             sql.insert("server_knowledge_bases", [row])
         return before is not None
 
-    def delete(self, tenant: str, kb_id: str, check: Callable[[Made], None]) -> None:
+    def delete(self, tenant: str, kb_id: str, check: Callable[[StoredKB], None]) -> None:
         """Delete a knowledge base if it exists; `check` may raise an error to keep it."""
         with self._database.writing() as sql:
             lock(sql, "server_knowledge_bases")
@@ -80,14 +80,14 @@ class StoredKnowledgeBases:
                 check(before)
                 self._delete(sql, tenant, kb_id)
 
-    def _find(self, sql: Sql, tenant: str, kb_id: str) -> Made | None:
-        found = self._read(sql, f"where {_OURS} and kb = :kb", tenant=tenant, kb=kb_id)
-        return found[0] if found else None
+    def _find(self, sql: Sql, tenant: str, kb_id: str) -> StoredKB | None:
+        kbs = self._read(sql, f"where {_OURS} and kb = :kb", tenant=tenant, kb=kb_id)
+        return kbs[0] if kbs else None
 
-    def _read(self, sql: Sql, which: str, **values: str) -> list[Made]:
+    def _read(self, sql: Sql, which: str, **values: str) -> list[StoredKB]:
         query = f"select {_COLUMNS} from server_knowledge_bases {which}"
         rows = sql.run(query, project=self._project, **values)
-        return [Made(tenant, kb, json.loads(text), at) for tenant, kb, text, at in rows]
+        return [StoredKB(tenant, kb, json.loads(text), at) for tenant, kb, text, at in rows]
 
     def _delete(self, sql: Sql, tenant: str, kb_id: str) -> None:
         query = f"delete from server_knowledge_bases where {_OURS} and kb = :kb"

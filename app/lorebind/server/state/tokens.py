@@ -78,11 +78,11 @@ class Tokens:
         Raises:
             UsageError: the name is taken, or an argument is not valid.
         """
-        for one in (name, *tenants):
-            if not one or not one.isprintable() or len(one) > LONGEST_NAME:
+        for text in (name, *tenants):
+            if not text or not text.isprintable() or len(text) > LONGEST_NAME:
                 raise UsageError(
                     "a token and its tenants need printable names of at most "
-                    f"{LONGEST_NAME} characters; got {one[:LONGEST_NAME]!a}"
+                    f"{LONGEST_NAME} characters; got {text[:LONGEST_NAME]!a}"
                 )
         if rights not in RIGHTS:
             raise UsageError(f"unknown rights {rights!r}; {did_you_mean(rights, RIGHTS)}")
@@ -93,7 +93,7 @@ class Tokens:
             )
         secret, now = secrets.token_urlsafe(32), time.time()
         expires = None if expires_in_days is None else now + expires_in_days * 86400
-        made = Token(
+        token = Token(
             secrets.token_hex(6),
             name,
             _digest(secret),
@@ -108,9 +108,9 @@ class Tokens:
                 raise UsageError(
                     f"the token {name!r} already exists; revoke it, or choose another name"
                 )
-            row = {column: getattr(made, column) for column in _COLUMNS.split(", ")}
-            sql.insert("server_tokens", [row | {"tenants": json.dumps(made.tenants)}])
-        return made, f"{_PREFIX}_{made.id}_{secret}"
+            row = {column: getattr(token, column) for column in _COLUMNS.split(", ")}
+            sql.insert("server_tokens", [row | {"tenants": json.dumps(token.tenants)}])
+        return token, f"{_PREFIX}_{token.id}_{secret}"
 
     def all(self) -> list[Token]:
         """Return all tokens by name, including expired ones."""
@@ -124,7 +124,7 @@ class Tokens:
             NotFoundError: no such token; the error lists the existing ones.
         """
         with self._database.writing() as sql:
-            every = {one.name: one for one in self._read(sql)}
+            every = {token.name: token for token in self._read(sql)}
             if name not in every:
                 raise NotFoundError(f"there is no token {name!r}; {did_you_mean(name, every)}")
             sql.run("delete from server_tokens where name = :name", name=name)
@@ -149,11 +149,11 @@ def find_token(text: str, tokens: Mapping[str, Token]) -> Token | None:
     token_id, _, secret = rest.partition("_")
     if prefix != _PREFIX or not text.isascii():
         return None
-    found = tokens.get(token_id)
+    token = tokens.get(token_id)
     # Compares even without a token, so that the time does not reveal whether it exists.
-    expected = found.digest if found else _digest("")
+    expected = token.digest if token else _digest("")
     same = hmac.compare_digest(_digest(secret), expected)
-    return found if found and same and not found.is_expired else None
+    return token if token and same and not token.is_expired else None
 
 
 def _digest(secret: str) -> str:
