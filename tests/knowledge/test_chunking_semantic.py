@@ -39,21 +39,14 @@ WORDS = [
     "Tall ships sail. Tall ships turn. Tall ships sink. Tall ships rot.",
     "Ripe plums fall. Ripe plums burst. Ripe plums dry. Ripe plums taste.",
 ]
+MEASURES = ("threshold", "structural_weight", "window", "min_tokens", "max_tokens")
+USUAL = dict(zip(MEASURES, (90, 0.2, 3, 4, 64), strict=True))
 
 
-def semantic(
-    rule: str = "percentile",
-    threshold: float = 90,
-    structural_weight: float = 0.2,
-    window: int = 3,
-    min_tokens: int = 4,
-    max_tokens: int = 64,
-) -> SemanticDeclaration:
+def semantic(rule: str = "percentile", *values: float, **named: float) -> SemanticDeclaration:
     """Return settings that may also be smaller than those that can be declared."""
-    measures = {"window": window, "min_tokens": min_tokens, "max_tokens": max_tokens}
-    return SemanticDeclaration.model_construct(
-        breakpoints=rule, threshold=threshold, structural_weight=structural_weight, **measures
-    )
+    settings = {**USUAL, **dict(zip(USUAL, values, strict=False)), **named}
+    return SemanticDeclaration.model_construct(breakpoints=rule, **settings)  # type: ignore[arg-type]
 
 
 SMALL = semantic(window=1)

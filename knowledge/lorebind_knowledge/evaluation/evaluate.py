@@ -144,14 +144,10 @@ async def _scores_of(
         recall_100=statistics.fmean(question.recall_100 for question in questions),
         mrr=statistics.fmean(question.mrr for question in questions),
         p50_ms=statistics.median(times),
-        p95_ms=_quantile(times, 0.95),
+        p95_ms=sorted(times)[min(int(0.95 * len(times)), len(times) - 1)],
         queries=len(questions),
         questions=questions,
     )
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    return sorted(values)[min(int(share * len(values)), len(values) - 1)]
 
 
 def _names_of_documents(kb: IndexedKnowledgeBase, dataset: Dataset) -> Callable[[str], str]:

@@ -79,7 +79,9 @@ def load_document(
         SourceError: no loader knows the document, or it cannot be read.
         MissingDependencyError: its loader needs an extra that is not installed.
     """
-    return begin_load(data, uri, media_type, _load_here, extractor)
+    return begin_load(
+        data, uri, media_type, lambda form, *parts: worker.loader_of(form)(*parts), extractor
+    )
 
 
 def can_load(uri: str, peek: Callable[[int | None], bytes]) -> bool:
@@ -139,10 +141,6 @@ def begin_load(
     if encoding == "utf-8":
         return document
     return dataclasses.replace(document, metadata={**document.metadata, "encoding": encoding})
-
-
-def _load_here(form: str, data: bytes, uri: str) -> LoadedDocument:
-    return worker.loader_of(form)(data, uri)
 
 
 def loaders_version() -> str:

@@ -113,14 +113,10 @@ def _boilerplate(root: Element, *, marked: bool) -> Callable[[Element], bool]:
             return True
         if tag in _NAMED and density > 0.2 and _WEAK_NAMES.search(element.names):
             return True
-        return not marked and tag in _DENSE and _is_menu(element, density)
+        is_menu = density > _MOST_LINKED and element.links >= _FEWEST_LINKS
+        return not marked and tag in _DENSE and is_menu and element.longest < _SENTENCE
 
     return is_boilerplate
-
-
-def _is_menu(element: Element, density: float) -> bool:
-    dense = density > _MOST_LINKED and element.links >= _FEWEST_LINKS
-    return dense and element.longest < _SENTENCE
 
 
 def _without(root: Element, is_boilerplate: Callable[[Element], bool]) -> Element:
