@@ -105,7 +105,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ModelRequest:
     """A request that is ready to be sent to the model."""
 
     messages: list[BaseMessage]
@@ -196,7 +196,7 @@ class AnswerStream:
 
     async def __aiter__(self) -> AsyncGenerator[str, None]:
         self._begin()
-        prepared = await self._asked()
+        prepared = await self._ready()
         self.results = prepared.injection.results
         while True:
             self._whole = None
@@ -215,7 +215,7 @@ class AnswerStream:
 
     def __iter__(self) -> Iterator[str]:
         self._begin()
-        prepared = run(self._asked())
+        prepared = run(self._ready())
         self.results = prepared.injection.results
         while True:
             self._whole = None
@@ -234,7 +234,7 @@ class AnswerStream:
 
     # The tenant of a stream is set for each step: between two of them, the caller's own applies.
 
-    async def _asked(self) -> Asked:
+    async def _ready(self) -> ModelRequest:
         with as_tenant(self._tenant):
             return await self._prepare()
 
@@ -246,7 +246,7 @@ class AnswerStream:
         with as_tenant(self._tenant):
             return next(chunks, None)
 
-    async def _goes_on(self, prepared: Asked) -> bool:
+    async def _goes_on(self, prepared: ModelRequest) -> bool:
         with as_tenant(self._tenant):
             return await prepared.goes_on(self._whole)
 
@@ -266,7 +266,7 @@ async def _prepare(
     model: BaseChatModel,
     counter: TokenCounter,
     request: Request,
-) -> Asked:
+) -> ModelRequest:
     from lorebind_prompts import build_messages, messages_of  # importing LangChain takes 0.5 s
 
     prompt = literal(request.prompt) if isinstance(request.prompt, str) else request.prompt
@@ -307,16 +307,16 @@ async def _prepare(
         history=history,
         attachments=request.attachments,
     )
-    return Asked(messages, injection, counter, loop)
+    return ModelRequest(messages, injection, counter, loop)
 
 
-async def _finish(prepared: Asked, response: AIMessage) -> Answer:
+async def _finish(prepared: ModelRequest, response: AIMessage) -> Answer:
     """Return the answer. Counting the tokens of a long prompt would block the event loop."""
     with lane("wait"):
         return await call(finished, prepared, response)
 
 
-def finished(prepared: Asked, response: AIMessage) -> Answer:
+def finished(prepared: ModelRequest, response: AIMessage) -> Answer:
     """Turn a response into an `Answer`, with its citations checked."""
     from langchain_core.messages.ai import add_usage
 
@@ -332,7 +332,7 @@ def finished(prepared: Asked, response: AIMessage) -> Answer:
         "exact": counter.exact,
     }
     spent: UsageMetadata | None = None
-    for message in [*loop.said, response]:
+    for message in [*loop.rounds, response]:
         spent = add_usage(spent, message.usage_metadata) if message.usage_metadata else spent
     if spent:
         usage["model"] = dict(spent)

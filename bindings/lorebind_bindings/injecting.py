@@ -107,7 +107,8 @@ async def inject(
         portions, counter=counter, max_tokens=max_tokens, first_marker=first_marker
     )
     # If not even the best passage fits the budget, the result is treated like a miss.
-    contexts = {id(found): result.context for found, result in zip(offered, assembled, strict=True)}
+    blocks_of = zip(offered, assembled, strict=True)
+    contexts = {id(result): block.context for result, block in blocks_of}
     texts = [contexts.get(id(result)) or result.stands_in for result in results]
     # Lorebind's standard texts are added at most once each, and not next to passages.
     written = set(STANDARD) if any(contexts.values()) else set()
@@ -132,7 +133,7 @@ def inject_given(
         UsageError: an item is neither a `RetrievedContext` nor a LangChain document.
     """
     assembled = assemble_together(
-        [Portion([_given(context, counter) for context in contexts])],
+        [Portion([_as_context(context, counter) for context in contexts])],
         counter=counter,
         max_tokens=max_tokens,
         first_marker=first_marker,
@@ -141,7 +142,7 @@ def inject_given(
     return Injection(blocks, [], assembled)
 
 
-def _given(passage: RetrievedContext | Document, counter: TokenCounter) -> RetrievedContext:
+def _as_context(passage: RetrievedContext | Document, counter: TokenCounter) -> RetrievedContext:
     from langchain_core.documents import Document  # importing LangChain takes half a second
 
     if isinstance(passage, RetrievedContext):

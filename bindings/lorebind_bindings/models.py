@@ -71,7 +71,9 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
     if declaration.api_key is not None:
         written["api_key"] = declaration.api_key
     part = PartEnvironment(environment)
-    make = _named(declaration, part) if declaration.provider == LANGCHAIN else _known(declaration)
+    make = (
+        _named(declaration, part) if declaration.provider == LANGCHAIN else _provided(declaration)
+    )
     what = f"model {declaration.id!r} ({declaration.called})"
     with part.redact_errors(ModelError, f"{what} cannot be created from this configuration"):
         try:
@@ -103,7 +105,7 @@ def _named(declaration: ModelDeclaration, environment: Environment) -> Callable[
     return make if declaration.model is None else partial(make, model=str(declaration.model))
 
 
-def _known(declaration: ModelDeclaration) -> Callable[..., Any]:
+def _provided(declaration: ModelDeclaration) -> Callable[..., Any]:
     """Return a function that creates the model of a LangChain provider."""
     chat_models = import_extra(
         "langchain.chat_models", extra="workflow", purpose=f"model {declaration.id!r}"

@@ -56,9 +56,9 @@ class ToolLoop:
     config: RunnableConfig | None = None
     numbered: int = 0
     """Number of passages that already have a number."""
-    said: list[AIMessage] = field(default_factory=list)
+    rounds: list[AIMessage] = field(default_factory=list)
     """The model's messages before its answer, one per round."""
-    found: list[BaseMessage] = field(default_factory=list)
+    tool_replies: list[BaseMessage] = field(default_factory=list)
     """The replies of the tools."""
 
     def client(self, model: BaseChatModel) -> Any:
@@ -72,7 +72,7 @@ class ToolLoop:
         offered = self._offered()
         if not offered:
             return model
-        must_call = (self.is_forced and not self.said) or (self.output and self.output.tool)
+        must_call = (self.is_forced and not self.rounds) or (self.output and self.output.tool)
         try:
             return model.bind_tools(offered, **({"tool_choice": "any"} if must_call else {}))
         except NotImplementedError as error:  # raised by LangChain's base class
@@ -95,17 +95,17 @@ class ToolLoop:
         calls = [*response.tool_calls, *response.invalid_tool_calls]
         offered = {tool.name: tool for tool in self._offered()}
         for number, call in enumerate(calls):  # some models return no ids, but replies need one
-            call["id"] = call["id"] or f"call_{len(self.said)}_{number}"
+            call["id"] = call["id"] or f"call_{len(self.rounds)}_{number}"
         is_answer = not (calls and offered) or any(call["name"] == ANSWER_TOOL for call in calls)
         wrong = self.output.take(response) if self.output and is_answer else ""
         if (self.output and self.output.is_given) or not (wrong or (calls and offered)):
             return []
-        if not wrong and len(self.said) >= self.max_iterations:
+        if not wrong and len(self.rounds) >= self.max_iterations:
             raise ModelError(
                 f"the model called tools more than {self.max_iterations} times without an answer; "
                 "raise max_iterations, or tell it in its instructions when to stop"
             )
-        self.said.append(response)
+        self.rounds.append(response)
         asking = [self._reply(call, offered, response, wrong) for call in response.tool_calls]
         results = await asyncio.gather(*asking, return_exceptions=True)
         for failure in results:
@@ -115,7 +115,7 @@ class ToolLoop:
         for broken in response.invalid_tool_calls:
             problem = f"The arguments are not JSON: {broken['error']}"
             messages.append(_error(broken, wrong if broken["name"] == ANSWER_TOOL else problem))
-        self.found += messages
+        self.tool_replies += messages
         return messages or [HumanMessage(wrong)]
 
     @property
@@ -123,19 +123,19 @@ class ToolLoop:
         """The passages that the searches returned."""
         from lorebind_bindings.langchain.markers import citations_in
 
-        return list(citations_in(self.found)) if self.found else []
+        return list(citations_in(self.tool_replies)) if self.tool_replies else []
 
     @property
     def verdict(self) -> Verdict:
         """The best verdict of the searches; `none` if there were none."""
         from lorebind_bindings.langchain.markers import searched_verdict
 
-        return searched_verdict(self.found) if self.found else "none"
+        return searched_verdict(self.tool_replies) if self.tool_replies else "none"
 
     def _offered(self) -> list[BaseTool]:
         names = {tool.name for tool in self.tools}
         offered = list(self.tools)
-        may_search = len(self.said) < min(MOST_SEARCHES, self.max_iterations)
+        may_search = len(self.rounds) < min(MOST_SEARCHES, self.max_iterations)
         if self.search is not None and may_search and self.search.name not in names:
             offered.append(self.search)
         if self.output is not None and self.output.tool is not None:
@@ -171,7 +171,7 @@ class ToolLoop:
         is_search = MOST_KEY in (tool.metadata or {})
         if is_search:
             numbers = {"": {"asked": None, "first": 1, "last": self.numbered}}
-            state = {"messages": [*self.found, response], STATE_KEY: numbers}
+            state = {"messages": [*self.tool_replies, response], STATE_KEY: numbers}
             arguments["runtime"] = _Runtime(state, list(offered.values()), str(call["id"]))
         tool_call = {"type": "tool_call", "name": name, "args": arguments, "id": call["id"]}
         is_async_only = getattr(tool, "func", tool) is None

@@ -169,7 +169,7 @@ def escape_markers(text: str) -> str:
 
 
 def _markers(text: str) -> Iterator[str]:
-    for match in _found(text):
+    for match in _unlinked(text):
         for part in re.split(_JOINT, match[1]):
             numbers = [_plain(number) for number in _NUMBER.findall(part)]
             first, last = numbers[0], numbers[-1]
@@ -187,7 +187,7 @@ def _plain(number: str) -> str:
     return digits.lstrip("0") or "0"
 
 
-def _found(text: str) -> Iterator[re.Match[str]]:
+def _unlinked(text: str) -> Iterator[re.Match[str]]:
     """Yield the markers of a text, without its links and their targets."""
     targets = {match.end(): _plain(match[1]) for match in _TARGET.finditer(text)}
     labels = set(targets.values())

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
-from lorebind_bindings.answering import Answer, Asked, finished
+from lorebind_bindings.answering import Answer, ModelRequest, finished
 from lorebind_bindings.langchain.markers import (
     METADATA_KEY,
     citations_in,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
     from langchain_core.runnables import RunnableConfig
 
-AskedInRuns: TypeAlias = WeakKeyDictionary[UUID, Asked]
+AskedInRuns: TypeAlias = WeakKeyDictionary[UUID, ModelRequest]
 """The requests that prompts have made, by the run id of the chain, for as long as the run lasts.
 
 All steps of a chain receive the same object as the id of its run. Nothing else holds a reference to
@@ -118,15 +118,7 @@ class CitationParser(Runnable[Any, Answer]):
 
 
 def _of_conversation(conversation: Any, structured: Any = None) -> Answer:
-    """Return the last answer of a conversation, with the passages that its messages contain.
-
-    Args:
-        given: the messages. Tools have returned their passages in artifacts.
-        structured: the answer if it is not text.
-
-    Raises:
-        UsageError: the user's last message is not answered.
-    """
+    """Return the last answer of a conversation, with the passages in the artifacts of its tools."""
     messages = messages_of(conversation, "messages")
     question = last_question(messages)
     turn = messages[0 if question is None else question :]

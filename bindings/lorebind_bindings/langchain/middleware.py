@@ -132,7 +132,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Add the passages to the model's messages, and check the citations of its answer."""
-        result = run(self._found(request.state))
+        result = run(self._result(request.state))
         with model_call() as is_outermost:
             response = handler(self._injected(request, result))
         return self._checked(request, response, result, streams=is_outermost)
@@ -143,12 +143,12 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Add the passages to the model's messages, and check the citations of its answer."""
-        result = await self._found(request.state)
+        result = await self._result(request.state)
         with model_call() as is_outermost:
             response = await handler(self._injected(request, result))
         return self._checked(request, response, result, streams=is_outermost)
 
-    async def _found(self, state: Mapping[str, Any]) -> Found | None:
+    async def _result(self, state: Mapping[str, Any]) -> SearchResult | None:
         """Return what was found for the question; search again if it was forgotten or edited.
 
         The question is read from the state: other middleware may have added blocks to the request.
@@ -169,7 +169,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
 
     async def _search(
         self, question: str, history: Sequence[BaseMessage], message_id: str | None, first: int
-    ) -> Found:
+    ) -> SearchResult:
         injection = await inject(
             self._service,
             self._bindings,
@@ -179,11 +179,13 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
             first_marker=first,
             history=history,
         )
-        result = Found(question, injection)
+        result = SearchResult(question, injection)
         self._remembered.put((self._service.tenant, message_id, first), result)
         return result
 
-    def _injected(self, request: ModelRequest[Any], result: Found | None) -> ModelRequest[Any]:
+    def _injected(
+        self, request: ModelRequest[Any], result: SearchResult | None
+    ) -> ModelRequest[Any]:
         escalated = result is not None and result.injection.verdict == "escalated"
         changes: dict[str, Any] = {}
         if self._instructions:
@@ -208,7 +210,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         self,
         request: ModelRequest[Any],
         response: ModelResponse[Any],
-        search: Found | None,
+        search: SearchResult | None,
         *,
         streams: bool,
     ) -> ModelResponse[Any]:
@@ -246,7 +248,7 @@ _MOST = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The search results for a question."""
 
     question: str
@@ -261,20 +263,20 @@ class PromptHistory:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: OrderedDict[Key, Found] = OrderedDict()
+        self._entries: OrderedDict[Key, SearchResult] = OrderedDict()
 
-    def get(self, key: Key) -> Found | None:
+    def get(self, key: Key) -> SearchResult | None:
         with self._lock:
-            if key in self._found:
-                self._found.move_to_end(key)
-            return self._found.get(key)
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
 
-    def put(self, key: Key, result: Found) -> None:
+    def put(self, key: Key, result: SearchResult) -> None:
         with self._lock:
-            self._found[key] = result
-            self._found.move_to_end(key)
-            if len(self._found) > _MOST:
-                self._found.popitem(last=False)
+            self._entries[key] = result
+            self._entries.move_to_end(key)
+            if len(self._entries) > _MOST:
+                self._entries.popitem(last=False)
 
 
 _is_within: ContextVar[bool] = ContextVar("lorebind_model_call", default=False)

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import Runnable
 
-from lorebind_bindings.answering import Asked
+from lorebind_bindings.answering import ModelRequest
 from lorebind_bindings.injecting import inject, inject_given
 from lorebind_bindings.langchain.citing import AskedInRuns
 from lorebind_bindings.langchain.markers import next_marker, passages_in
@@ -134,7 +134,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
             self._asked_in_runs[run_manager.parent_run_id] = request
         return ChatPromptValue(messages=request.messages)
 
-    async def _filled(self, values: Mapping[str, Any], config: RunnableConfig) -> Asked:
+    async def _filled(self, values: Mapping[str, Any], config: RunnableConfig) -> ModelRequest:
         question = values.get(QUESTION)
         if not isinstance(question, str):
             raise _no_question(values)
@@ -143,7 +143,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         places = [binding.settings.inject_as for binding in self._bindings]
         history = messages_of(values.get(HISTORY) or [], HISTORY)
         first = next_marker(history)
-        injection = await self._found(question, values.get(DOCUMENTS), history, first, config)
+        injection = await self._search(question, values.get(DOCUMENTS), history, first, config)
         before, text = prompt.filled(injection.blocks, places)
         built = build_messages(
             question=text,
@@ -151,23 +151,23 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
             blocks=before,
             history=history,
         )
-        return self._asked(built, injection)
+        return self._request(built, injection)
 
-    async def _injected(self, messages: list[BaseMessage], config: RunnableConfig) -> Asked:
+    async def _injected(self, messages: list[BaseMessage], config: RunnableConfig) -> ModelRequest:
         at = last_question(messages)
         if at is None:
             raise UsageError("the messages include no user message; add one with the question")
         first = next_marker(messages)
-        injection = await self._found(str(messages[at].text), None, messages[:at], first, config)
+        injection = await self._search(str(messages[at].text), None, messages[:at], first, config)
         texts = [block.text for block in injection.blocks]
         instructions = [("system", self._instructions)] if self._instructions else []
         before = convert_to_messages(instructions)
-        return self._asked([*before, *put_before_question(messages, texts)], injection)
+        return self._request([*before, *put_before_question(messages, texts)], injection)
 
-    def _asked(self, messages: list[BaseMessage], injection: Injection) -> Asked:
-        return Asked(messages, injection, self._counter, earlier=passages_in(messages))
+    def _request(self, messages: list[BaseMessage], injection: Injection) -> ModelRequest:
+        return ModelRequest(messages, injection, self._counter, earlier=passages_in(messages))
 
-    async def _found(
+    async def _search(
         self,
         question: str,
         documents: Sequence[Document] | None,

@@ -30,17 +30,17 @@ class TaskCache:
     """Outcomes by cache key, each with an expiry time."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[float, Outcome]] = {}
+        self._entries: dict[str, tuple[float, Outcome]] = {}
 
     def get(self, key: str) -> Outcome | None:
-        until, outcome = self._found.get(key, (0.0, None))
+        until, outcome = self._entries.get(key, (0.0, None))
         return outcome if until > time.monotonic() else None
 
     def put(self, key: str, outcome: Outcome, seconds: float) -> None:
-        self._found.pop(key, None)
-        self._found[key] = time.monotonic() + seconds, outcome
-        while len(self._found) > _MOST:
-            del self._found[next(iter(self._found))]
+        self._entries.pop(key, None)
+        self._entries[key] = time.monotonic() + seconds, outcome
+        while len(self._entries) > _MOST:
+            del self._entries[next(iter(self._entries))]
 
 
 def cached(context: Context) -> Outcome | None:

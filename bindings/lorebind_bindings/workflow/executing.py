@@ -137,11 +137,7 @@ async def _tried(context: Context) -> tuple[int, Outcome]:
 
 
 async def _once(context: Context) -> Outcome:
-    """Run one attempt.
-
-    Raises:
-        TaskFailed: the task's own work raised an error.
-    """
+    """Run one attempt; errors of the task's own work become a TaskFailed."""
     task = context.task
     try:
         async with asyncio.timeout(task.timeout_seconds) as limit:
@@ -194,7 +190,7 @@ def _updates(context: Context, output: Any) -> list[Update]:
 
 def failure(context: Context, error: Exception) -> TaskFailed:
     """Return a task's error in the form that `on_error` and users see."""
-    message = context.run.said(error)
+    message = context.run.message(error)
     details = {
         "task": context.task.id,
         "path": context.path,

@@ -133,11 +133,7 @@ class _Steps:
     async def _until_it_stops(
         self, state: _State, thread_id: str, answers: dict[str, Any]
     ) -> dict[str, Any]:
-        """Run the workflow until it completes or waits, from the current state of its thread.
-
-        Raises:
-            LorebindError: see `Project.arun` and `Project.aresume`.
-        """
+        """Run the workflow until it completes or waits, from the current state of its thread."""
         workflows, name = self._workflows, self._workflow
         info = await workflows.find(name, thread_id)
         waiting = []
@@ -196,11 +192,7 @@ def _thread_id(config: RunnableConfig) -> str:
 
 
 def _answers(waiting: Sequence[dict[str, Any]], answers: Any) -> dict[str, Any]:
-    """Return the answers in `Command(resume=...)` by path.
-
-    Raises:
-        UsageError: there are no answers, or one does not match its schema.
-    """
+    """Return the answers in `Command(resume=...)` by path, after checking them."""
     form = f"Command(resume={{{waiting[0]['path']!r}: ...}})"
     if not isinstance(answers, dict):
         raise UsageError(f"answers must be a mapping by task, as in {form}")

@@ -132,17 +132,13 @@ class Run:
     def __post_init__(self) -> None:
         self.environment = PartEnvironment(self.parts.loaded.environment)
 
-    def said(self, error: Exception) -> str:
+    def message(self, error: Exception) -> str:
         """Return the message of an error, without the secrets that the run has looked up."""
         return message_of(error, self.environment.secrets) or type(error).__name__
 
 
 async def keep(run: Run, record: dict[str, Any]) -> None:
-    """Store a record.
-
-    Raises:
-        NotKept: the record could not be stored.
-    """
+    """Store a record, or raise NotKept."""
     try:
         await run.journal.put(record)
     except LorebindError as error:

@@ -64,7 +64,8 @@ class _Opened:
 class Workflows:
     """The workflows of a project, and the threads of their runs.
 
-    A thread belongs to a tenant and a workflow. Other tenants and workflows cannot find it.
+    A thread belongs to a tenant and a workflow. Other tenants and workflows cannot find it. All
+    methods raise NotFoundError if there is no such workflow or, except `find`, no such thread.
     """
 
     def __init__(self, loaded: LoadedProject, service: KnowledgeService, models: ModelPool) -> None:
@@ -176,29 +177,17 @@ class Workflows:
             return await self._play(turn, None, {}, resumed=True)
 
     async def find(self, workflow: str, thread_id: str) -> ThreadInfo | None:
-        """Return the status of a thread; None if there is no such thread.
-
-        Raises:
-            NotFoundError: there is no such workflow.
-        """
+        """Return the status of a thread; None if there is no such thread."""
         store = await self._store(self._loaded.workflow(workflow))
         return await store.find(self._thread(workflow, thread_id))
 
     async def thread(self, workflow: str, thread_id: str) -> ThreadInfo:
-        """Return the status of an existing thread.
-
-        Raises:
-            NotFoundError: there is no such workflow or thread.
-        """
+        """Return the status of an existing thread."""
         store = await self._store(self._loaded.workflow(workflow))
-        return await self._found(store, self._thread(workflow, thread_id))
+        return await self._info(store, self._thread(workflow, thread_id))
 
     async def state(self, workflow: str, thread_id: str) -> dict[str, Any]:
-        """Return `output`, `messages`, `extra`, `errors` and `channels` after the last turn.
-
-        Raises:
-            NotFoundError: there is no such workflow or thread.
-        """
+        """Return `output`, `messages`, `extra`, `errors` and `channels` after the last turn."""
         store = await self._store(self._loaded.workflow(workflow))
         return await store.state(self._thread(workflow, thread_id))
 
@@ -210,11 +199,7 @@ class Workflows:
         before: str | None = None,
         after: str | None = None,
     ) -> list[ThreadInfo]:
-        """Return the threads of a workflow, the newest first, see `ThreadStore.list`.
-
-        Raises:
-            NotFoundError: there is no such workflow.
-        """
+        """Return the threads of a workflow, the newest first, see `ThreadStore.list`."""
         declared = self._loaded.workflow(workflow)
         store = await self._store(declared)
         thread = self._thread(workflow, "")
@@ -224,11 +209,7 @@ class Workflows:
         """Return the tasks that ended in a thread, in the order in which they ended.
 
         Each has its `turn` and `step`, both counted from 1, its `path`, `status`, `output`,
-        `error`, `attempts`, `seconds`, and the time `at` which it ended.
-
-        Raises:
-            NotFoundError: there is no such workflow or thread.
-        """
+        `error`, `attempts`, `seconds`, and the time `at` which it ended."""
         thread = self._thread(workflow, thread_id)
         store = await self._store(self._loaded.workflow(workflow))
         return [
@@ -274,7 +255,7 @@ class Workflows:
         """
         thread = self._thread(workflow, thread_id)
         store = await self._store(self._loaded.workflow(workflow))
-        self._refuse_changed(await self._found(store, thread))
+        self._refuse_changed(await self._info(store, thread))
         turns = await store.turns(thread)
         if not turns:
             how = how_to_resume(self._loaded, workflow, thread_id)
@@ -301,11 +282,7 @@ class Workflows:
         )
 
     def _refuse_changed(self, info: ThreadInfo) -> None:
-        """Check that the workflow's graph is the same as when the thread was started.
-
-        Raises:
-            ThreadRefusedError: the graph has changed.
-        """
+        """Refuse a thread whose workflow's graph has changed since it was started."""
         if changed := differences(info.graph or {}, signature(self._loaded, info.workflow)):
             raise ThreadRefusedError(
                 f"workflow {info.workflow!r} has changed since thread {info.thread_id!r} was "
@@ -371,12 +348,7 @@ class Workflows:
         answers: Mapping[str, Any],
         bus: EventBus,
     ) -> RunResult:
-        """Return the result of the last turn of a completed thread.
-
-        Raises:
-            ThreadRefusedError: there are answers that the turn did not receive.
-            StoreError: the thread is damaged.
-        """
+        """Return the result of a completed thread, unless there are answers it did not receive."""
         turns, state = await store.turns(thread), await store.state(thread)
         if not turns or "output" not in state:
             raise store.saver.damaged(thread.id, "its last turn or its output is missing")
@@ -398,7 +370,7 @@ class Workflows:
             loaded.tenant, loaded.project.name, workflow, thread_id, loaded.tenancy_required
         )
 
-    async def _found(self, store: ThreadStore, thread: Thread) -> ThreadInfo:
+    async def _info(self, store: ThreadStore, thread: Thread) -> ThreadInfo:
         info = await store.find(thread)
         if info is None:
             raise not_found(thread)

@@ -86,8 +86,8 @@ class _FlowRun:
                 if not self.running:
                     break
                 ended, _ = await asyncio.wait(self.running, return_when=asyncio.FIRST_COMPLETED)
-                for one in ended:
-                    self._end(one)
+                for task in ended:
+                    self._end(task)
                 self._skip()
         finally:
             await _cancelled(self.running)
@@ -158,7 +158,7 @@ class _FlowRun:
         """Return what the tasks that follow a task see as their past."""
         number, rounds = self.flow.number[name], self.tokens.rounds[name]
         bit = 1 << ((rounds - 1) * len(self.flow.names) + number)
-        writes, states = past.writes, past.known
+        writes, states = past.writes, past.states
         if updates := done.outcome.updates:
             write = Write(past.level, number, bit, past.seen, tuple(updates))
             writes = (*writes, write)

@@ -281,7 +281,7 @@ class TaskHistory:
     seen: int = 0
     """The executions as a bit set."""
     level: int = 0
-    known: list[State] = field(default_factory=list, compare=False)
+    states: list[State] = field(default_factory=list, compare=False)
     """The state, empty until it is first computed."""
 
     def state(self, channels: Channels, start: State) -> State:
@@ -294,9 +294,9 @@ class TaskHistory:
         Raises:
             UsageError: as for `updates`.
         """
-        if not self.known:
-            self.known.append(channels.updated(start, self.updates(channels)))
-        return self.known[0]
+        if not self.states:
+            self.states.append(channels.updated(start, self.updates(channels)))
+        return self.states[0]
 
     @classmethod
     def of_all(cls, pasts: Sequence[TaskHistory]) -> TaskHistory:

@@ -101,8 +101,8 @@ def without_blocks(text: str) -> str:
 def _split(text: str) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
     """Return the text outside of blocks, and each block's format, preamble and other lines."""
     ends: dict[str, list[re.Match[str]]] = {}
-    for found in _CLOSING.finditer(text):
-        ends.setdefault(found[1], []).append(found)
+    for end in _CLOSING.finditer(text):
+        ends.setdefault(end[1], []).append(end)
     for several in ends.values():
         several.reverse()
     outside, blocks, at = [], [], 0

@@ -16,7 +16,7 @@ _RED, _YELLOW, _GREEN, _FAINT = 31, 33, 32, 2
 def event_line(event: RunEvent) -> str:
     """Return an event as one line, without control characters that could affect a terminal."""
     where = event.path or event.task
-    text = f"{where} {_said(event)}" if where else _said(event)
+    text = f"{where} {_text(event)}" if where else _text(event)
     line = "".join(char if char.isprintable() else " " for char in text)
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
@@ -40,7 +40,7 @@ def _colour(event: RunEvent) -> int:
     return 0
 
 
-def _said(event: RunEvent) -> str:
+def _text(event: RunEvent) -> str:
     data = event.data
     match event.type:
         case "run_start":

@@ -79,22 +79,22 @@ async def python(context: Context) -> Outcome:
     arguments = copied(context.fill(dict(task.arguments)))
     signature = inspect.signature(function)
     if "context" in signature.parameters and "context" not in arguments:
-        arguments["context"] = _told(context)
+        arguments["context"] = _task_context(context)
     try:
         signature.bind(**arguments)
     except TypeError as error:
         raise UsageError(f"{task.call} {_misfit(signature, arguments, error)}") from None
     called = functools.partial(function, **arguments)
-    found = called() if inspect.iscoroutinefunction(function) else await call_daemon(called)
-    if inspect.isawaitable(found):
-        found = await asyncio.create_task(_awaited(found))
-    if not isinstance(found, Update):
-        return Outcome(found)
+    result = called() if inspect.iscoroutinefunction(function) else await call_daemon(called)
+    if inspect.isawaitable(result):
+        result = await asyncio.create_task(_awaited(result))
+    if not isinstance(result, Update):
+        return Outcome(result)
     updates = []
-    for name, value in found.channels.items():
+    for name, value in result.channels.items():
         what = f"what task {context.path!r} writes into channel {name!r}"
         updates.append(ChannelUpdate(name, checked(value, what), context.path))
-    return Outcome(found.output, updates=updates)
+    return Outcome(result.output, updates=updates)
 
 
 def _misfit(signature: inspect.Signature, arguments: Collection[str], error: TypeError) -> str:
@@ -120,7 +120,7 @@ async def _awaited(awaitable: Awaitable[Any]) -> Any:
         return await awaitable
 
 
-def _told(context: Context) -> TaskContext:
+def _task_context(context: Context) -> TaskContext:
     def emit(data: Any) -> None:
         event = checked(data, f"what task {context.path!r} emits")
         event = event if isinstance(event, dict) else {"value": event}

@@ -123,7 +123,10 @@ class Turn(NamedTuple):
 
 
 class ThreadStore:
-    """The threads in the location of one checkpointer. Usable in any event loop."""
+    """The threads in the location of one checkpointer. Usable in any event loop.
+
+    Methods that read a thread raise NotFoundError if it does not exist, except `find`.
+    """
 
     def __init__(self, saver: ThreadSaver) -> None:
         self.saver = saver
@@ -192,20 +195,12 @@ class ThreadStore:
         return sorted(filter(None, infos), key=lambda info: info.updated, reverse=True)
 
     async def journal(self, thread: Thread) -> Journal:
-        """Return the journal of the newest checkpoint.
-
-        Raises:
-            NotFoundError: there is no such thread.
-        """
+        """Return the journal of the newest checkpoint."""
         newest = await self._newest(thread)
         return Journal(self.saver, newest.config, records_of(newest.pending_writes))
 
     async def turns(self, thread: Thread) -> Sequence[Turn]:
-        """Return all turns of a thread, oldest first.
-
-        Raises:
-            NotFoundError: there is no such thread.
-        """
+        """Return all turns of a thread, oldest first."""
         checkpoints = [checkpoint async for checkpoint in self.saver.alist(_config(thread.key))]
         if not checkpoints:
             raise not_found(thread)
@@ -219,21 +214,13 @@ class ThreadStore:
         ]
 
     async def state(self, thread: Thread) -> dict[str, Any]:
-        """Return the values of the channels in the newest checkpoint.
-
-        Raises:
-            NotFoundError: there is no such thread.
-        """
+        """Return the values of the channels in the newest checkpoint."""
         return (await self._newest(thread)).checkpoint["channel_values"]
 
     async def begin_again(self, thread: Thread) -> None:
         """Clear the error of a failed thread: if it is killed now, its status is `interrupted`.
 
-        LangGraph stores the error next to the checkpoint and cannot delete it.
-
-        Raises:
-            NotFoundError: there is no such thread.
-        """
+        LangGraph stores the error next to the checkpoint and cannot delete it."""
         from langgraph.checkpoint.serde.types import ERROR
 
         newest = await self._newest(thread)
