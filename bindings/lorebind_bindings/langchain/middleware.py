@@ -7,6 +7,7 @@ from collections import OrderedDict
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias
 from uuid import uuid4
 
@@ -88,9 +89,8 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         super().__init__()
         self._service = service
         self._bindings = list(bindings)
-        self._counter = counter
         self._instructions = instructions
-        self._max_tokens = max_tokens
+        self._inject = partial(inject, service, self._bindings, counter, max_tokens=max_tokens)
         self._remembered = PromptHistory()
         searchable = [binding for binding in bindings if binding.is_searchable]
         self.tools = (
@@ -170,15 +170,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
     async def _search(
         self, question: str, history: Sequence[BaseMessage], message_id: str | None, first: int
     ) -> SearchResult:
-        injection = await inject(
-            self._service,
-            self._bindings,
-            self._counter,
-            question,
-            max_tokens=self._max_tokens,
-            first_marker=first,
-            history=history,
-        )
+        injection = await self._inject(question, first_marker=first, history=history)
         result = SearchResult(question, injection)
         self._remembered.put((self._service.tenant, message_id, first), result)
         return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, convert_to_messages
@@ -26,7 +27,6 @@ from lorebind_prompts import (
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
-    from langchain_core.documents import Document
     from langchain_core.runnables import RunnableConfig
 
     from lorebind_bindings.injecting import Injection
@@ -78,12 +78,12 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
             MalformedTemplateError: the template is malformed, for example not closed.
         """
         references(template or "")
-        self._service = service
         self._bindings = list(bindings)
         self._counter = counter
         self._template = template
         self._instructions = instructions
-        self._max_tokens = max_tokens
+        self._inject = partial(inject, service, self._bindings, counter, max_tokens=max_tokens)
+        self._inject_given = partial(inject_given, counter=counter, max_tokens=max_tokens)
         self._asked_in_runs = AskedInRuns() if asked_in_runs is None else asked_in_runs
 
     def invoke(
@@ -143,7 +143,12 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         places = [binding.settings.inject_as for binding in self._bindings]
         history = messages_of(values.get(HISTORY) or [], HISTORY)
         first = next_marker(history)
-        injection = await self._search(question, values.get(DOCUMENTS), history, first, config)
+        if (documents := values.get(DOCUMENTS)) is not None:
+            injection = self._inject_given(documents, first_marker=first)
+        else:
+            injection = await self._inject(
+                question, first_marker=first, history=history, config=config
+            )
         before, text = prompt.filled(injection.blocks, places)
         built = build_messages(
             question=text,
@@ -158,7 +163,8 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         if at is None:
             raise UsageError("the messages include no user message; add one with the question")
         first = next_marker(messages)
-        injection = await self._search(str(messages[at].text), None, messages[:at], first, config)
+        question, history = str(messages[at].text), messages[:at]
+        injection = await self._inject(question, first_marker=first, history=history, config=config)
         texts = [block.text for block in injection.blocks]
         instructions = [("system", self._instructions)] if self._instructions else []
         before = convert_to_messages(instructions)
@@ -166,29 +172,6 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
 
     def _request(self, messages: list[BaseMessage], injection: Injection) -> ModelRequest:
         return ModelRequest(messages, injection, self._counter, earlier=passages_in(messages))
-
-    async def _search(
-        self,
-        question: str,
-        documents: Sequence[Document] | None,
-        history: Sequence[BaseMessage],
-        first: int,
-        config: RunnableConfig,
-    ) -> Injection:
-        if documents is None:
-            return await inject(
-                self._service,
-                self._bindings,
-                self._counter,
-                question,
-                max_tokens=self._max_tokens,
-                first_marker=first,
-                history=history,
-                config=config,
-            )
-        return inject_given(
-            documents, self._counter, max_tokens=self._max_tokens, first_marker=first
-        )
 
 
 def _values(value: Any) -> dict[str, Any]:

@@ -86,8 +86,8 @@ class _FlowRun:
                 if not self.running:
                     break
                 ended, _ = await asyncio.wait(self.running, return_when=asyncio.FIRST_COMPLETED)
-                for task in ended:
-                    self._end(task)
+                for finished in ended:
+                    self._end(finished)
                 self._skip()
         finally:
             await _cancelled(self.running)
