@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import typer.main
+from typer import Context
+from typer.core import TyperGroup
 
 from lorebind.cli.commands import app
 
@@ -50,12 +52,14 @@ def command_reference() -> str:
 
 
 def _commands(command: Command, path: str) -> Iterator[tuple[str, Command]]:
-    inner = getattr(command, "commands", None)
-    if inner is None:
+    if not isinstance(command, TyperGroup):
         yield path, command
         return
-    for name, one in inner.items():
-        yield from _commands(one, f"{path} {name}")
+    context = Context(command)
+    for name in command.commands:
+        _, loaded, _ = command.resolve_command(context, [name])
+        assert loaded is not None
+        yield from _commands(loaded, f"{path} {name}")
 
 
 def _section(path: str, command: Command) -> str:

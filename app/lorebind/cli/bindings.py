@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorebind.cli.options import Output, OutputOption, ProjectOption
+from lorebind.cli.options import Output, OutputOption, ProjectOption, command_group
 
 if TYPE_CHECKING:
     from lorebind_bindings import ResolvedBinding
 
-app = typer.Typer(help="Explain which knowledge is bound where.", no_args_is_help=True)
+app = command_group("Explain which knowledge is bound where.")
 
 
 @app.callback()

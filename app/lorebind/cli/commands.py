@@ -1,31 +1,86 @@
-"""The `lorebind` command and its subcommands."""
+"""The `lorebind` command: its own commands, imported when they are used, and those of plugins."""
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
 from inspect import getdoc
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from lorebind.cli import (
-    ask,
-    bindings,
-    chat,
-    doctor,
-    evaluate,
-    init,
-    knowledge,
-    run,
-    schema,
-    serve,
-    token,
-    trust,
-    validate,
-    workflow,
-)
-from lorebind.cli.plugin_commands import Commands
-from lorebind.cli.server_option import only_here, with_server_option
-from lorebind.cli.shared_options import with_shared_options
+from lorebind.cli.options import only_here, with_server_option, with_shared_options
+from lorebind_config import plugins
+from lorebind_config.errors import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+_COMMANDS = {
+    "ask": (
+        "ask:ask",
+        "Answer a question from the documents of a folder or project, with citations.",
+    ),
+    "chat": ("chat:chat", "Answer questions in turn, each with the previous messages as context."),
+    "trust": (
+        "trust:trust",
+        "Show which code, variables and hosts a project uses; let `ask` and `chat` use them in "
+        "future.",
+    ),
+    "init": ("init:init", "Write a commented lorebind.yaml and a first workflow."),
+    "validate": (
+        "validate:validate",
+        "Check the project's files, and report each problem with its location and a suggested fix.",
+    ),
+    "schema": (
+        "schema:schema",
+        "Print the JSON Schema of the YAML, with which editors complete, explain and check it.",
+    ),
+    "doctor": (
+        "doctor:doctor",
+        "Try each embedder, vector database, index and model, and suggest a fix for each failure.",
+    ),
+    "ingest": ("knowledge:ingest", "Update the index to the current content of the sources."),
+    "query": ("knowledge:query", "Search a knowledge base and print the passages, best first."),
+    "run": ("run:run", "Run a workflow and print its output, with its citations."),
+    "serve": ("serve:serve", "Serve the project as a REST API, until SIGTERM or Ctrl-C."),
+    "eval": (
+        "evaluate:evaluate",
+        "Measure the search quality of a knowledge base; a document scores as its best chunk does.",
+    ),
+    "knowledge": ("knowledge:app", "List, exchange, ingest and query knowledge bases."),
+    "bindings": ("bindings:app", "Explain which knowledge is bound where."),
+    "workflow": ("workflow:app", "Show workflows and their runs; replay a run."),
+    "token": ("token:app", "Manage tokens of `lorebind serve`, their rights and tenants."),
+}
+"""The module and the name of each command or group, and the first sentence of its help."""
+_ON_SERVERS = ("ingest", "query", "run", "knowledge", "bindings", "workflow")
+_ONLY_HERE = ("doctor", "eval", "token")
+"""Commands that use stored data, and cannot use that of a server."""
+
+
+class Commands(TyperGroup):
+    """Lorebind's own commands, and then those of plugins, which are imported when they are used."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # Help and completion need the summaries only.
+        for name, (_, summary) in _COMMANDS.items():
+            self.add_command(TyperCommand(name, help=summary, rich_markup_mode=None))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*_COMMANDS, *sorted(plugins.offers("commands").keys() - _COMMANDS.keys())]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return super().get_command(ctx, cmd_name) or _plugin_command(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name in _COMMANDS else command, rest
+
 
 app = typer.Typer(
     cls=Commands,
@@ -38,8 +93,6 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
         print(f"lorebind {version('lorebind')}")
         raise typer.Exit
 
@@ -56,35 +109,52 @@ def main(
     """Declare knowledge once, bind it to every agent."""
 
 
-app.command("ask")(ask.ask)
-app.command("chat")(chat.chat)
-app.command("trust")(trust.trust)
-app.command("init")(init.init)
-app.command("validate")(validate.validate)
-app.command("schema")(schema.schema)
-app.command("doctor")(doctor.doctor)
-for short in (knowledge.ingest, knowledge.query):
-    same = f"{getdoc(short)}\n\nThe same as `knowledge {short.__name__}`."
-    app.command(short.__name__, help=same)(short)
-app.command("run")(run.run)
-app.command("serve")(serve.serve)
-app.command("eval")(evaluate.evaluate)
-app.add_typer(knowledge.app, name="knowledge")
-app.add_typer(bindings.app, name="bindings")
-app.add_typer(workflow.app, name="workflow")
-app.add_typer(token.app, name="token")
+@cache
+def load_command(name: str) -> Any:
+    """Import one of Lorebind's own commands or groups, and add the options of every command."""
+    module, _, attribute = _COMMANDS[name][0].partition(":")
+    found = getattr(import_module(f"lorebind.cli.{module}"), attribute)
+    group = found if isinstance(found, typer.Typer) else _group_of(name, found, module)
+    for info in group.registered_commands:
+        command = info.callback
+        assert command is not None
+        if name in _ON_SERVERS:
+            command = with_server_option(command)
+        elif name in _ONLY_HERE:
+            command = only_here(command)
+        info.callback = with_shared_options(command)
+    return _click_command(name, group)
 
-_AT_A_SERVER = (knowledge.ingest, knowledge.query, run.run)
-"""Top-level commands that support `--server`."""
-_ONLY_HERE = (doctor.doctor, evaluate.evaluate)
-"""Commands that use stored data, and cannot use that of a server."""
 
-for one in (app, knowledge.app, bindings.app, workflow.app, token.app):
-    for command in one.registered_commands:
-        assert command.callback
-        callback = command.callback
-        if one in (knowledge.app, bindings.app, workflow.app) or callback in _AT_A_SERVER:
-            callback = with_server_option(callback)
-        elif one is token.app or callback in _ONLY_HERE:
-            callback = only_here(callback)
-        command.callback = with_shared_options(callback)
+def _group_of(name: str, function: Callable[..., Any], module: str = "") -> typer.Typer:
+    """Return a group of one command, which `typer` turns into this command."""
+    same = f"{getdoc(function)}\n\nThe same as `knowledge {name}`."
+    group = typer.Typer(rich_markup_mode=None, add_completion=False)
+    group.command(name, help=same if module == "knowledge" else None)(function)
+    return group
+
+
+def _click_command(name: str, group: typer.Typer) -> Any:
+    command = typer.main.get_command(group)
+    command.name = name
+    return command
+
+
+def _plugin_command(name: str) -> Any:
+    """Return the command of a plugin; if it cannot be used, a command that raises the reason."""
+    offer = plugins.offered("commands", name)
+    if offer is None:
+        return None
+    try:
+        command = plugins.load(offer, ("__call__",))
+    except PluginError as error:
+        refusal = error
+
+        def command() -> None:
+            raise refusal
+
+        command.__doc__ = str(error)
+        return _click_command(name, _group_of(name, command))
+    if isinstance(command, typer.Typer):
+        return _click_command(name, command)
+    return _click_command(name, _group_of(name, with_shared_options(command)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from lorebind.cli.project_above import HERE
-from lorebind.cli.server_option import given_server
+from lorebind.cli.options import HERE, current_server
 from lorebind_config.errors import Suggestion
 from lorebind_config.namespace import named_tenant
 
@@ -70,7 +69,7 @@ def same_project(command: str, path: str = HERE) -> str:
         command: the command without them.
         path: the value of `--project`.
     """
-    server = given_server.get()
+    server = current_server.get()
     if server is not None:
         return Suggestion(command).on_server(server.url, server.tenant)
     where = "" if path == HERE else f" --project {shlex.quote(path)}"
@@ -84,7 +83,7 @@ def given_server_project() -> RemoteProject | None:
     Raises:
         UsageError: the address of the server is not valid.
     """
-    given = given_server.get()
+    given = current_server.get()
     if given is None:
         return None
     from lorebind.cli.interrupts import completed_by

@@ -18,6 +18,7 @@ from lorebind.cli.options import (
     ProjectOption,
     Strategy,
     WorkflowOption,
+    command_group,
 )
 from lorebind.cli.watch import watch
 from lorebind_config.errors import LorebindError, UsageError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.documents.listing import KnowledgeStats
     from lorebind_knowledge.ingest.report import IngestReport
 
-app = typer.Typer(help="List, exchange, ingest and query knowledge bases.", no_args_is_help=True)
+app = command_group("List, exchange, ingest and query knowledge bases.")
 for command in (
     documents.documents,
     documents.chunks,

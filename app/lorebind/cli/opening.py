@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorebind.cli.options import Output
-from lorebind.cli.shared_options import log_level
+from lorebind.cli.options import Output, log_level
 from lorebind_config.errors import ReadOnlyError, SourceError, UsageError
 
 if TYPE_CHECKING:

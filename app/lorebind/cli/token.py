@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lorebind.cli.options import Output, OutputOption, ProjectOption
+from lorebind.cli.options import Output, OutputOption, ProjectOption, command_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from lorebind.server.state.tokens import Token, Tokens
     from lorebind_config.reading.loaded import LoadedProject
 
-app = typer.Typer(
-    no_args_is_help=True, help="Manage tokens of `lorebind serve`, their rights and tenants."
-)
+app = command_group("Manage tokens of `lorebind serve`, their rights and tenants.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the token.")]
 

@@ -16,6 +16,7 @@ from lorebind.cli.options import (
     ThreadArgument,
     ThreadOption,
     WorkflowArgument,
+    command_group,
 )
 from lorebind_config.errors import UsageError
 
@@ -26,7 +27,7 @@ _LONGEST = 60
 _HIDDEN = ("graph", "turn", "command")
 """Details of a thread that are not printed."""
 
-app = typer.Typer(help="Show workflows and their runs; replay a run.", no_args_is_help=True)
+app = command_group("Show workflows and their runs; replay a run.")
 
 
 class Format(StrEnum):
