@@ -167,7 +167,7 @@ class SemanticChunker(Chunker):
         self._embed = embed
         self._embedder = embedder
         self._notices: dict[str, None] = {}
-        self._noting = threading.Lock()
+        self._noting = threading.Lock()  # documents are split in several threads
         self._divide = RecursiveChunker(settings.max_tokens, 0, "tokens")
 
     @property

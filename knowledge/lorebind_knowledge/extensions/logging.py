@@ -97,7 +97,7 @@ class _JsonLines(logging.Formatter):
 
 _LOGGER = logging.getLogger("lorebind")
 _HANDLER = _ToStandardError()
-_writing = threading.Lock()
+_writing = threading.Lock()  # the calls and what the logger is set to change together
 _calls: dict[object, tuple[Format, Level]] = {}
 """The settings of the calls that have not been ended, the latest last."""
 _level_before = logging.NOTSET

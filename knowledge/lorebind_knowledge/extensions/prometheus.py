@@ -223,7 +223,7 @@ class _Metrics:
 
 
 _by_registry: WeakKeyDictionary[CollectorRegistry, _Metrics] = WeakKeyDictionary()
-_making = threading.Lock()
+_making = threading.Lock()  # two projects may begin to share a registry at once
 
 
 def _metrics_in(registry: CollectorRegistry, client: Any) -> _Metrics:

@@ -21,7 +21,7 @@ Pooling: TypeAlias = Literal["mean", "cls", "last_token", "none"]
 Kind: TypeAlias = Literal["TextEmbedding", "TextCrossEncoder"]
 
 _POOLINGS = {"mean": "MEAN", "cls": "CLS", "last_token": "LAST_TOKEN", "none": "DISABLED"}
-_registering = threading.Lock()
+_registering = threading.Lock()  # fastembed refuses to register a model twice
 
 
 @dataclass(frozen=True, slots=True)

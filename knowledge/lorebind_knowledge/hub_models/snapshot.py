@@ -108,7 +108,7 @@ class Snapshot:
         self._model, self._revision, self._failure = model, revision or "main", failure
         self._cache = cache
         self._folder = cache / f"models--{model.repository.replace('/', '--')}"
-        self._downloading = threading.Lock()
+        self._downloading = threading.Lock()  # callers that wait find the files of the first
         self._found: Path | None = None
 
     @cached_property

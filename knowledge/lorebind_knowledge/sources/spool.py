@@ -23,7 +23,7 @@ class Spool:
     def __init__(self) -> None:
         self.size = 0
         """In bytes."""
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # a seek and what follows it belong together
         self._file: IO[bytes] | None = None
 
     def put(self, data: bytes) -> Piece:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from lorebind_knowledge.loaders.base import (
@@ -24,6 +24,10 @@ _MARKS = {
     f"{_W}cr": "\n",
     f"{_W}noBreakHyphen": "-",
 }
+_VISIBLE = {f"{_W}t", *_MARKS}
+_BLOCKS = {f"{_W}p", f"{_W}tbl"}
+_AROUND_BLOCKS = {f"{_W}{name}" for name in ("sdt", "sdtContent", "ins", "customXml")}
+"""Content controls and tracked insertions, whose paragraphs and tables count as the document's."""
 _SILENT = {
     f"{_W}pPr",
     f"{_W}rPr",
@@ -83,7 +87,7 @@ def _blocks(document: Any) -> Iterator[tuple[str, int]]:
 
 def _lines(document: Any, styles: dict[str, Any]) -> Iterator[tuple[str, int, str]]:
     """Yield text, heading level and kind (`item`, `code` or empty) of paragraphs and tables."""
-    for element in _content(document.element.body):
+    for element in _outermost(document.element.body, _BLOCKS, _AROUND_BLOCKS.__contains__):
         if element.tag == f"{_W}tbl":
             yield "\n".join(_rows(element)), 0, ""
             continue
@@ -107,14 +111,22 @@ def _kind(properties: Any, style: Any) -> str:
     return "item" if listed or name.lower().startswith("list ") else ""
 
 
-def _content(parent: Any) -> Iterator[Any]:
-    """Yield paragraphs and tables, including those in content controls and tracked insertions."""
+def _outermost(
+    parent: Any, tags: Collection[str], enters: Callable[[str], bool] = lambda _: True
+) -> Iterator[Any]:
+    """Yield the elements with these tags, in order, and none inside of them.
+
+    Args:
+        parent: the element to search.
+        tags: of the elements to yield.
+        enters: returns whether to search elements with another tag.
+    """
     waiting = list(reversed(parent))
     while waiting:
         element = waiting.pop()
-        if element.tag in (f"{_W}p", f"{_W}tbl"):
+        if element.tag in tags:
             yield element
-        elif element.tag in (f"{_W}sdt", f"{_W}sdtContent", f"{_W}ins", f"{_W}customXml"):
+        elif enters(element.tag):
             waiting.extend(reversed(element))
 
 
@@ -142,40 +154,17 @@ def _outline_level(properties: Any) -> int:
 
 
 def _rows(table: Any) -> Iterator[str]:
-    """Yield the rows of a table as text; nested tables are part of their cell's text."""
+    """Yield the rows of a table as text; nested tables and text boxes are part of a cell's text."""
     for row in table.iterchildren(f"{_W}tr"):
         cells = [
-            " ".join(" ".join(map(_text, _outermost_paragraphs(cell))).split())
+            " ".join(" ".join(map(_text, _outermost(cell, {f"{_W}p"}))).split())
             for cell in row.iterchildren(f"{_W}tc")
         ]
         if any(cells):
             yield " | ".join(cells)
 
 
-def _outermost_paragraphs(cell: Any) -> Iterator[Any]:
-    """Yield a cell's paragraphs, including those of nested tables.
-
-    A paragraph's text boxes are part of its text.
-    """
-    waiting = list(reversed(cell))
-    while waiting:
-        element = waiting.pop()
-        if element.tag == f"{_W}p":
-            yield element
-        else:
-            waiting.extend(reversed(element))
-
-
 def _text(paragraph: Any) -> str:
     """Return the visible text of a paragraph; deleted text is not in `w:t` elements."""
-    parts: list[str] = []
-    waiting = list(reversed(paragraph))
-    while waiting:
-        element = waiting.pop()
-        if element.tag == f"{_W}t":
-            parts.append(element.text or "")
-        elif element.tag in _MARKS:
-            parts.append(_MARKS[element.tag])
-        elif element.tag not in _SILENT:
-            waiting.extend(reversed(element))
-    return "".join(parts)
+    visible = _outermost(paragraph, _VISIBLE, lambda tag: tag not in _SILENT)
+    return "".join(_MARKS.get(element.tag, element.text or "") for element in visible)

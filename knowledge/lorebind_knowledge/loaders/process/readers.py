@@ -106,7 +106,7 @@ class Readers:
         self.at_once = most if limits.processes is None else limits.processes
         """Number of documents to read at the same time; 0 to read them in this process."""
         self._threads = ThreadPoolExecutor(max(self.at_once, 1), "lorebind-readers")
-        self._lock = threading.Condition()
+        self._lock = threading.Condition()  # for the four below; notified of idle processes
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
         self._stopped = False
@@ -118,8 +118,7 @@ class Readers:
 
         Returns:
             A future of the document. Its `result` raises DocumentLimitError if a limit was
-                exceeded,
-            CancelledError if `stop` was called, and otherwise the loader's exceptions.
+            exceeded, CancelledError if `stop` was called, and otherwise the loader's exceptions.
         """
         if not self.at_once:
             read: Future[LoadedDocument] = Future()
@@ -280,7 +279,7 @@ class _Process:
         self._jobs, self._answers = self._process.stdin, self._process.stdout
         self._ready = False
         self._max_seconds = max_seconds
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # for the deadline, which the watching thread reads
         self._deadline = math.inf
         self._late = False
         self._ended = threading.Event()

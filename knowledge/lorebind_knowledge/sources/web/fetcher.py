@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import responses
 from ipaddress import ip_address
 from typing import Any
 
@@ -205,7 +206,7 @@ class Fetcher:
         if status in _REDIRECTS and "location" in headers:
             return str(headers["location"])
         if status not in (HTTPStatus.OK, HTTPStatus.NON_AUTHORITATIVE_INFORMATION):
-            message = f"{hop.name}: returned {_phrase(status)}"
+            message = f"{hop.name}: returned {status} {responses.get(status, '')}".rstrip()
             if status in _TRANSIENT:
                 raise _TransientError(message, retry_after(headers))
             raise SourceError(message)
@@ -271,13 +272,6 @@ async def _send(client: httpx.AsyncClient, addresses: list[str], hop: _Hop) -> h
             failure = httpx.ConnectError(str(error) or "the connection timed out")
             failure.__cause__ = error
     raise failure
-
-
-def _phrase(status: int) -> str:
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)
 
 
 _LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2")
