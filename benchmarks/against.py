@@ -147,14 +147,14 @@ class Side:
             text=True,
         )
 
-    def do(self, verb: str, **given: Any) -> Any:
-        return _told(self._process, verb, folder=str(self.folder), **given)
+    def do(self, verb: str, **values: Any) -> Any:
+        return _reply(self._process, verb, folder=str(self.folder), **values)
 
-    def cold(self, **given: Any) -> Times:
+    def cold(self, **values: Any) -> Times:
         """Return the time of a new process to its first answer, including its start."""
         began = time.perf_counter()
         process = self._started()
-        cpu = _told(process, "first", folder=str(self.folder), **given)
+        cpu = _reply(process, "first", folder=str(self.folder), **values)
         wall = time.perf_counter() - began
         process.communicate()
         return Times(wall, cpu)
@@ -163,10 +163,10 @@ class Side:
         self._process.communicate()
 
 
-def _told(process: subprocess.Popen[str], verb: str, **given: Any) -> Any:
+def _reply(process: subprocess.Popen[str], verb: str, **values: Any) -> Any:
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(json.dumps([verb, given]) + "\n")
+    process.stdin.write(json.dumps([verb, values]) + "\n")
     process.stdin.flush()
     answer = process.stdout.readline()
     if not answer:
@@ -178,8 +178,8 @@ def serve() -> None:
     """Execute the commands on standard input, line by line."""
     verbs: dict[str, Callable[..., Any]] = {"ingest": ingest, "ask": ask, "first": first}
     for line in sys.stdin:
-        verb, given = json.loads(line)
-        print(json.dumps(verbs[verb](**given)), flush=True)
+        verb, values = json.loads(line)
+        print(json.dumps(verbs[verb](**values)), flush=True)
 
 
 def ingest(folder: str, stored: dict[str, Any], size: int) -> list[Times]:
@@ -204,13 +204,13 @@ def ask(
     """Return the time of each question, and the passages found."""
     project = _opened.setdefault(json.dumps(stored), None) or _project(folder, stored)
     _opened[json.dumps(stored)] = project
-    times, found = [], []
+    times, answers = [], []
     for question in questions:
         wall, cpu = time.perf_counter(), time.process_time()
         result = project.query("docs", question, top_k=TOP_K, **settings)
         times.append(Times(time.perf_counter() - wall, time.process_time() - cpu))
-        found.append([(match.id, round(match.score, 6)) for match in result])
-    return times, found
+        answers.append([(match.id, round(match.score, 6)) for match in result])
+    return times, answers
 
 
 def first(folder: str, stored: dict[str, Any], question: str) -> float:
@@ -258,8 +258,8 @@ class Comparison:
             for number, file in enumerate(files)
         ]
         if "ingest" in parts:
-            self._line("first ingest", [{s: t[0] for s, t in one.items()} for one in filled])
-            self._line("unchanged ingest", [{s: t[1] for s, t in one.items()} for one in filled])
+            self._line("first ingest", [{s: t[0] for s, t in run.items()} for run in filled])
+            self._line("unchanged ingest", [{s: t[1] for s, t in run.items()} for run in filled])
         if "queries" in parts:
             self._queries(files[-1])
         if "cold" in parts:
@@ -284,15 +284,17 @@ class Comparison:
         questions, share = self._texts.questions(self._arguments.questions)
         print(f"questions, each with a word of {share:.0%} of the passages:")
         for kind, settings in KINDS.items():
-            asked = {"stored": stored, "settings": settings, "questions": questions}
+            request = {"stored": stored, "settings": settings, "questions": questions}
             rounds, same = [], 0
             for number in range(self._rounds + 1):
-                given = self._each(number, lambda side, asked=asked: side.do("ask", **asked))
-                found = [answers for _, answers in given.values()]
-                same = sum(one == other for one, other in zip(*found, strict=True))
+                results = self._each(
+                    number, lambda side, request=request: side.do("ask", **request)
+                )
+                answers = [answers for _, answers in results.values()]
+                same = sum(first == other for first, other in zip(*answers, strict=True))
                 middle = {
                     name: Times(*(statistics.median(clock) for clock in zip(*times, strict=True)))
-                    for name, (times, _) in given.items()
+                    for name, (times, _) in results.items()
                 }
                 if number:  # skip the first, which loads data
                     rounds.append(middle)
@@ -325,11 +327,11 @@ class Comparison:
         columns = []
         for side in (HERE, THERE):
             for clock in Times._fields:
-                middle = statistics.median(getattr(one[side], clock) for one in rounds)
+                middle = statistics.median(getattr(times[side], clock) for times in rounds)
                 columns.append(f"{middle * 1000:9.1f}")
         for clock in Times._fields:
             ratio = statistics.median(
-                getattr(one[HERE], clock) / getattr(one[THERE], clock) for one in rounds
+                getattr(run[HERE], clock) / getattr(run[THERE], clock) for run in rounds
             )
             columns.append(f"{ratio:7.2f}")
         print(f"{name:26} {' '.join(columns)}{note}")

@@ -60,8 +60,8 @@ def main() -> None:
 
 def report(label: str, rounds: Sequence[Mapping[str, float]], events: int) -> None:
     for name in rounds[0]:
-        each = statistics.median(one[name] for one in rounds) * 1e6 / events
-        ratio = statistics.median(one[name] / one[NOBODY] for one in rounds)
+        each = statistics.median(round_[name] for round_ in rounds) * 1e6 / events
+        ratio = statistics.median(round_[name] / round_[NOBODY] for round_ in rounds)
         late = "   above the limit" if ratio > LIMIT and label == HOSTED else ""
         print(f"{f'{label}, {name}':36} {each:11.2f} {ratio:7.2f}{late}")
 

@@ -72,9 +72,9 @@ def phrases_of(program: ast.Module) -> Iterator[Phrase]:
                     page = ast.literal_eval(node.value.args[0])
             elif isinstance(node, ast.Assert) and page:
                 is_all = isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And)
-                for one in node.test.values if is_all else [node.test]:
-                    if isinstance(one, ast.Compare) and isinstance(one.left, ast.Constant):
-                        yield Phrase(page, one.left.value, isinstance(one.ops[0], ast.In))
+                for test in node.test.values if is_all else [node.test]:
+                    if isinstance(test, ast.Compare) and isinstance(test.left, ast.Constant):
+                        yield Phrase(page, test.left.value, isinstance(test.ops[0], ast.In))
 
 
 def in_one_line(text: str) -> str:

@@ -76,7 +76,7 @@ def read() -> list[Conversation]:
     """Read the conversations. Exits if a page no longer contains one of their phrases."""
     file = ROOT / "benchmarks" / "follow_ups.jsonl"
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    found = []
+    conversations = []
     for number, line in enumerate(lines, 1):
         for right in line["relevant"]:
             text = (ROOT / right["uri"]).read_text(encoding="utf-8")
@@ -84,20 +84,20 @@ def read() -> list[Conversation]:
                 sys.exit(f"{file}:{number}: {right['uri']} does not hold {right['contains']!r}")
         firsts = [other["first"] for other in lines if other["corpus"] == line["corpus"]]
         turns = line["follow_up"], line["first"], firsts[firsts.index(line["first"]) - 7]
-        found.append(Conversation(line["corpus"], line["kind"], line["relevant"], *turns))
-    return found
+        conversations.append(Conversation(line["corpus"], line["kind"], line["relevant"], *turns))
+    return conversations
 
 
 def compare(conversations: list[Conversation], search: Search) -> None:
     def below(words: int) -> Condition:
-        return lambda one: len(one.question.split()) < words
+        return lambda talk: len(talk.question.split()) < words
 
-    def points(one: Conversation) -> bool:
-        return below(5)(one) or bool(re.search(POINTING, one.question))
+    def points(talk: Conversation) -> bool:
+        return below(5)(talk) or bool(re.search(POINTING, talk.question))
 
-    def no_hit(one: Conversation) -> bool:
-        found = search(one.corpus, one.question)
-        return max(match.scores["dense"] for match in found) < WEAK_BELOW
+    def no_hit(talk: Conversation) -> bool:
+        matches = search(talk.corpus, talk.question)
+        return max(match.scores["dense"] for match in matches) < WEAK_BELOW
 
     always, thrice = below(sys.maxsize), "{question}\n" * 3 + "{last}"
     # The texts, and when they are searched for; otherwise it is the question alone.
@@ -120,8 +120,10 @@ def compare(conversations: list[Conversation], search: Search) -> None:
     ]
 
     def gains(texts: list[str], applies: Condition, all_of: list[Conversation]) -> Any:
-        made = [texts if applies(one) else ["{question}"] for one in all_of]
-        return np.array([gain(one, of, search) for one, of in zip(all_of, made, strict=True)])
+        templates = [texts if applies(talk) else ["{question}"] for talk in all_of]
+        return np.array(
+            [gain(talk, of, search) for talk, of in zip(all_of, templates, strict=True)]
+        )
 
     kinds = np.array([conversation.kind for conversation in conversations])
     samples = np.random.default_rng(0).integers(0, len(kinds), (10_000, len(kinds)))
@@ -138,17 +140,17 @@ def compare(conversations: list[Conversation], search: Search) -> None:
         print(f"{more.mean():+.3f} ({low:+.3f} to {high:+.3f})   {switched:.3f}", flush=True)
 
 
-def gain(one: Conversation, texts: list[str], search: Search) -> float:
+def gain(talk: Conversation, texts: list[str], search: Search) -> float:
     """Return one by the rank of the first right passage; several searches are fused by rank."""
     scores: dict[str, float] = {}
-    found = [search(one.corpus, text.format(**one._asdict())) for text in texts]
-    for matches in found:
+    results = [search(talk.corpus, text.format(**talk._asdict())) for text in texts]
+    for matches in results:
         for rank, match in enumerate(matches, 1):
             scores[match.id] = scores.get(match.id, 0) + 1 / (60 + rank)
-    by_id = {match.id: match for matches in found for match in matches}
+    by_id = {match.id: match for matches in results for match in matches}
     for rank, best in enumerate(sorted(scores, key=lambda match: -scores[match])[:10], 1):
         uri, text = by_id[best].metadata["uri"], " ".join(by_id[best].text.split())
-        if any(uri == right["uri"] and right["contains"] in text for right in one.relevant):
+        if any(uri == right["uri"] and right["contains"] in text for right in talk.relevant):
             return 1 / rank
     return 0.0
 

@@ -41,7 +41,7 @@ def rare_words(texts: Mapping[str, str], most: int = 200) -> Dataset:
         most: the maximum number of documents.
     """
     words = {name: set(re.findall(r"[a-z]{3,}", text.lower())) for name, text in texts.items()}
-    documents = Counter(word for found in words.values() for word in found)
+    documents = Counter(word for parts in words.values() for word in parts)
     chance = random.Random(_SEED)
     queries, relevant = {}, {}
     for name in chance.sample(sorted(words), min(most, len(words))):
@@ -59,16 +59,16 @@ def thinned(judged: Dataset) -> tuple[Dataset, frozenset[str]]:
     This exposes strategies that only work if relevant documents are similar to each other.
     """
     chance = random.Random(_SEED)
-    kept = {name: chance.choice(sorted(found)) for name, found in judged.relevant.items()}
-    away = frozenset().union(*judged.relevant.values()) - set(kept.values())
-    return replace(judged, relevant={name: frozenset([one]) for name, one in kept.items()}), away
+    chosen = {name: chance.choice(sorted(uris)) for name, uris in judged.relevant.items()}
+    away = frozenset().union(*judged.relevant.values()) - set(chosen.values())
+    return replace(judged, relevant={name: frozenset([uri]) for name, uri in chosen.items()}), away
 
 
 def long(judged: Dataset) -> Dataset:
     """Return the questions of 20 words or more, of which no passage has most."""
     texts = judged.queries
     relevant = {
-        name: found for name, found in judged.relevant.items() if len(texts[name].split()) >= 20
+        name: uris for name, uris in judged.relevant.items() if len(texts[name].split()) >= 20
     }
     return replace(judged, relevant=relevant)
 
@@ -80,10 +80,10 @@ def small(judged: Dataset, documents: Collection[str]) -> Iterator[tuple[str, st
     """
     chance = random.Random(_SEED)
     for name, question in judged.queries.items():
-        if found := sorted(judged.relevant.get(name, frozenset()).intersection(documents)):
-            one = chance.choice(found)
-            others = chance.sample(sorted(set(documents).difference(found)), _SMALL - 1)
-            yield question, one, [one, *others]
+        if right := sorted(judged.relevant.get(name, frozenset()).intersection(documents)):
+            uri = chance.choice(right)
+            others = chance.sample(sorted(set(documents).difference(right)), _SMALL - 1)
+            yield question, uri, [uri, *others]
 
 
 class Found(NamedTuple):
@@ -106,21 +106,25 @@ def headings(paths: Iterable[str], most: int = 250) -> list[str]:
         paths: the metadata `heading` of passages.
         most: the maximum number of headings.
     """
-    found = {heading for path in paths for heading in path.split(" > ")}
-    long = sorted(heading for heading in found if len(heading.split()) >= 3)
+    headings = {heading for path in paths for heading in path.split(" > ")}
+    long = sorted(heading for heading in headings if len(heading.split()) >= 3)
     return random.Random(_SEED).sample(long, min(most, len(long)))
 
 
 async def ask_headings(
-    kb: IndexedKnowledgeBase, asked: Sequence[str], settings: RetrievalDeclaration
+    kb: IndexedKnowledgeBase, headings: Sequence[str], settings: RetrievalDeclaration
 ) -> Found:
     """Search for headings; a passage of the section is the answer."""
     ranks, few, more = [], [], []
-    for heading in asked:
-        found = await search((kb,), heading, settings.model_copy(update={"top_k": _LOOKED_AT}))
-        right = [one.id for one in found if _is_of(one.text, one.metadata.get("heading"), heading)]
-        ranks.append(reciprocal_rank([one.id for one in found], right))
-        uris = [one.metadata["uri"] for one in found]
+    for heading in headings:
+        matches = await search((kb,), heading, settings.model_copy(update={"top_k": _LOOKED_AT}))
+        right = [
+            match.id
+            for match in matches
+            if _is_of(match.text, match.metadata.get("heading"), heading)
+        ]
+        ranks.append(reciprocal_rank([match.id for match in matches], right))
+        uris = [match.metadata["uri"] for match in matches]
         few.append(len(set(uris[:5])))
         more.append(len(set(uris)))
     return Found(ranks, (float(np.mean(few)), float(np.mean(more))))
@@ -136,12 +140,12 @@ def _is_of(text: str, path: str | None, heading: str) -> bool:
 async def best_cosines(kb: IndexedKnowledgeBase, questions: Iterable[str]) -> list[float]:
     """Return the cosine of the nearest passage for each question."""
     nearest = kb.retrieval.model_copy(update={"strategy": "similarity", "top_k": 1})
-    found = [await search((kb,), question, nearest) for question in questions]
-    return [one.matches[0].scores["dense"] for one in found]
+    results = [await search((kb,), question, nearest) for question in questions]
+    return [result.matches[0].scores["dense"] for result in results]
 
 
-def separation(own: Sequence[float], foreign: Sequence[float]) -> float:
+def separation(inside: Sequence[float], foreign: Sequence[float]) -> float:
     """Return the probability that an own question scores above a foreign one: the area under
     ROC."""
-    pairs = np.subtract.outer(own, foreign)
+    pairs = np.subtract.outer(inside, foreign)
     return float((pairs > 0).mean() + (pairs == 0).mean() / 2)

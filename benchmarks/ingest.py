@@ -200,14 +200,14 @@ STEPS: dict[str, Callable[[Path], object]] = {
 
 
 def peers(rounds: int, files: int) -> None:
-    made = {"Lorebind, sqlite": ours_on_disk, "Lorebind, memory": ours_in_memory, **installed()}
-    times: dict[str, list[list[Times]]] = {name: [[] for _ in STEPS] for name in made}
-    said: dict[str, list[str]] = {}
+    makers = {"Lorebind, sqlite": ours_on_disk, "Lorebind, memory": ours_in_memory, **installed()}
+    times: dict[str, list[list[Times]]] = {name: [[] for _ in STEPS] for name in makers}
+    notes: dict[str, list[str]] = {}
     for _ in range(rounds):
-        for name, make in made.items():
+        for name, make in makers.items():
             with tempfile.TemporaryDirectory() as scratch:
                 corpus(Path(scratch) / "docs", files, paragraphs=10)
-                said[name] = []
+                notes[name] = []
                 peer = make(Path(scratch))
                 for change, taken in zip(STEPS.values(), times[name], strict=True):
                     change(Path(scratch) / "docs")
@@ -215,12 +215,12 @@ def peers(rounds: int, files: int) -> None:
                     Cheap.given.clear()
                     taken.append(timed(peer.ingest, passages))
                     stale = peer.held() - len(passages)
-                    said[name].append(f"{len(Cheap.given)} embedded, {stale} left behind")
+                    notes[name].append(f"{len(Cheap.given)} embedded, {stale} left behind")
     base = times["Lorebind, sqlite"]
     print(f"{files} files of 10 chunks, times of Lorebind with sqlite, median of {rounds} rounds:")
     for name, rows in times.items():
         print(f"  {name}")
-        for step, theirs, mine, words in zip(STEPS, rows, base, said[name], strict=True):
+        for step, theirs, mine, words in zip(STEPS, rows, base, notes[name], strict=True):
             print(f"    {step:<14} {ratio(theirs, mine)}; {words}")
 
 

@@ -94,7 +94,7 @@ def main() -> None:
     others = installed() if {"vectors", "askers"} & set(parts) else {}
     for size in map(int, arguments.sizes.split(",")):
         with tempfile.TemporaryDirectory() as scratch, filled(Path(scratch), size) as held:
-            asked = Asked(held.texts, arguments.questions, arguments.rounds)
+            asker = Asked(held.texts, arguments.questions, arguments.rounds)
             searches = {
                 name: make(held.texts, held.matrix)
                 for name, make in others.items()
@@ -105,11 +105,11 @@ def main() -> None:
                 for name, search in searches.items()
             }
             if "vectors" in parts:
-                asked.table(f"{size} vectors, top {TOP_K}", theirs | layers(held), exact=held)
+                asker.table(f"{size} vectors, top {TOP_K}", theirs | layers(held), exact=held)
             if "searches" in parts:
-                asked.table(f"{size} passages, project awaited", ways(held, asked))
+                asker.table(f"{size} passages, project awaited", ways(held, asker))
             if "askers" in parts:
-                asked.together(f"{size} vectors, {ASKERS} threads", theirs | blocking(held))
+                asker.together(f"{size} vectors, {ASKERS} threads", theirs | blocking(held))
             if "cold" in parts:
                 cold(Path(scratch), held, arguments.rounds)
 
@@ -118,16 +118,16 @@ def main() -> None:
 
 
 def layers(held: Held) -> dict[str, Ask]:
-    found: dict[str, Ask] = {}
+    ways: dict[str, Ask] = {}
     for name, declared in (("memory", held.memory), ("sqlite", held.sqlite)):
         search = searching(declared)
-        found |= {
+        ways |= {
             f"{name}: store": lambda q, s=search: s(q.vector),
             f"{name}: store, awaited": lambda q, s=search: call(s, q.vector),
             f"{name}: project, awaited": lambda q, d=declared: d.aquery("docs", q.text, **NEAREST),
             f"{name}: project": lambda q, d=declared: d.query("docs", q.text, **NEAREST),
         }
-    return found
+    return ways
 
 
 def blocking(held: Held) -> dict[str, Ask]:
@@ -138,19 +138,19 @@ NEAREST: dict[str, Any] = {"strategy": "similarity", "top_k": TOP_K}
 SMOOTHING = {"smoothing": {"weight": 0.3}}
 
 
-def ways(held: Held, asked: Asked) -> dict[str, Ask]:
-    found: dict[str, Ask] = {}
+def ways(held: Held, asker: Asked) -> dict[str, Ask]:
+    asks: dict[str, Ask] = {}
     limits = itertools.count(1)
     for name, declared in (("memory", held.memory), ("sqlite", held.sqlite)):
         # About a tenth of the passages; `uri` distinguishes new filters without changing the
         # results.
-        known = {"line_start": {"$lt": PER_FILE // 5}}
-        found |= {
+        filters = {"line_start": {"$lt": PER_FILE // 5}}
+        asks |= {
             f"{name}: similarity": lambda q, d=declared: d.aquery("docs", q.text, **NEAREST),
-            f"{name}: similarity, filter known": lambda q, d=declared, k=known: d.aquery(
+            f"{name}: similarity, filter known": lambda q, d=declared, k=filters: d.aquery(
                 "docs", q.text, filters=k, **NEAREST
             ),
-            f"{name}: similarity, filter new": lambda q, d=declared, k=known: d.aquery(
+            f"{name}: similarity, filter new": lambda q, d=declared, k=filters: d.aquery(
                 "docs", q.text, filters={**k, "uri": {"$ne": str(next(limits))}}, **NEAREST
             ),
             f"{name}: lexical": lambda q, d=declared: d.aquery(
@@ -163,7 +163,7 @@ def ways(held: Held, asked: Asked) -> dict[str, Ask]:
                 ["docs"], q.text, strategy="hybrid", top_k=TOP_K, fusion=SMOOTHING
             ),
         }
-    return found
+    return asks
 
 
 def searching(declared: Project) -> Callable[[Vector], list[str]]:
@@ -176,8 +176,8 @@ def searching(declared: Project) -> Callable[[Vector], list[str]]:
         texts = {n: chunk.text for n, chunk in chunks.chunks(chunks.live_numbers()).items()}
 
     def search(vector: Vector) -> list[str]:
-        found = finish(kb.index.store.nearest(index.space, vector, TOP_K, {}, None))
-        return [texts[number] for number in found.numbers[:TOP_K]]
+        hits = finish(kb.index.store.nearest(index.space, vector, TOP_K, {}, None))
+        return [texts[number] for number in hits.numbers[:TOP_K]]
 
     return search
 
@@ -199,12 +199,12 @@ class Asked:
 
     def table(self, title: str, rows: Mapping[str, Ask], exact: Held | None = None) -> None:
         taken: dict[str, list[list[float]]] = {name: [] for name in rows}
-        found: dict[str, list[list[str]]] = {}
+        texts: dict[str, list[list[str]]] = {}
 
         async def measure() -> None:
             for number in range(self.rounds + 1):
                 for name, ask in rows.items():
-                    times, found[name] = await asked(ask, self.questions[: SLOW.get(name)])
+                    times, texts[name] = await ask_all(ask, self.questions[: SLOW.get(name)])
                     if number:  # skip the first, which loads data
                         taken[name].append(times)
 
@@ -214,7 +214,7 @@ class Asked:
         print(f"{'':34}   p50 ms   p95 ms   to {next(iter(rows))}{more}")
         base = next(iter(taken.values()))
         for name, rounds in taken.items():
-            share = f"   {self._share(found[name], exact):.3f}" if exact else ""
+            share = f"   {self._share(texts[name], exact):.3f}" if exact else ""
             if (store := taken.get(f"{name.partition(':')[0]}: store")) and exact:
                 share += f"   {excess(rounds, store):12.2f}"
             print(f"{name:34} {figures(rounds)}   {ratio(rounds, base):8.2f}{share}")
@@ -227,42 +227,42 @@ class Asked:
         for number in range(self.rounds + 1):
             for name, ask in rows.items():
                 questions = self.questions[: SLOW.get(name)]
-                _, one = in_threads(ask, questions, 1)
+                _, rate = in_threads(ask, questions, 1)
                 times, several = in_threads(ask, questions, ASKERS)
                 if number:
-                    alone[name].append(one)
+                    alone[name].append(rate)
                     at_once[name].append(several)
                     taken[name].append(times)
         print(f"\n{title}; {self.rounds} rounds of {len(self.questions)} questions")
         print(f"{'':34}   p50 ms   p95 ms   questions/s   to one thread")
         for name, rates in at_once.items():
             gain = statistics.median(
-                some / one for some, one in zip(rates, alone[name], strict=True)
+                some / single for some, single in zip(rates, alone[name], strict=True)
             )
             print(
                 f"{name:34} {figures(taken[name])}   {statistics.median(rates):11.0f}   {gain:.2f}"
             )
 
-    def _share(self, found: list[list[str]], exact: Held) -> float:
+    def _share(self, answers: list[list[str]], exact: Held) -> float:
         """Return the share of results that are as near as the last one of the exact answer."""
         hits = 0
-        for texts, question in zip(found, self.questions, strict=False):
+        for texts, question in zip(answers, self.questions, strict=False):
             least = exact.matrix[bare(exact.matrix, question.vector)[-1]] @ question.vector
             hits += int((vectors_of(texts) @ question.vector > least - SAME).sum())
-        return hits / (TOP_K * len(found))
+        return hits / (TOP_K * len(answers))
 
 
-async def asked(ask: Ask, questions: Sequence[Question]) -> tuple[list[float], list[list[str]]]:
+async def ask_all(ask: Ask, questions: Sequence[Question]) -> tuple[list[float], list[list[str]]]:
     """Return the seconds of each question, and the texts that were found."""
-    times, found = [], []
+    times, texts = [], []
     for question in questions:
         began = time.perf_counter()
         answer = ask(question)
         if inspect.isawaitable(answer):
             answer = await answer
         times.append(time.perf_counter() - began)
-        found.append([getattr(match, "text", match) for match in answer])
-    return times, found
+        texts.append([getattr(match, "text", match) for match in answer])
+    return times, texts
 
 
 def in_threads(ask: Ask, questions: Sequence[Question], threads: int) -> tuple[list[float], float]:
@@ -291,7 +291,7 @@ def in_threads(ask: Ask, questions: Sequence[Question], threads: int) -> tuple[l
 
 def figures(rounds: Sequence[Sequence[float]]) -> str:
     """Return p50 and p95 over all rounds, in milliseconds."""
-    times = [seconds * 1000 for one in rounds for seconds in one]
+    times = [seconds * 1000 for round_ in rounds for seconds in round_]
     return f"{np.percentile(times, 50):8.2f} {np.percentile(times, 95):8.2f}"
 
 

@@ -69,7 +69,7 @@ def compare(name: str, folder: Path, pattern: str, rounds: int, processes: tuple
     baseline = statistics.median(seconds[0])
     print(f"{name}: {documents} documents, {baseline:.2f} s in one process")
     for number in processes:
-        ratios = [one / other for one, other in zip(seconds[0], seconds[number], strict=True)]
+        ratios = [first / other for first, other in zip(seconds[0], seconds[number], strict=True)]
         print(
             f"  processes: {number}  {statistics.median(seconds[number]):.2f} s, "
             f"{statistics.median(ratios):.2f} times as fast "
@@ -110,11 +110,11 @@ def make_pages(folder: Path, pages: int) -> None:
     """Write PDF files with text in the fonts of the PDF library."""
     drawn = random.Random(1)
     words = " ".join(path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md")))
-    known = [word for word in words.split() if word.isalnum()]
+    vocabulary = [word for word in words.split() if word.isalnum()]
     for number in range(pages // PAGES_PER_FILE):
         with PdfPages(folder / f"{number}.pdf") as file:
             for _ in range(PAGES_PER_FILE):
-                lines = (" ".join(drawn.choices(known, k=12)) for _ in range(LINES_PER_PAGE))
+                lines = (" ".join(drawn.choices(vocabulary, k=12)) for _ in range(LINES_PER_PAGE))
                 page = Figure(figsize=(8.3, 11.7))
                 page.text(0.05, 0.05, "\n".join(lines), fontsize=9)
                 file.savefig(page)

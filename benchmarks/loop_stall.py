@@ -91,15 +91,15 @@ class Bench:
             )
 
     async def reads(self, rounds: int, askers: int) -> None:
-        one, alone, beside = [], [], []
+        single, alone, beside = [], [], []
         for _ in range(rounds):
-            one += [await self._ask() for _ in range(10)]
+            single += [await self._ask() for _ in range(10)]
             alone += [await self._read() for _ in range(10)]
             asking = [asyncio.create_task(self._ask()) for _ in range(askers)]
             await asyncio.sleep(0.005)  # until they wait for threads
             beside.append(await self._read())
             await asyncio.gather(*asking)
-        query, waited = statistics.median(one), statistics.median(beside)
+        query, waited = statistics.median(single), statistics.median(beside)
         print(f"\na question {query * 1e3:.1f} ms, a read {statistics.median(alone) * 1e3:.1f} ms;")
         print(
             f"a read beside {askers} questions {waited * 1e3:.1f} ms, "

@@ -106,8 +106,8 @@ def chroma(texts: Sequence[str], matrix: Vector) -> Search:
         )
 
     def search(vector: Vector) -> Sequence[str]:
-        found: Any = collection.query(query_embeddings=[vector], n_results=TOP_K)
-        documents: list[str] = found["documents"][0]
+        result: Any = collection.query(query_embeddings=[vector], n_results=TOP_K)
+        documents: list[str] = result["documents"][0]
         return documents
 
     return search

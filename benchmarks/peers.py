@@ -41,11 +41,11 @@ class Peer(NamedTuple):
 class Cheap(Embeddings):
     """Returns a vector made in advance, so that only the other work is measured."""
 
-    given: ClassVar[list[str]] = []
+    texts: ClassVar[list[str]] = []
     """All texts that were embedded."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.given.extend(texts)
+        self.texts.extend(texts)
         return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:

@@ -184,12 +184,12 @@ def passages(count: int) -> list[str]:
 
 
 def vectors_of(texts: Sequence[str]) -> list[StoredVector]:
-    found = []
+    vectors = []
     for number, (text, vector) in enumerate(zip(texts, uniform(1, len(texts)), strict=True), 1):
         uri = f"docs/{number // OF_A_DOCUMENT}.md"
         metadata = {"kb_id": INDEX.namespace.kb, "uri": uri, "title": uri}
-        found.append(StoredVector(number, vector, text, metadata))
-    return found
+        vectors.append(StoredVector(number, vector, text, metadata))
+    return vectors
 
 
 def ours(dsn: str, vectors: list[StoredVector], batch: int, clock: Clock) -> None:
@@ -293,7 +293,7 @@ CENTRES, TOPICS = 2000, 60
 
 
 def recall(
-    dsn: str, make: Callable[[int, int], NDArray[np.float32]], count: int, asked: int
+    dsn: str, make: Callable[[int, int], NDArray[np.float32]], count: int, asks: int
 ) -> None:
     """Print the recall and the latency for several values of `ef_search`."""
     name = make.__name__
@@ -306,9 +306,9 @@ def recall(
     store.build_index(SPACE)
     built = time.perf_counter() - began
     store.close()
-    queries = make(2, asked)
+    queries = make(2, asks)
     exact, exact_ms = answers(PgvectorStore(dsn, PgvectorSettings(table=table)), queries)
-    print(f"{count} {name} vectors of {DIMENSION} dimensions, {asked} queries, best {BEST}:")
+    print(f"{count} {name} vectors of {DIMENSION} dimensions, {asks} queries, best {BEST}:")
     print(f"  exact: p50 {exact_ms:.1f} ms")
     print(
         f"  index: m {config.m}, ef_construction {config.ef_construction}, built in {built:.0f} s,"
@@ -317,10 +317,10 @@ def recall(
     for ef_search in sorted({40, 100, 200, 400, config.ef_search}):
         changed = config.model_copy(update={"ef_search": ef_search})
         searched = settings.model_copy(update={"index": changed})
-        found, ms = answers(PgvectorStore(dsn, searched), queries)
-        hits = sum(len(few & all_) for few, all_ in zip(found, exact, strict=True))
+        numbers, ms = answers(PgvectorStore(dsn, searched), queries)
+        hits = sum(len(few & all_) for few, all_ in zip(numbers, exact, strict=True))
         print(
-            f"  ef_search {ef_search}: recall@{BEST} {hits / (asked * BEST):.4f}, p50 {ms:.1f} ms"
+            f"  ef_search {ef_search}: recall@{BEST} {hits / (asks * BEST):.4f}, p50 {ms:.1f} ms"
             + (" (default)" if ef_search == config.ef_search else ""),
             flush=True,
         )
@@ -356,14 +356,14 @@ def fill(store: PgvectorStore, vectors: NDArray[np.float32]) -> None:
 
 def answers(store: PgvectorStore, queries: NDArray[np.float32]) -> tuple[list[set[int]], float]:
     """Return the numbers of the best rows per query, and the median of the milliseconds."""
-    found, times = [], []
+    numbers, times = [], []
     for query in queries:
         began = time.perf_counter()
         nearest = store.nearest(SPACE, query, BEST, {}, None)
         times.append((time.perf_counter() - began) * 1000)
-        found.append(set(nearest.numbers))
+        numbers.append(set(nearest.numbers))
     store.close()
-    return found, statistics.median(times)
+    return numbers, statistics.median(times)
 
 
 def size_of_index(dsn: str, table: str) -> int:

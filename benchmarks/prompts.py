@@ -75,7 +75,7 @@ def texts() -> list[str]:
     return prose + code + OTHER_SCRIPTS
 
 
-def tokens(given: list[str]) -> None:
+def tokens(texts: list[str]) -> None:
     """Compare Lorebind's counts with another implementation, and check the estimate."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "tokenizer.json"
@@ -87,23 +87,23 @@ def tokens(given: list[str]) -> None:
             return len(tokenizer.encode(text, add_special_tokens=False).ids)
 
         print("model and counter          texts   equal   total off   median off   worst off")
-        report("gpt-4o, o200k_base", given, TiktokenCounter("o200k_base"), _pure("o200k_base"))
-        report("gpt-4, cl100k_base", given, TiktokenCounter("cl100k_base"), _pure("cl100k_base"))
-        report("MiniLM, tokenizer.json", given, FileCounter(file), mini_lm)
-        report("gpt-4o, len/4", given, EstimateCounter(), _pure("o200k_base"))
+        report("gpt-4o, o200k_base", texts, TiktokenCounter("o200k_base"), _pure("o200k_base"))
+        report("gpt-4, cl100k_base", texts, TiktokenCounter("cl100k_base"), _pure("cl100k_base"))
+        report("MiniLM, tokenizer.json", texts, FileCounter(file), mini_lm)
+        report("gpt-4o, len/4", texts, EstimateCounter(), _pure("o200k_base"))
 
 
 def report(
-    label: str, given: list[str], counter: TokenCounter, truth: Callable[[str], int]
+    label: str, texts: list[str], counter: TokenCounter, truth: Callable[[str], int]
 ) -> None:
-    ours = [counter.count(text) for text in given]
-    real = [truth(text) for text in given]
-    equal = sum(one == other for one, other in zip(ours, real, strict=True))
-    off = sorted((one - other) / other for one, other in zip(ours, real, strict=True))
+    ours = [counter.count(text) for text in texts]
+    real = [truth(text) for text in texts]
+    equal = sum(mine == other for mine, other in zip(ours, real, strict=True))
+    off = sorted((count - other) / other for count, other in zip(ours, real, strict=True))
     worst = max(off, key=abs)
     total = sum(ours) / sum(real) - 1
     print(
-        f"{label:26} {len(given):5} {equal:7} {total:10.1%} {statistics.median(off):11.1%} "
+        f"{label:26} {len(texts):5} {equal:7} {total:10.1%} {statistics.median(off):11.1%} "
         f"{worst:11.1%}"
     )
 
@@ -130,15 +130,15 @@ def measure(project: Project, rounds: int, chunks: int) -> None:
     bare: Any = create_agent(model, [])
     bound: Any = create_agent(model, [], middleware=[project.middleware("docs")])
     chain = project.prompt("docs") | model
-    said = {"messages": [("user", QUESTION)]}
+    inputs = {"messages": [("user", QUESTION)]}
     ways: dict[str, Callable[[], object]] = {
         "model.invoke": lambda: model.invoke([HumanMessage(QUESTION)]),
         "embedding the question": lambda: run(embed_query(kb.embedder, QUESTION)),
         "project.query": lambda: project.query("docs", QUESTION),
         "project.prompt | model": lambda: chain.invoke(QUESTION),
         "project.generate": lambda: project.generate(QUESTION, "docs", model=model),
-        "agent": lambda: bare.invoke(said),
-        "agent with middleware": lambda: bound.invoke(said),
+        "agent": lambda: bare.invoke(inputs),
+        "agent with middleware": lambda: bound.invoke(inputs),
     }
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + 5):

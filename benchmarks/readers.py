@@ -106,23 +106,23 @@ def main() -> None:
     parser.add_argument("--sweep-every", type=int, default=5, help="publications")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dsn", help="a writable database with pgvector; default: start a server")
-    given = parser.parse_args()
-    random.seed(given.seed)
-    with tempfile.TemporaryDirectory() as folder, postgres(given.store, given.dsn) as dsn:
+    arguments = parser.parse_args()
+    random.seed(arguments.seed)
+    with tempfile.TemporaryDirectory() as folder, postgres(arguments.store, arguments.dsn) as dsn:
         options = Options(
-            given.store,
+            arguments.store,
             Path(folder),
             dsn,
-            given.readers,
-            given.sweep_every,
-            given.seconds,
-            given.answers,
-            given.kills,
+            arguments.readers,
+            arguments.sweep_every,
+            arguments.seconds,
+            arguments.answers,
+            arguments.kills,
         )
-        run = in_threads if given.store == "memory" else in_processes
+        run = in_threads if arguments.store == "memory" else in_processes
         seen, kills, seconds, left = run(options)
     print(
-        f"{given.store}: {seconds:.0f} s, {seen['publications']} publications, "
+        f"{arguments.store}: {seconds:.0f} s, {seen['publications']} publications, "
         f"{seen['answers']} answers, {seen['retries']} retries, {seen['gave up']} gave up, "
         f"{kills} kills, {seen['gaps']} gaps, {seen['mixtures']} mixtures; {left}"
     )
@@ -137,8 +137,8 @@ def postgres(store: str, dsn: str | None) -> Iterator[str]:
         return
     from pgvector import database
 
-    with database(dsn) as (found, _):
-        yield found
+    with database(dsn) as (url, _):
+        yield url
 
 
 def opened(options: Options) -> Index:
@@ -175,14 +175,14 @@ OPENED = {"sqlite": in_sqlite, "pgvector": in_pgvector, "langchain": in_langchai
 
 
 def chunks(uri: str, generation: int) -> list[Record]:
-    found = []
+    records = []
     for at in range(SIZE):
-        kept = at % 2 == 0
-        name = f"{uri} {at}" if kept else f"{uri} {at} {generation}"
+        unchanged = at % 2 == 0
+        name = f"{uri} {at}" if unchanged else f"{uri} {at} {generation}"
         text = f"passage {name}"
         place = {"line_start": generation}
-        found.append(Record(name, KEY, uri, generation, text, vector_of(text), place))
-    return found
+        records.append(Record(name, KEY, uri, generation, text, vector_of(text), place))
+    return records
 
 
 def vector_of(text: str) -> Vector:
@@ -231,10 +231,10 @@ def lease_of(index: Index) -> Iterator[Lease]:
 
 
 def build(index: Index, lease: Lease) -> IndexEntry:
-    made = index.catalog.ledger.create_index(lease, MANIFEST)
-    replace(index, lease, made, URIS)
-    index.catalog.ledger.activate_index(lease, made.key)
-    return made
+    created = index.catalog.ledger.create_index(lease, MANIFEST)
+    replace(index, lease, created, URIS)
+    index.catalog.ledger.activate_index(lease, created.key)
+    return created
 
 
 def replace(index: Index, lease: Lease, entry: IndexEntry, uris: list[str]) -> None:
@@ -257,29 +257,29 @@ class Reader:
         self._newest: dict[str, tuple[int, int]] = {}
 
     def look(self) -> None:
-        asked = 0
+        tries = 0
 
         def ask(view: View) -> dict[str, list[tuple[int, int]]]:
-            nonlocal asked
-            asked += 1
+            nonlocal tries
+            tries += 1
             return found_in(view)
 
         try:
-            found = self._index.read(HERE, ask)
+            places = self._index.read(HERE, ask)
         except StoreError as error:
             if GAVE_UP not in str(error):
                 raise
             self._seen["gave up"] += 1
         else:
             self._seen["answers"] += 1
-            self._check(found)
-        self._seen["retries"] += asked - 1
+            self._check(places)
+        self._seen["retries"] += tries - 1
 
-    def _check(self, found: dict[str, list[tuple[int, int]]]) -> None:
-        if {uri: len(seen) for uri, seen in found.items()} != dict.fromkeys(URIS, SIZE):
+    def _check(self, places: dict[str, list[tuple[int, int]]]) -> None:
+        if {uri: len(seen) for uri, seen in places.items()} != dict.fromkeys(URIS, SIZE):
             self._seen["gaps"] += 1
             return
-        for uri, seen in found.items():
+        for uri, seen in places.items():
             if len(set(seen)) > 1 or seen[0] < self._newest.get(uri, (0, 0)):
                 self._seen["mixtures"] += 1
                 return
@@ -291,11 +291,11 @@ def found_in(view: View) -> dict[str, list[tuple[int, int]]]:
     most = len(URIS) * SIZE + 3
     nearest = set(view.nearest(vector_of(str(random.random())), most).numbers.tolist())
     worded = set(view.bm25_search("passage", most).numbers.tolist())
-    found: dict[str, list[tuple[int, int]]] = {}
+    places: dict[str, list[tuple[int, int]]] = {}
     for chunk in view.chunks(nearest & worded).values():
         place = view.index.key.number, chunk.metadata["line_start"]
-        found.setdefault(chunk.uri, []).append(place)
-    return found
+        places.setdefault(chunk.uri, []).append(place)
+    return places
 
 
 # Processes.

@@ -88,27 +88,27 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     options.add_argument("--kept", type=Path, help="keep the indexes here")
-    given = options.parse_args()
-    if missing := [str(folder) for folder in given.folders if not folder.is_dir()]:
+    arguments = options.parse_args()
+    if missing := [str(folder) for folder in arguments.folders if not folder.is_dir()]:
         sys.exit(f"benchmarks/retrieval.py needs folders to search: {missing}")
     with ExitStack() as stack:
-        kept = given.kept or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        place = arguments.kept or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         questions: dict[str, list[str]] = {}
-        own: dict[str, IndexedKnowledgeBase] = {}
-        for folder in given.folders:
-            root = kept / (folder.name or folder.resolve().name)
+        kbs: dict[str, IndexedKnowledgeBase] = {}
+        for folder in arguments.folders:
+            root = place / (folder.name or folder.resolve().name)
             if (folder / "corpus.jsonl").is_file():
                 documents = read_documents(folder)
                 kb = knowledge_base(stack, write_documents(documents, root), "*.md")
                 judged = read_dataset(folder / "queries.jsonl", folder / "qrels.tsv")
                 asyncio.run(measure(kb, folder.name, documents, judged))
-                own[folder.name] = kb
+                kbs[folder.name] = kb
                 questions[folder.name] = [judged.queries[name] for name in judged.relevant]
             else:
                 kb = knowledge_base(stack, copied(folder, root), "**/*.*")
                 asyncio.run(measure_headings(kb, folder.name))
-        if len(own) > 1:
-            asyncio.run(measure_misses(own, questions))
+        if len(kbs) > 1:
+            asyncio.run(measure_misses(kbs, questions))
 
 
 def read_documents(folder: Path) -> list[dict[str, str]]:
@@ -173,12 +173,12 @@ async def show(
         f"{'way':17}  nDCG@10  {'against the first':23}  recall@10  recall@100  MRR    p50    "
         "elsewhere"
     )
-    for found in await evaluate(kb, judged, settings):
-        elsewhere = PUBLISHED.get(title, {}).get(found.strategy)
+    for score in await evaluate(kb, judged, settings):
+        elsewhere = PUBLISHED.get(title, {}).get(score.strategy)
         print(
-            f"{found.strategy:17}  {found.ndcg_10:.3f}    {found.against_first or ''!s:23}  "
-            f"{found.recall_10:.3f}      {found.recall_100:.3f}       {found.mrr:.3f}  "
-            f"{found.p50_ms:3.0f} ms {f'  {elsewhere:.3f}' if elsewhere else ''}".rstrip(),
+            f"{score.strategy:17}  {score.ndcg_10:.3f}    {score.against_first or ''!s:23}  "
+            f"{score.recall_10:.3f}      {score.recall_100:.3f}       {score.mrr:.3f}  "
+            f"{score.p50_ms:3.0f} ms {f'  {elsewhere:.3f}' if elsewhere else ''}".rstrip(),
             flush=True,
         )
 
@@ -186,17 +186,17 @@ async def show(
 async def measure_small(kb: IndexedKnowledgeBase, title: str, judged: Dataset) -> None:
     whole = await call(kb.index.read, kb.namespace, passages)
     manifest = await call(kb.index.read, kb.namespace, lambda view: view.index.manifest)
-    asked = list(small(judged, {name.removesuffix(".md") for name in whole}))
-    print(f"\n{title}, ten documents each: {len(asked)} questions")
+    cases = list(small(judged, {name.removesuffix(".md") for name in whole}))
+    print(f"\n{title}, ten documents each: {len(cases)} questions")
     print(f"{'way':17}  MRR@10   {'against the first':23}")
     ranks: dict[str, list[float]] = {name: [] for name in WAYS}
-    for question, right, names in asked:
+    for question, right, names in cases:
         few = replace(kb, index=Index(MemoryStore(), Catalog()))
-        fill(few, manifest, [one for name in names for one in whole[f"{name}.md"]])
+        fill(few, manifest, [record for name in names for record in whole[f"{name}.md"]])
         for name, way in WAYS.items():
             settings = RetrievalDeclaration(**way, top_k=10, max_per_document=1)
-            found = [one.metadata["uri"] for one in await search((few,), question, settings)]
-            ranks[name].append(reciprocal_rank(found, [f"{right}.md"]))
+            uris = [match.metadata["uri"] for match in await search((few,), question, settings)]
+            ranks[name].append(reciprocal_rank(uris, [f"{right}.md"]))
         few.index.close()
     for name, mine in ranks.items():
         difference = paired_difference(mine, next(iter(ranks.values())))
@@ -205,35 +205,37 @@ async def measure_small(kb: IndexedKnowledgeBase, title: str, judged: Dataset) -
 
 def fill(kb: IndexedKnowledgeBase, manifest: Manifest, records: Sequence[Record]) -> None:
     with kb.catalog.lease(kb.namespace) as lease:
-        made = kb.catalog.ledger.create_index(lease, manifest)
-        kb.catalog.ledger.activate_index(lease, made.key)
-        kb.index.stage(lease, made, [replace(record, index=made.key) for record in records])
-        kb.index.publish(lease, made, {record.uri: record.generation for record in records})
+        created = kb.catalog.ledger.create_index(lease, manifest)
+        kb.catalog.ledger.activate_index(lease, created.key)
+        kb.index.stage(lease, created, [replace(record, index=created.key) for record in records])
+        kb.index.publish(lease, created, {record.uri: record.generation for record in records})
 
 
 def passages(view: View) -> dict[str, list[Record]]:
     """Return all passages with their vectors, by document."""
     whole = view.chunks(view.rows()[1].tolist())
-    found: dict[str, list[Record]] = defaultdict(list)
-    for one, vector in zip(whole.values(), view.vectors(list(whole)), strict=True):
-        title = one.metadata["title"]
-        found[one.uri].append(
-            Record(one.id, view.index.key, one.uri, 1, one.text, vector, one.metadata, title)
+    records: dict[str, list[Record]] = defaultdict(list)
+    for chunk, vector in zip(whole.values(), view.vectors(list(whole)), strict=True):
+        title = chunk.metadata["title"]
+        records[chunk.uri].append(
+            Record(
+                chunk.id, view.index.key, chunk.uri, 1, chunk.text, vector, chunk.metadata, title
+            )
         )
-    return found
+    return records
 
 
 async def measure_headings(kb: IndexedKnowledgeBase, title: str) -> None:
-    asked = headings(await call(kb.index.read, kb.namespace, heading_paths))
-    print(f"\n{title}, headings: {len(asked)} questions")
+    texts = headings(await call(kb.index.read, kb.namespace, heading_paths))
+    print(f"\n{title}, headings: {len(texts)} questions")
     print(f"{'way':17}  MRR@10   {'against the first':23}  documents among 5, 10")
     first: Sequence[float] = ()
     for name, way in {**WAYS, **SPREAD}.items():
-        found = await ask_headings(kb, asked, RetrievalDeclaration(**way))
-        first = first or found.reciprocal_ranks
-        difference = paired_difference(found.reciprocal_ranks, first) if name != "hybrid" else ""
-        among = ", ".join(f"{count:.1f}" for count in found.documents)
-        print(f"{name:17}  {found.mrr:.3f}    {difference!s:23}  {among}", flush=True)
+        result = await ask_headings(kb, texts, RetrievalDeclaration(**way))
+        first = first or result.reciprocal_ranks
+        difference = paired_difference(result.reciprocal_ranks, first) if name != "hybrid" else ""
+        among = ", ".join(f"{count:.1f}" for count in result.documents)
+        print(f"{name:17}  {result.mrr:.3f}    {difference!s:23}  {among}", flush=True)
 
 
 def heading_paths(view: View) -> list[str]:
@@ -242,11 +244,11 @@ def heading_paths(view: View) -> list[str]:
 
 
 async def measure_misses(
-    own: Mapping[str, IndexedKnowledgeBase], questions: Mapping[str, Sequence[str]]
+    kbs: Mapping[str, IndexedKnowledgeBase], questions: Mapping[str, Sequence[str]]
 ) -> None:
     print("\nmisses: how surely the best cosine tells own questions from those of the others")
-    for name, kb in own.items():
-        foreign = [one for other, asked in questions.items() if other != name for one in asked]
+    for name, kb in kbs.items():
+        foreign = [text for other, texts in questions.items() if other != name for text in texts]
         near = await best_cosines(kb, questions[name])
         print(f"{name:17}  {separation(near, await best_cosines(kb, foreign)):.3f}", flush=True)
 

@@ -35,14 +35,14 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--documents", type=int, default=3000, help="the documents to ingest")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     for served in (True, False):
         with tempfile.TemporaryDirectory(prefix="lb") as folder:
             root = Path(folder)
-            write_project(root, given.documents)
+            write_project(root, arguments.documents)
             with Project.load(root) as project:
                 project.ingest(ASKED)
-            measure = served_from(root, given) if served else in_process(root, given)
+            measure = served_from(root, arguments) if served else in_process(root, arguments)
             print("served" if served else "in one process")
             asyncio.run(measure)
 
@@ -63,14 +63,14 @@ def write_project(root: Path, documents: int) -> None:
     (root / "lorebind.yaml").write_text(yaml.safe_dump(declared))
 
 
-async def served_from(root: Path, given: argparse.Namespace) -> None:
+async def served_from(root: Path, arguments: argparse.Namespace) -> None:
     socket = root / "s"
     command = [sys.executable, "-m", "lorebind", "serve", "--uds", str(socket), "-p", str(root)]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         await process.stdout.readline()
-        limits = httpx.Limits(max_connections=given.clients + 2)
+        limits = httpx.Limits(max_connections=arguments.clients + 2)
         async with httpx.AsyncClient(
             transport=httpx.AsyncHTTPTransport(uds=str(socket), limits=limits),
             base_url="http://localhost/api/v0",
@@ -86,7 +86,7 @@ async def served_from(root: Path, given: argparse.Namespace) -> None:
             async def health() -> None:
                 (await api.get("http://localhost/healthz")).raise_for_status()
 
-            await load(given, lambda text: ask_served(api, text), is_running, health)
+            await load(arguments, lambda text: ask_served(api, text), is_running, health)
     finally:
         process.terminate()
         await process.wait()
@@ -96,7 +96,7 @@ async def ask_served(api: httpx.AsyncClient, text: str) -> None:
     (await api.post(f"/knowledge-bases/{ASKED}/query", json={"query": text})).raise_for_status()
 
 
-async def in_process(root: Path, given: argparse.Namespace) -> None:
+async def in_process(root: Path, arguments: argparse.Namespace) -> None:
     async with Project.load(root) as project:
 
         async def ask(text: str) -> None:
@@ -110,20 +110,20 @@ async def in_process(root: Path, given: argparse.Namespace) -> None:
 
         await ask("warm")
         ingest = asyncio.create_task(project.aingest(INGESTED))
-        await load(given, ask, is_running, health)
+        await load(arguments, ask, is_running, health)
         ingest.cancel()
         with suppress(asyncio.CancelledError):
             await ingest
 
 
 async def load(
-    given: argparse.Namespace,
+    arguments: argparse.Namespace,
     ask: Callable[[str], Awaitable[None]],
     is_running: Callable[[], Awaitable[bool]],
     health: Callable[[], Awaitable[None]],
 ) -> None:
     """Query for some seconds, or until the ingest has ended, and print the latencies."""
-    until = time.monotonic() + given.seconds
+    until = time.monotonic() + arguments.seconds
     seconds: list[float] = []
     healthy: list[float] = []
     errors: list[str] = []
@@ -139,7 +139,7 @@ async def load(
             await asyncio.sleep(0.02)
 
     began = time.monotonic()
-    await asyncio.gather(*(asking(number) for number in range(given.clients)), probing())
+    await asyncio.gather(*(asking(number) for number in range(arguments.clients)), probing())
     took = time.monotonic() - began
     running = "under way" if await is_running() else "ended"
     print(

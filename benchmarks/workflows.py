@@ -154,7 +154,7 @@ async def ours(
 
 
 def _size(file: Path) -> int:
-    return sum(one.stat().st_size for one in file.parent.glob(f"{file.name}*"))
+    return sum(path.stat().st_size for path in file.parent.glob(f"{file.name}*"))
 
 
 async def compare(
@@ -182,15 +182,15 @@ async def compare(
 
 
 async def main(rounds: int) -> None:
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as scratch:
         for checkpointer in ("memory", "sqlite"):
             for name, workflow, graph in (
                 (f"{TASKS} tasks in a row, {len(TEXT)} B each", "chain", chain_by_hand),
                 (f"{ITEMS} items", "items", items_by_hand),
             ):
-                line = await compare(checkpointer, workflow, graph, Path(made), rounds)
+                line = await compare(checkpointer, workflow, graph, Path(scratch), rounds)
                 print(f"{name}, {checkpointer}: {line}")
-        folder = folder_of(Path(made) / "branches")
+        folder = folder_of(Path(scratch) / "branches")
         seconds, _ = await ours("sqlite", folder, "branches", {})
         print(f"five tasks of 0.2 s beside one of 1.0 s: {seconds:.2f} s")
 

@@ -111,9 +111,9 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def forked() -> Iterator[ForkedPython]:
     """Forks programs, for tests that need processes but are not about how those start."""
-    made = ForkedPython("-W", "error", libraries=OF_COMMANDS)
-    yield made
-    made.close()
+    python = ForkedPython("-W", "error", libraries=OF_COMMANDS)
+    yield python
+    python.close()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -43,23 +43,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of the runs that are timed")
     parser.add_argument("--missing", action="store_true", help="only what has no result yet")
     arguments = parser.parse_args()
-    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     tasks = [name for name in arguments.tasks.split(",") if name]
     for peer in arguments.peers.split(","):
-        wanted = [task for task in tasks if not (arguments.missing and task in known.get(peer, {}))]
-        if wanted:
-            measure(peer, wanted, arguments, known)
-    write(known)
+        missing = [
+            task for task in tasks if not (arguments.missing and task in results.get(peer, {}))
+        ]
+        if missing:
+            measure(peer, missing, arguments, results)
+    write(results)
 
 
-def measure(peer: str, tasks: list[str], arguments: Any, known: dict[str, Any]) -> None:
+def measure(peer: str, tasks: list[str], arguments: Any, results: dict[str, Any]) -> None:
     """Measure the tasks of a peer, and store each result."""
-    result = known.setdefault(peer, {})
+    result = results.setdefault(peer, {})
     try:
         environment = prepare(peer, arguments.environments)
     except subprocess.CalledProcessError as error:
-        known[peer] = {"not installed": "\n".join(str(error.output).splitlines()[-3:])}
-        store(known)
+        results[peer] = {"not installed": "\n".join(str(error.output).splitlines()[-3:])}
+        store(results)
         return
     result.pop("not installed", None)
     result["environment"] = described(environment)
@@ -72,7 +74,7 @@ def measure(peer: str, tasks: list[str], arguments: Any, known: dict[str, Any]) 
         measured = run_task(bench, task, collection)
         if measured is not None:
             result[task] = measured
-            store(known)
+            store(results)
 
 
 def described(environment: Environment) -> dict[str, Any]:
@@ -85,8 +87,8 @@ def described(environment: Environment) -> dict[str, Any]:
     }
 
 
-def store(known: dict[str, Any]) -> None:
-    RESULTS.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+def store(results: dict[str, Any]) -> None:
+    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

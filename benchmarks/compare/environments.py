@@ -57,10 +57,10 @@ def prepare(peer: str, folder: Path) -> Environment:
     listed = subprocess.run([python, "-c", _LIST], capture_output=True, text=True, check=True)
     installed: dict[str, str] = json.loads(listed.stdout)
     names = [line.split("==")[0].replace("-e .", "lorebind") for line in _lines(requirements)]
-    known = {_plain(name): version for name, version in installed.items()}
+    versions = {_plain(name): version for name, version in installed.items()}
     size = sum(_size(entry) for entry in home.rglob("*"))
     return Environment(
-        python, {name: known[_plain(name)] for name in names}, len(installed), size // 1_000_000
+        python, {name: versions[_plain(name)] for name in names}, len(installed), size // 1_000_000
     )
 
 

@@ -128,7 +128,7 @@ class Bench:
         new_pages = self._pages(at)
         update = at.run(program, kill_after=total // 2)
         assert update.exit_code < 0, update.errors
-        found = set(at.passages())
+        served = set(at.passages())
         at.succeed(program)
         old = passages_of(reference, old_pages)
         new = passages_of(at.passages(), new_pages)
@@ -143,10 +143,11 @@ class Bench:
             "passages missing": (reference - final).total(),
             "update: pages": len(old),
             "update: pages whole in neither version": sum(
-                not (texts <= found or new.get(page, {""}) <= found) for page, texts in old.items()
+                not (texts <= served or new.get(page, {""}) <= served)
+                for page, texts in old.items()
             ),
             "update: pages in both versions": sum(
-                bool((texts - new[page]) & found and (new[page] - texts) & found)
+                bool((texts - new[page]) & served and (new[page] - texts) & served)
                 for page, texts in old.items()
                 if page in new
             ),
@@ -156,7 +157,7 @@ class Bench:
         """Misspell the name of a setting, one at a time."""
         at = self._small()
         right = at.succeed("agents.py", QUESTION)
-        said: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         typos = json.loads((TASKS / "typos.json").read_text(encoding="utf-8"))
         for typo in (Typo(*parts) for parts in typos[self._peer]):
             at = self._small()
@@ -165,7 +166,7 @@ class Bench:
             assert typo.right in text, typo
             file.write_text(text.replace(typo.right, typo.wrong), encoding="utf-8")
             ran = at.run("agents.py", QUESTION)
-            said[typo.setting] = {
+            results[typo.setting] = {
                 "written": typo.wrong,
                 "exit code": ran.exit_code,
                 "message": self._plain(ran.errors, at) if ran.exit_code else "",
@@ -174,7 +175,7 @@ class Bench:
                 "texts": [right.texts, ran.texts],
                 "results": [right.output.count("\n"), ran.output.count("\n")],
             }
-        return said
+        return results
 
     def agents(self) -> dict[str, Any]:
         """Two agents with different limits."""
@@ -220,8 +221,8 @@ class Bench:
         """Return the last lines of a program, without the folders of this machine."""
         lines = [line for line in errors.splitlines() if line.strip()]
         starts = [n for n, line in enumerate(lines) if re.match(r"[\w.]+(Error|Exception)\b", line)]
-        said = "\n".join(lines[starts[-1] if starts else -1 :])
-        return said.replace(f"{at.folder}/", "")
+        message = "\n".join(lines[starts[-1] if starts else -1 :])
+        return message.replace(f"{at.folder}/", "")
 
 
 TASK_NAMES: tuple[str, ...] = ("ask", "changes", "killed", "typos", "agents", "search")
@@ -243,11 +244,11 @@ def citations(output: str) -> list[tuple[str, str]]:
 
 def holds(folder: Path, place: str, text: str) -> bool:
     """Whether the cited lines of a file have the passage, and are no more than it needs."""
-    found = re.fullmatch(r"(.+):(\d+)-(\d+)", place)
-    if not found:
+    match = re.fullmatch(r"(.+):(\d+)-(\d+)", place)
+    if not match:
         return False
-    lines = (folder / found[1]).read_text(encoding="utf-8").splitlines()
-    cited = lines[int(found[2]) - 1 : int(found[3])]
+    lines = (folder / match[1]).read_text(encoding="utf-8").splitlines()
+    cited = lines[int(match[2]) - 1 : int(match[3])]
     return squeezed(text) in squeezed("\n".join(cited)) and len(cited) <= text.count("\n") + 1
 
 

@@ -101,9 +101,9 @@ def write(results: Results) -> None:
     written |= {f"shortest {task}": _shortest(results, task) for task in ("ask", "agents")}
     for name, table in written.items():
         start = f"<!-- measured: {name} -->\n"
-        before, found, rest = text.partition(start)
+        before, sign, rest = text.partition(start)
         _, end, after = rest.partition("<!-- end -->")
-        if not (found and end):
+        if not (sign and end):
             raise ValueError(f"docs/comparison.md has no markers for {name!r}")
         text = f"{before}{start}{table}\n{end}{after}"
     PAGE.write_text(text, encoding="utf-8")
@@ -127,15 +127,15 @@ def _cell(results: Results, peer: str, figure: str) -> str:
         return "not measured"
     measured = results[peer][task]
     if task == "typos":
-        said = measured.values()
-        return f"{sum(bool(one['exit code']) for one in said)} of {len(said)}"
+        typos = measured.values()
+        return f"{sum(bool(typo['exit code']) for typo in typos)} of {len(typos)}"
     value = measured[name]
     match name, value:
         case "lines", _:
             return f"{value} ({measured['lines of imports']})"
         case "versions", _:
-            own = value.keys() - SHARED
-            return "<br>".join(f"{part} {value[part]}" for part in value if part in own)
+            parts = value.keys() - SHARED
+            return "<br>".join(f"{part} {value[part]}" for part in value if part in parts)
         case "cited", _:
             return f"`{value[0]}`" if value[0] else "none"
         case _, bool():
@@ -152,15 +152,15 @@ def _cell(results: Results, peer: str, figure: str) -> str:
 def _typos(results: Results) -> str:
     lines = ["| | setting | written | what happens |", "| --- " * 4 + "|"]
     for peer, name in NAMES.items():
-        for setting, said in results.get(peer, {}).get("typos", {}).items():
-            right, wrong = said["texts"]
-            if said["exit code"]:
-                happens = _code(said["message"])
+        for setting, typo in results.get(peer, {}).get("typos", {}).items():
+            right, wrong = typo["texts"]
+            if typo["exit code"]:
+                happens = _code(typo["message"])
             elif right != wrong:
                 happens = f"**no message**; {wrong} texts are embedded instead of {right}"
             else:
                 happens = "**no message**; the default is used"
-            lines.append(f"| {name} | {setting} | {_code(said['written'])} | {happens} |")
+            lines.append(f"| {name} | {setting} | {_code(typo['written'])} | {happens} |")
     return "\n".join(lines)
 
 

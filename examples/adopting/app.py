@@ -26,8 +26,8 @@ def fill() -> None:
 
 
 def ask(question: str) -> None:
-    found = store.similarity_search(question, k=2)
-    context = "\n\n".join(document.page_content for document in found)
+    documents = store.similarity_search(question, k=2)
+    context = "\n\n".join(document.page_content for document in documents)
     print((prompt | ChatModel()).invoke({"context": context, "question": question}).text)
 
 

@@ -40,8 +40,8 @@ class ChatModel(SimpleChatModel):
         *lines, question = str(messages[-1].text).strip().splitlines()
         marker, best, most = "", "I do not know.", 0
         for line in lines:
-            if found := re.search(r"\[\d+\]", line):
-                marker = f" {found[0]}"
+            if match := re.search(r"\[\d+\]", line):
+                marker = f" {match[0]}"
             for sentence in re.findall(r"[A-Z][^.]+\.", line):
                 shared = len({*re.findall(r"\w+", question)} & {*re.findall(r"\w+", sentence)})
                 if shared > most:

@@ -75,7 +75,7 @@ class AcmeChunker(Chunker):
         return f"from {self.mark.pattern}"
 
     def split(self, text, start, end, boundaries=()):
-        cuts = [found.start() for found in self.mark.finditer(text, start, end)]
+        cuts = [mark.start() for mark in self.mark.finditer(text, start, end)]
         ends = sorted({start, *cuts, end})
         return [part for part in pairwise(ends) if text[slice(*part)].strip()]
 

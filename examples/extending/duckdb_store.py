@@ -39,24 +39,24 @@ class DuckDBStore(VectorStore):
         passing, values = ("", []) if allowed_ids is None else (AMONG, [plain(allowed_ids)])
         # Vectors have length 1, or 0: their product is the cosine.
         near = f"array_inner_product(vector, ?::float[{space.dimension}])"
-        found = self._rows(
+        rows = self._rows(
             space,
             f"select number from {{}} {passing} order by {near} desc limit ?",
             [*values, vector.tolist(), k],
         )
-        return SearchHits([number for (number,) in found])
+        return SearchHits([number for (number,) in rows])
 
     def get(self, space, numbers):
-        found = self._rows(space, f"select number, vector from {{}} {AMONG}", [plain(numbers)])
-        return {number: np.array(vector, np.float32) for number, vector in found}
+        rows = self._rows(space, f"select number, vector from {{}} {AMONG}", [plain(numbers)])
+        return {number: np.array(vector, np.float32) for number, vector in rows}
 
     def delete(self, space, numbers):
         with self._writing:
             self._rows(space, f"delete from {{}} {AMONG}", [plain(numbers)])
 
     def count(self, space):
-        found = self._rows(space, "select count(*) from {}", [])
-        return found[0][0] if found else 0
+        rows = self._rows(space, "select count(*) from {}", [])
+        return rows[0][0] if rows else 0
 
     def drop(self, space):
         with self._writing, self._connected() as db:

@@ -14,6 +14,6 @@ with Project.load() as project:
     print(chain.invoke("How often are keys rotated?"))
 
     # … or takes the documents of any retriever.
-    found = {"documents": project.retriever("policies"), "question": RunnablePassthrough()}
-    chain = found | project.prompt("policies") | model | StrOutputParser()
+    inputs = {"documents": project.retriever("policies"), "question": RunnablePassthrough()}
+    chain = inputs | project.prompt("policies") | model | StrOutputParser()
     print(chain.invoke("How long are backups kept?"))

@@ -26,8 +26,8 @@ async def main() -> None:
         graph.add_node("reply", reply)
         graph.add_edge(START, "reply")
         graph.add_edge("reply", END)
-        found = await graph.compile().ainvoke({"question": "What is done when a key has leaked?"})
-        print(found["answer"], *found["sources"], sep="\n")
+        state = await graph.compile().ainvoke({"question": "What is done when a key has leaked?"})
+        print(state["answer"], *state["sources"], sep="\n")
 
 
 asyncio.run(main())

@@ -47,9 +47,9 @@ def sourced(sections: list[dict[str, str]], answers: list[str]) -> Update:
     return Update(len(findings), findings=findings)
 
 
-def add(before: list[object], found: list[object]) -> list[object]:
+def add(before: list[object], new: list[object]) -> list[object]:
     """Merge findings: the reducer of `findings`, because both checks write it in parallel."""
-    return [*before, *found]
+    return [*before, *new]
 
 
 def verdict(findings: list[object]) -> str:

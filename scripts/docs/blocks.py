@@ -24,4 +24,4 @@ def with_blocks(page: str) -> str:
     Raises:
         KeyError: a marker names a block that nothing generates.
     """
-    return _BLOCK.sub(lambda found: f"{found[1]}\n{BLOCKS[found[2]]()}\n\n{found[3]}", page)
+    return _BLOCK.sub(lambda block: f"{block[1]}\n{BLOCKS[block[2]]()}\n\n{block[3]}", page)

@@ -45,10 +45,12 @@ _EVERYWHERE = {"tenant", "verbose"}
 
 def command_reference() -> str:
     """Return the page: a table of all commands, then a section for each."""
-    found = list(_commands(typer.main.get_command(app), "lorebind"))
-    rows = [f"| [`{path}`](#{_anchor(path)}) | {_summary(one)} |" for path, one in found]
+    commands = list(_commands(typer.main.get_command(app), "lorebind"))
+    rows = [f"| [`{path}`](#{_anchor(path)}) | {_summary(command)} |" for path, command in commands]
     table = ["| command | what it does |", "| --- | --- |", *rows]
-    return "\n".join([_INTRODUCTION, *table, "", *(_section(path, one) for path, one in found)])
+    return "\n".join(
+        [_INTRODUCTION, *table, "", *(_section(path, command) for path, command in commands)]
+    )
 
 
 def _commands(command: Command, path: str) -> Iterator[tuple[str, Command]]:
@@ -67,7 +69,9 @@ def _section(path: str, command: Command) -> str:
     taken = [param for param in command.params if param.name not in _EVERYWHERE]
     if taken:
         lines += ["| parameter | default | what it does |", "| --- | --- | --- |"]
-        lines += [f"| {_names(one)} | {_default(one)} | {_said(one)} |" for one in taken]
+        lines += [
+            f"| {_names(option)} | {_default(option)} | {_about(option)} |" for option in taken
+        ]
         lines.append("")
     return "\n".join(lines)
 
@@ -97,7 +101,7 @@ def _default(parameter: Parameter) -> str:
     return f"`{getattr(default, 'value', default)}`"
 
 
-def _said(parameter: Parameter) -> str:
+def _about(parameter: Parameter) -> str:
     return _cell(getattr(parameter, "help", None) or "")
 
 

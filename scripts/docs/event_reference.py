@@ -82,8 +82,8 @@ def _run_events() -> Iterator[tuple[str, str, str]]:
 
 
 def _key(name: str, value: Mapping[str, Any]) -> str:
-    said = value.get("description", "").removesuffix(".")
-    return f"`{name}` ({said[:1].lower()}{said[1:]})" if said else f"`{name}`"
+    text = value.get("description", "").removesuffix(".")
+    return f"`{name}` ({text[:1].lower()}{text[1:]})" if text else f"`{name}`"
 
 
 def _metrics() -> Iterator[tuple[str, str, str, str]]:

@@ -32,8 +32,8 @@ def ladder_block() -> str:
 
 def packages() -> list[str]:
     """Return the packages, each above those that it may import."""
-    (found,) = [contract["layers"] for contract in _contracts() if "containers" not in contract]
-    return list(found)
+    (layers,) = [contract["layers"] for contract in _contracts() if "containers" not in contract]
+    return list(layers)
 
 
 def layers_of(package: str) -> list[list[str]]:

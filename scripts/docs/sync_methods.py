@@ -18,10 +18,10 @@ class SyncMethods(griffe.Extension):
         for name, member in list(cls.members.items()):
             if not isinstance(member, griffe.Attribute):
                 continue
-            found = _SYNC.fullmatch(str(member.value))
-            if not found:
+            match = _SYNC.fullmatch(str(member.value))
+            if not match:
                 continue
-            native = cls.members[found[1]]
+            native = cls.members[match[1]]
             assert isinstance(native, griffe.Function)
             blocking = griffe.Function(
                 name,

@@ -109,7 +109,7 @@ class _Page:
             for inner, mark in new:
                 tag = _tag(self.definitions[inner])
                 choices[inner] = f" with `{tag[0]}: {tag[1]}`" if tag else chosen
-                if len(new) > 1 and not any(_tag(self.definitions[one]) for one, _ in new):
+                if len(new) > 1 and not any(_tag(self.definitions[name]) for name, _ in new):
                     # Their keys tell them apart.
                     choices[inner] = f" with `{self.definitions[inner]['required'][0]}`"
                 self.headings[inner] = f"`{path}{key}{mark}`{choices[inner]}"
@@ -123,7 +123,7 @@ class _Page:
         lines = [f"{level} {heading}", "", definition.get("description", _UNDESCRIBED)]
         required = definition.get("required", ())
         refused = {
-            key for one in definition.get("not", {}).get("anyOf", ()) for key in one["required"]
+            key for rule in definition.get("not", {}).get("anyOf", ()) for key in rule["required"]
         }
         rows = [row for row in definition["properties"].items() if row[0] not in refused]
         rows.sort(key=lambda row: row[0] not in required)
@@ -131,8 +131,8 @@ class _Page:
             lines += ["", "| key | type | default | meaning |", "| --- | --- | --- | --- |"]
         for key, value in rows:
             default = "*required*" if key in required else _default(value)
-            said = value.get("description", _UNDESCRIBED)
-            cells = (f"`{key}`", self._type(value), default, said)
+            text = value.get("description", _UNDESCRIBED)
+            cells = (f"`{key}`", self._type(value), default, text)
             lines.append(f"| {' | '.join(cells)} |")
         if heading in _EXAMPLES:
             lines += ["", "```yaml", _EXAMPLES[heading].rstrip(), "```"]

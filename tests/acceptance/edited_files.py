@@ -68,9 +68,9 @@ def as_markdown(document: Document) -> str:
 
 
 def as_html(document: Document) -> str:
-    said = "\n".join(f"<p>{paragraph(word)}</p>" for word in document.words)
+    body = "\n".join(f"<p>{paragraph(word)}</p>" for word in document.words)
     title = f"<title>{document.title}</title>" if document.title else ""
-    return f"<html><head>{title}</head><body><main>\n{said}\n</main></body></html>"
+    return f"<html><head>{title}</head><body><main>\n{body}\n</main></body></html>"
 
 
 def as_csv(document: Document) -> str:
@@ -138,11 +138,11 @@ class EditedFiles:
         (self.root / old).replace(self.root / new)
         self.documents[new] = self.documents.pop(old)
 
-    def swap(self, one: str, other: str) -> None:
+    def swap(self, first: str, other: str) -> None:
         """Swap the names of two files, which keep their times."""
-        if one != other:
-            between = f"{one}.between"
-            for old, new in ((one, between), (other, one), (between, other)):
+        if first != other:
+            between = f"{first}.between"
+            for old, new in ((first, between), (other, first), (between, other)):
                 self.move(old, new)
 
     def become(self, documents: dict[str, Document]) -> None:
@@ -153,7 +153,7 @@ class EditedFiles:
             if self.documents.get(name) != document:
                 self.write(name, document)
 
-    def said(self, name: str) -> bytes:
+    def content(self, name: str) -> bytes:
         """Return the expected bytes of a file."""
         return self.documents[name].as_bytes(Path(name).suffix)
 

@@ -130,12 +130,12 @@ class EditedProject:
 
     def of(self, kb: str) -> dict[str, Any]:
         """Return the declaration of a knowledge base."""
-        (found,) = (
+        (base,) = (
             knowledge_base
             for knowledge_base in self.declared["knowledge_bases"]
             if knowledge_base["id"] == kb
         )
-        declared: dict[str, Any] = found
+        declared: dict[str, Any] = base
         return declared
 
     def change(self, kb: str, **parts: Any) -> None:
@@ -184,7 +184,7 @@ class EditedProject:
             check_whole(self._served(reader, kb), before, after, at_once=at_once)
 
         assert self._served(reader, kb) == before
-        assert self._given() == []
+        assert self._embedded() == []
         index = active_index(project, kb)
         steps = Steps(look, fatal, cancels=cancels)
         with steps.watching():
@@ -209,12 +209,12 @@ class EditedProject:
         os.environ["EMBEDDED_LOG"] = str(self._folder / "embedded.jsonl")
         return Project.build(self.declared | parts, root=root)
 
-    def _given(self) -> list[tuple[str, str]]:
+    def _embedded(self) -> list[tuple[str, str]]:
         """Return the texts sent to the embedder since the last call."""
         path = self._folder / "embedded.jsonl"
-        found = embedded(path)
+        texts = embedded(path)
         path.unlink(missing_ok=True)
-        return found
+        return texts
 
     # Expected values.
 
@@ -234,7 +234,7 @@ class EditedProject:
             uri: (
                 json.dumps(self.of(kb), sort_keys=True),
                 uri,
-                b"" if uri == INLINE else self.files.said(uri),
+                b"" if uri == INLINE else self.files.content(uri),
             )
             for uri in self._listed(kb)
         }
@@ -248,44 +248,44 @@ class EditedProject:
             for name in (missing | set(KEPT)) - {INLINE}:
                 path = root / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(self.files.said(name))
+                path.write_bytes(self.files.content(name))
             memory = [{"id": "here", "type": "memory"}]
             with self._project(root, vector_dbs=memory) as project:
                 assert project.ingest(kb).status == "completed"
-                found = all_passages(project, kb, self.of(kb)["embedder"])
+                passages = all_passages(project, kb, self.of(kb)["embedder"])
             shutil.rmtree(root)
-            self._given()
-            self._fresh |= {made_of[uri]: found.get(uri, []) for uri in missing}
+            self._embedded()
+            self._fresh |= {made_of[uri]: passages.get(uri, []) for uri in missing}
         fresh = {uri: self._fresh[version] for uri, version in made_of.items()}
-        return {uri: found for uri, found in fresh.items() if found}
+        return {uri: hits for uri, hits in fresh.items() if hits}
 
     def _check_meaning(self, kb: str, expected: Passages) -> None:
         """Check that expected passages match the intended content. A passage has one id, wherever
         it stands in its document, and no other passage has this id."""
         declared = self.of(kb)
-        for uri, found in expected.items():
+        for uri, hits in expected.items():
             texts: Counter[str] = Counter()
-            for one in found:
-                texts[one.text] += 1
-                passage = (kb, uri, one.text, texts[one.text])
-                assert self._ids.setdefault(passage, one.id) == one.id
+            for hit in hits:
+                texts[hit.text] += 1
+                passage = (kb, uri, hit.text, texts[hit.text])
+                assert self._ids.setdefault(passage, hit.id) == hit.id
         assert len(set(self._ids.values())) == len(self._ids)
         of_files = set(self._listed(kb)) - {INLINE}
         assert {uri for uri in of_files if self.files.documents[uri].words} <= expected.keys()
-        for uri, found in expected.items():
-            said = [one.text for one in found]
-            assert {one.metadata["uri"] for one in found} == {uri}
-            assert {one.metadata["level"] for one in found} == {declared["metadata"]["level"]}
+        for uri, hits in expected.items():
+            lines = [hit.text for hit in hits]
+            assert {hit.metadata["uri"] for hit in hits} == {uri}
+            assert {hit.metadata["level"] for hit in hits} == {declared["metadata"]["level"]}
             if uri == INLINE:
-                assert said == [paragraph("inline0")]
+                assert lines == [paragraph("inline0")]
                 continue
             document = self.files.documents[uri]
-            assert words_in("\n".join(said)) == set(document.words)
-            assert {one.metadata["title"] for one in found} == {self.files.title(uri)}
+            assert words_in("\n".join(lines)) == set(document.words)
+            assert {hit.metadata["title"] for hit in hits} == {self.files.title(uri)}
             if uri.endswith((".md", ".txt")) and not declared["chunking"]["overlap"]:
-                assert "".join("".join(said).split()) == "".join(body(document).split())
+                assert "".join("".join(lines).split()) == "".join(body(document).split())
             if uri.endswith(".md") and (document.title or document.draft):
-                assert {one.metadata["draft"] for one in found} == {document.draft}
+                assert {hit.metadata["draft"] for hit in hits} == {document.draft}
 
     # Invariants.
 
@@ -297,29 +297,29 @@ class EditedProject:
         """Check that only new texts were embedded, each once; an interruption costs at most the
         calls that were running."""
         embedder = self.of(kb)["embedder"]
-        needed = {(embedder, read_by_embedder(one)) for found in expected.values() for one in found}
-        given = Counter(self._given())
-        assert given.keys() <= needed
-        again = given.keys() & self._paid
+        needed = {(embedder, read_by_embedder(hit)) for hits in expected.values() for hit in hits}
+        sent = Counter(self._embedded())
+        assert sent.keys() <= needed
+        again = sent.keys() & self._paid
         assert again <= self._doubtful
-        twice = given.total() - len(given)
+        twice = sent.total() - len(sent)
         assert not (complete and twice)
         self._may_be_lost += 0 if complete else BATCH * CALLS_AT_ONCE[embedder]
         self._may_be_lost -= len(again) + twice
         assert self._may_be_lost >= 0
-        self._paid |= given.keys()
+        self._paid |= sent.keys()
         if complete:
             assert needed <= self._paid
             self._doubtful -= needed
         else:
-            self._doubtful |= given.keys()
+            self._doubtful |= sent.keys()
 
     def _check_counts(self, kb: str, report: IngestReport, expected: Passages, anew: bool) -> None:
         """Check that the counts in the report match the changes since the last served index."""
         state, now = self._states[kb], self._made_of(kb)
         before = {} if anew else state.made_of
         documents, chunks = report.documents, report.chunks
-        new_ids = {one.id for found in expected.values() for one in found}
+        new_ids = {hit.id for hits in expected.values() for hit in hits}
         assert chunks["total"] == len(new_ids) == chunks["added"] + chunks["unchanged"]
         assert len(now) == sum(documents[name] for name in ("added", "updated", "unchanged"))
         if before is None or (anew and state.begun_another):
@@ -333,7 +333,7 @@ class EditedProject:
             "failed": 0,
         }
         old = {} if anew else state.passages
-        old_ids = {one.id for found in old.values() for one in found}
+        old_ids = {hit.id for hits in old.values() for hit in hits}
         assert chunks == {
             "added": len(new_ids - old_ids),
             "removed": len(old_ids - new_ids),
@@ -351,22 +351,22 @@ class EditedProject:
         listed, total = len(self._listed(kb)), sum(map(len, expected.values()))
         assert again.documents == dict.fromkeys(again.documents, 0) | {"unchanged": listed}
         assert again.chunks == {"added": 0, "removed": 0, "unchanged": total, "total": total}
-        assert (again.texts_embedded, again.cache_hits, self._given()) == (0, 0, [])
+        assert (again.texts_embedded, again.cache_hits, self._embedded()) == (0, 0, [])
 
     @staticmethod
     def _check_search(project: Project, kb: str, expected: Passages) -> None:
         """Check that searches by vectors and by words return the current passages."""
         ranked = sorted(
-            (one for found in expected.values() for one in found),
-            key=lambda one: (-one.score, one.id),
+            (hit for hits in expected.values() for hit in hits),
+            key=lambda hit: (-hit.score, hit.id),
         )
         near = project.query(kb, QUESTION, strategy="similarity", top_k=50).matches
         assert near == ranked[:50]
         for word in ("amber1", "cedar2"):
-            with_it = {one.id for one in ranked if word in one.text}
-            found = project.query(kb, word, strategy="lexical", top_k=50).matches
-            assert {one.id for one in found} <= with_it
-            assert len(found) == min(len(with_it), 50)
+            with_it = {hit.id for hit in ranked if word in hit.text}
+            matches = project.query(kb, word, strategy="lexical", top_k=50).matches
+            assert {match.id for match in matches} <= with_it
+            assert len(matches) == min(len(with_it), 50)
 
 
 def check_plan(planned: IngestPlan, report: IngestReport) -> None:

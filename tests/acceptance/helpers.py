@@ -26,7 +26,7 @@ def served(
 
     Documents without passages are omitted. `at_once` of them have fewer than `MOST` passages.
     """
-    found: dict[str, list[DocumentMatch]] = defaultdict(list)
+    by_uri: dict[str, list[DocumentMatch]] = defaultdict(list)
     for start in range(0, len(uris), at_once):
         filters = {"uri": {"$in": list(uris[start : start + at_once])}}
         try:
@@ -37,15 +37,15 @@ def served(
             return {}
         assert len(result.matches) < MOST
         for match in result.matches:
-            found[match.metadata["uri"]].append(match)
-    for matches in found.values():
+            by_uri[match.metadata["uri"]].append(match)
+    for matches in by_uri.values():
         matches.sort(key=lambda match: (match.metadata["start"], match.id))
-    return dict(found)
+    return dict(by_uri)
 
 
-def texts(found: dict[str, list[DocumentMatch]]) -> dict[str, list[str]]:
+def texts(by_uri: dict[str, list[DocumentMatch]]) -> dict[str, list[str]]:
     """Return the same passages, reduced to their texts."""
-    return {uri: [match.text for match in matches] for uri, matches in found.items()}
+    return {uri: [match.text for match in matches] for uri, matches in by_uri.items()}
 
 
 def embedded(log: Path) -> list[tuple[str, str]]:

@@ -27,8 +27,8 @@ FACTS = {
 
 
 def main(wheel: Path) -> None:
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
         install = [folder / "venv/bin/pip", "install", "--quiet", "-c", ROOT / "constraints.txt"]
         (requirement,) = to_install((ROOT / "README.md").read_text(encoding="utf-8"))

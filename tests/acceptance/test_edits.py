@@ -34,7 +34,10 @@ def ingested() -> Iterator[EditedProject]:
     project = EditedProject()
     for name in KEPT:
         project.files.write(name, Document(("kept0",)))
-    names = [*(name for name in NAMES if "docs/a" in name), *(f"files/c{one}" for one in TWO_OF)]
+    names = [
+        *(name for name in NAMES if "docs/a" in name),
+        *(f"files/c{number}" for number in TWO_OF),
+    ]
     for number, name in enumerate(names):
         words = [*WORDS[number:], *WORDS[:number]][:9]
         project.files.write(name, Document((*words, words[0]), title=f"About {number}"))
@@ -91,9 +94,9 @@ def of_names(names: str, edit: str) -> Callable[[EditedProject], None]:
 
     def edit_all(project: EditedProject) -> None:
         for suffix in FORMATS:
-            one, other = (f"{name}{suffix}" for name in names.split())
+            first, other = (f"{name}{suffix}" for name in names.split())
             if edit != "swap" or other in project.files.documents:
-                getattr(project.files, edit)(one, other)
+                getattr(project.files, edit)(first, other)
 
     return edit_all
 
@@ -261,11 +264,11 @@ CHUNKING = [
 ]
 
 
-def drawn(**given: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def drawn(**strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Turn a method into a rule that may be drawn, followed by an ingest or by nothing."""
 
     def make(method: Callable[..., None]) -> Callable[..., None]:
-        @rule(**given, then=THEN)
+        @rule(**strategies, then=THEN)
         @wraps(method)
         def step(self: Edits, then: Ingest | None, **values: Any) -> None:
             method(self, **values)
@@ -355,8 +358,8 @@ class Edits(RuleBasedStateMachine):
     @precondition(some_files)
     @drawn(number=NUMBER, other=NUMBER)
     def swap(self, number: int, other: int) -> None:
-        one = self.pick(number)
-        self.files.swap(one, self.pick(other, Path(one).suffix))
+        name = self.pick(number)
+        self.files.swap(name, self.pick(other, Path(name).suffix))
 
     @drawn()
     def take_back(self) -> None:

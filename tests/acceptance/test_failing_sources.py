@@ -108,12 +108,12 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         web, inside = WebServer(), WebServer("127.0.0.2")
         try:
             root = tmp_path_factory.mktemp("ingested") / "project"
-            made = World(root, web, inside, resolving(monkeypatch), monkeypatch)
-            made.declare()
-            assert made.ingest().status == "completed"
-            assert made.served().keys() == set(made.uris)
+            world = World(root, web, inside, resolving(monkeypatch), monkeypatch)
+            world.declare()
+            assert world.ingest().status == "completed"
+            assert world.served().keys() == set(world.uris)
             monkeypatch.undo()  # each test resolves names on its own
-            yield made
+            yield world
         finally:
             web.close()
             inside.close()
@@ -202,11 +202,11 @@ def changing_file(world: World) -> str:
     path, real = world.root / "guide" / "one.md", os.fstat
 
     def fstat(descriptor: int) -> os.stat_result:
-        found = real(descriptor)
-        if os.path.samestat(found, path.stat()):
+        status = real(descriptor)
+        if os.path.samestat(status, path.stat()):
             with path.open("a") as file:
                 file.write("And more.")
-        return found
+        return status
 
     world.monkeypatch.setattr(os, "fstat", fstat)
     return "guide/one.md"
@@ -222,10 +222,10 @@ def content(name: str, data: bytes) -> Callable[[World], str]:
 
 def keep(world: World) -> Callable[[], None]:
     """Return a function that restores the current state, except for the healthy folder."""
-    kept, routes, fstat = world.root.parent / "kept", dict(world.web.routes), os.fstat
+    copies, routes, fstat = world.root.parent / "kept", dict(world.web.routes), os.fstat
     folders, yaml = ("guide", "files"), (world.root / "lorebind.yaml").read_text()
     for folder in folders:
-        shutil.copytree(world.root / folder, kept / folder)
+        shutil.copytree(world.root / folder, copies / folder)
 
     def mend() -> None:
         for folder in folders:
@@ -233,7 +233,7 @@ def keep(world: World) -> Callable[[], None]:
             if place.is_symlink():
                 place.unlink()
             shutil.rmtree(place, ignore_errors=True)
-            shutil.copytree(kept / folder, place)
+            shutil.copytree(copies / folder, place)
         write(world.root, {"lorebind.yaml": yaml})
         world.web.routes = routes
         world.names["wiki.test"] = ["127.0.0.1"]
@@ -303,10 +303,10 @@ def test_a_source_that_goes_wrong(
     for strategy in ("upsert", "replace"):
         report = world.ingest(strategy=strategy)
         assert (report.status, report.documents["removed"]) == ("completed_with_failures", 0)
-        told = {source.source: source.reason for source in report.sources if source.reason}
-        told |= {failure.uri: failure.reason for failure in report.failures}
-        assert told
-        for which, words in told.items():
+        reasons = {source.source: source.reason for source in report.sources if source.reason}
+        reasons |= {failure.uri: failure.reason for failure in report.failures}
+        assert reasons
+        for which, words in reasons.items():
             assert culprit in which
             assert re.search(reason, words)
         assert world.served() == expected
@@ -330,7 +330,7 @@ def test_a_name_that_changes_its_answer(world: World) -> None:
     world.web.routes["/named"] = Answer(b"A newer page.", {"Content-Type": "text/plain"})
     before = len(world.web.asked)
     assert world.ingest().status == "completed"
-    assert sorted(asked.target for asked in world.web.asked[before:]) == ["/named", "/page"]
+    assert sorted(request.target for request in world.web.asked[before:]) == ["/named", "/page"]
     assert world.inside.connections == 0
     assert world.served()[world.web.url("/named", "wiki.test")] == ["A newer page."]
 
@@ -361,8 +361,8 @@ class Versioned:
         self.full = 0
         """Number of times it was sent in full."""
 
-    def __call__(self, asked: Asked) -> Answer:
-        if asked.headers.get("if-none-match") == self.tag:
+    def __call__(self, request: Asked) -> Answer:
+        if request.headers.get("if-none-match") == self.tag:
             return Answer(status=304, headers={"ETag": self.tag})
         self.full += 1
         return Answer(self.text, {"ETag": self.tag, "Content-Type": "text/plain"})

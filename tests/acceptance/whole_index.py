@@ -43,8 +43,8 @@ def all_passages(project: Project, kb_id: str, revision: str) -> Passages:
         numbers = nearest.numbers.tolist()
         whole = view.chunks(numbers)
         return [
-            DocumentMatch(one.id, score, score, {"dense": cosine}, one.text, one.metadata)
-            for one, score, cosine in zip(
+            DocumentMatch(record.id, score, score, {"dense": cosine}, record.text, record.metadata)
+            for record, score, cosine in zip(
                 map(whole.__getitem__, numbers),
                 map(score_of, nearest.scores),
                 nearest.scores.tolist(),
@@ -52,20 +52,22 @@ def all_passages(project: Project, kb_id: str, revision: str) -> Passages:
             )
         ]
 
-    found: Passages = defaultdict(list)
+    by_uri: Passages = defaultdict(list)
     with suppress(NoIndexError):
         for match in kb.index.read(kb.namespace, read):
-            found[match.metadata["uri"]].append(match)
-    for matches in found.values():
+            by_uri[match.metadata["uri"]].append(match)
+    for matches in by_uri.values():
         matches.sort(key=lambda match: (match.metadata["start"], match.id))
-    return dict(found)
+    return dict(by_uri)
 
 
 def contents(passages: Passages) -> dict[str, list[tuple[str, ...]]]:
     """Return the passages without scores, which depend on the embedder."""
     return {
-        uri: [(one.id, one.text, json.dumps(one.metadata, sort_keys=True)) for one in found]
-        for uri, found in passages.items()
+        uri: [
+            (match.id, match.text, json.dumps(match.metadata, sort_keys=True)) for match in matches
+        ]
+        for uri, matches in passages.items()
     }
 
 
@@ -78,17 +80,17 @@ def read_by_embedder(passage: DocumentMatch) -> str:
 
 
 def check_whole(
-    found: Mapping[str, object],
+    served: Mapping[str, object],
     before: Mapping[str, object],
     after: Mapping[str, object],
     *,
     at_once: bool,
 ) -> None:
     """Check that every document is old or new; with `at_once`, all are in the same state."""
-    for uri in before.keys() | after.keys() | found.keys():
-        assert found.get(uri) in (before.get(uri), after.get(uri)), uri
+    for uri in before.keys() | after.keys() | served.keys():
+        assert served.get(uri) in (before.get(uri), after.get(uri)), uri
     if at_once:
-        assert found in (before, after)
+        assert served in (before, after)
 
 
 def check_file(
@@ -114,7 +116,7 @@ def check_file(
                 assert state == "building"
                 assert successors[kb]
                 continue
-            served = {uri: len(found) for uri, found in expected[kb].items()}
+            served = {uri: len(matches) for uri, matches in expected[kb].items()}
             assert counted == [sum(served.values())] * 2
             _check_index(db, index_uid, served)
             documents = db.execute(

@@ -43,8 +43,8 @@ def resolve(loaded: LoadedProject, **place: str) -> list[ResolvedBinding]:
 def line_of(path: Path, text: str) -> int:
     """Return the number of the only line in a file that contains this text, counted from 1."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    (found,) = [number for number, line in enumerate(lines, start=1) if text in line]
-    return found
+    (number,) = [number for number, line in enumerate(lines, start=1) if text in line]
+    return number
 
 
 class Scripted(BaseChatModel):

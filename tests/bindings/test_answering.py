@@ -60,7 +60,7 @@ def model() -> Scripted:
 def ask(tmp_path: Path, model: Scripted) -> Ask:
     """Ask with project-level bindings given as YAML, after ingesting everything."""
 
-    async def asked(
+    async def put(
         knowledge: str, question: str = QUESTION, counter: Any = WORDS, **more: Any
     ) -> Answer:
         project = f"{KNOWLEDGE}{PARTS}knowledge: {knowledge}\n"
@@ -74,7 +74,7 @@ def ask(tmp_path: Path, model: Scripted) -> Ask:
         finally:
             await service.close()
 
-    return asked
+    return put
 
 
 def prompt_of(model: Scripted) -> str:
@@ -84,29 +84,29 @@ def prompt_of(model: Scripted) -> str:
 
 def blocks(prompt: str) -> list[str]:
     """Return all blocks of passages in a prompt, with their delimiters."""
-    found = re.finditer(r"<knowledge id=(\w+).*?</knowledge id=\1>", prompt, re.DOTALL)
-    return [block[0] for block in found]
+    blocks = re.finditer(r"<knowledge id=(\w+).*?</knowledge id=\1>", prompt, re.DOTALL)
+    return [block[0] for block in blocks]
 
 
 async def test_markers_count_through_all_blocks(ask: Ask, model: Scripted) -> None:
     """Each passage has its own marker, whichever knowledge base it comes from."""
-    found = await ask("[{ id: guide }, { id: rules, min_score: 0.1 }]")
+    reply = await ask("[{ id: guide }, { id: rules, min_score: 0.1 }]")
     prompt = prompt_of(model)
     assert len(blocks(prompt)) == 2
     assert [passage.marker for passage in parse(prompt)] == ["[1]", "[2]", "[3]"]
-    assert [citation.marker for citation in found.offered] == ["[1]", "[2]", "[3]"]
-    assert [citation.uri for citation in found.offered][-1] == "rules/keys.md"
-    assert found.verdict == "hit"
+    assert [citation.marker for citation in reply.offered] == ["[1]", "[2]", "[3]"]
+    assert [citation.uri for citation in reply.offered][-1] == "rules/keys.md"
+    assert reply.verdict == "hit"
 
 
 async def test_a_marker_stands_for_the_passage_beside_it(ask: Ask, model: Scripted) -> None:
     """The citation of a marker contains the passage that the model sees under that marker."""
-    found = await ask("[{ id: guide }, { id: rules }]")
-    shown = {passage.marker: passage for passage in parse(prompt_of(model))}
-    assert found.offered
-    for citation in found.offered:
-        assert shown[citation.marker].content == citation.content
-        assert shown[citation.marker].source.startswith(citation.uri)
+    reply = await ask("[{ id: guide }, { id: rules }]")
+    passages = {passage.marker: passage for passage in parse(prompt_of(model))}
+    assert reply.offered
+    for citation in reply.offered:
+        assert passages[citation.marker].content == citation.content
+        assert passages[citation.marker].source.startswith(citation.uri)
 
 
 @pytest.mark.parametrize(("guide", "rules"), [(60, 45), (45, 60), (50, 200)])
@@ -114,21 +114,21 @@ async def test_each_binding_keeps_its_budget(
     ask: Ask, model: Scripted, guide: int, rules: int
 ) -> None:
     """The block of a binding has at most its `max_tokens`, and dropped passages are counted."""
-    found = await ask(
+    reply = await ask(
         f"[{{ id: guide, max_tokens: {guide} }}, {{ id: rules, max_tokens: {rules} }}]"
     )
     written = blocks(prompt_of(model))
     assert len(written) == 2
     assert WordCounter().count(written[0]) <= guide
     assert WordCounter().count(written[1]) <= rules
-    matches = sum(len(result.result.matches) for result in found.results)
-    assert len(found.offered) + found.dropped == matches
+    matches = sum(len(result.result.matches) for result in reply.results)
+    assert len(reply.offered) + reply.dropped == matches
 
 
 async def test_what_does_not_fit_is_dropped(ask: Ask) -> None:
     """A budget for one passage offers one and counts the dropped ones."""
-    found = await ask("[{ id: guide, max_tokens: 45 }]")
-    assert (len(found.offered), found.dropped) == (1, 1)
+    reply = await ask("[{ id: guide, max_tokens: 45 }]")
+    assert (len(reply.offered), reply.dropped) == (1, 1)
 
 
 async def test_a_block_has_its_label(ask: Ask, model: Scripted) -> None:
@@ -141,11 +141,11 @@ async def test_a_block_has_its_label(ask: Ask, model: Scripted) -> None:
 
 async def test_a_miss_gives_the_fallback(ask: Ask, model: Scripted) -> None:
     """If no passage passes, the model gets the fallback and no passage."""
-    found = await ask("[{ id: guide, min_score: 0.99, fallback: Say that a human will call. }]")
-    assert found.verdict == "fallback"
+    reply = await ask("[{ id: guide, min_score: 0.99, fallback: Say that a human will call. }]")
+    assert reply.verdict == "fallback"
     assert prompt_of(model) == f"Say that a human will call.\n\n{QUESTION}"
-    assert (found.offered, found.citations, found.dropped) == ([], [], 0)
-    assert "'guide'" in found.results[0].shortfall
+    assert (reply.offered, reply.citations, reply.dropped) == ([], [], 0)
+    assert "'guide'" in reply.results[0].shortfall
 
 
 async def test_a_miss_is_told(ask: Ask, model: Scripted) -> None:
@@ -154,16 +154,16 @@ async def test_a_miss_is_told(ask: Ask, model: Scripted) -> None:
     With an empty fallback, it is asked the bare question.
     """
     missed = "{ id: guide, min_score: 0.99 }, { id: rules, min_score: 0.99 }"
-    found = await ask(f"[{missed}]")
-    assert (found.verdict, prompt_of(model)) == ("fallback", f"{NOTHING_FOUND}\n\n{QUESTION}")
+    reply = await ask(f"[{missed}]")
+    assert (reply.verdict, prompt_of(model)) == ("fallback", f"{NOTHING_FOUND}\n\n{QUESTION}")
     await ask("[{ id: guide, min_score: 0.99, fallback: '' }]")
     assert prompt_of(model) == QUESTION
 
 
 async def test_nothing_is_said_beside_passages(ask: Ask, model: Scripted) -> None:
     """A miss in one knowledge base is not mentioned if another one has passages."""
-    found = await ask("[{ id: guide, min_score: 0.99 }, { id: rules }]")
-    assert found.verdict == "hit"
+    reply = await ask("[{ id: guide, min_score: 0.99 }, { id: rules }]")
+    assert reply.verdict == "hit"
     assert prompt_of(model).startswith("<knowledge ")
     assert NOTHING_FOUND not in prompt_of(model)
 
@@ -178,28 +178,28 @@ async def test_a_weak_match_is_given_and_said_to_be_weak(
     ask: Ask, model: Scripted, render: str
 ) -> None:
     """Below the level of the embedder, the model gets the passages and is told they are weak."""
-    found = await ask(f"[{{ id: guide, render: {render} }}]", WEAK_QUESTION)
-    assert (found.verdict, len(found.offered)) == ("weak", 2)
-    assert found.results[0].result.verdict == "weak"
-    assert "has the relevance" in found.results[0].shortfall
-    shown = parse(prompt_of(model))
-    assert len(shown) == 2
-    assert all(passage.weak for passage in shown)
+    reply = await ask(f"[{{ id: guide, render: {render} }}]", WEAK_QUESTION)
+    assert (reply.verdict, len(reply.offered)) == ("weak", 2)
+    assert reply.results[0].result.verdict == "weak"
+    assert "has the relevance" in reply.results[0].shortfall
+    passages = parse(prompt_of(model))
+    assert len(passages) == 2
+    assert all(passage.weak for passage in passages)
     assert WEAK in blocks(prompt_of(model))[0].splitlines()[1]
 
 
 async def test_a_weak_match_may_give_way(ask: Ask, model: Scripted) -> None:
     """With `on_weak: fallback`, the model gets the fallback instead."""
-    found = await ask("[{ id: guide, on_weak: fallback }]", WEAK_QUESTION)
-    assert (found.verdict, found.offered) == ("fallback", [])
+    reply = await ask("[{ id: guide, on_weak: fallback }]", WEAK_QUESTION)
+    assert (reply.verdict, reply.offered) == ("fallback", [])
     assert prompt_of(model) == f"{NOTHING_FOUND}\n\n{WEAK_QUESTION}"
-    assert found.results[0].result.matches
+    assert reply.results[0].result.matches
 
 
 async def test_min_score_cuts_and_says_nothing_else(ask: Ask) -> None:
     """A `min_score` that all passages reach changes neither them nor the verdict."""
-    found = await ask("[{ id: guide, min_score: 0 }]", WEAK_QUESTION)
-    assert (found.verdict, len(found.offered)) == ("weak", 2)
+    reply = await ask("[{ id: guide, min_score: 0 }]", WEAK_QUESTION)
+    assert (reply.verdict, len(reply.offered)) == ("weak", 2)
 
 
 async def test_the_prompts_budget_counts_the_line(ask: Ask, model: Scripted) -> None:
@@ -212,25 +212,25 @@ async def test_the_prompts_budget_counts_the_line(ask: Ask, model: Scripted) -> 
 
 async def test_one_hit_among_several_is_a_hit(ask: Ask, model: Scripted) -> None:
     """A binding without results adds its fallback, and the passages of the others are shown."""
-    found = await ask("[{ id: guide, min_score: 0.99, fallback: No guide. }, { id: rules }]")
-    assert found.verdict == "hit"
-    assert [result.hit for result in found.results] == [False, True]
+    reply = await ask("[{ id: guide, min_score: 0.99, fallback: No guide. }, { id: rules }]")
+    assert reply.verdict == "hit"
+    assert [result.hit for result in reply.results] == [False, True]
     assert prompt_of(model).startswith("No guide.\n\n<knowledge ")
-    assert {citation.uri.split("/")[0] for citation in found.offered} == {"rules"}
+    assert {citation.uri.split("/")[0] for citation in reply.offered} == {"rules"}
 
 
-@pytest.mark.parametrize(("wanted", "verdict"), [(2, "hit"), (3, "fallback")])
-async def test_min_results_decides_what_is_a_hit(ask: Ask, wanted: int, verdict: str) -> None:
+@pytest.mark.parametrize(("least", "verdict"), [(2, "hit"), (3, "fallback")])
+async def test_min_results_decides_what_is_a_hit(ask: Ask, least: int, verdict: str) -> None:
     """Fewer passages than `min_results` count as none."""
-    found = await ask(f"[{{ id: guide, min_results: {wanted} }}]")
-    assert found.verdict == verdict
-    assert len(found.offered) == (2 if verdict == "hit" else 0)
+    reply = await ask(f"[{{ id: guide, min_results: {least} }}]")
+    assert reply.verdict == verdict
+    assert len(reply.offered) == (2 if verdict == "hit" else 0)
 
 
 async def test_nothing_bound_is_neither_hit_nor_miss(ask: Ask, model: Scripted) -> None:
     """Without bindings, the model is asked the bare question, and the verdict is `none`."""
-    found = await ask("[]", instructions="Be short.")
-    assert found.verdict == "none"
+    reply = await ask("[]", instructions="Be short.")
+    assert reply.verdict == "none"
     assert [message.text for message in model.heard[0]] == ["Be short.", QUESTION]
 
 
@@ -246,8 +246,8 @@ async def test_instructions_then_knowledge_then_question(ask: Ask, model: Script
 
 async def test_the_query_may_differ_from_the_prompt(ask: Ask, model: Scripted) -> None:
     """`query` is searched for, but is not shown to the model."""
-    found = await ask("[{ id: rules, top_k: 1 }]", query="powder on alpine chalets")
-    assert found.offered[0].uri == "rules/snow.md"
+    reply = await ask("[{ id: rules, top_k: 1 }]", query="powder on alpine chalets")
+    assert reply.offered[0].uri == "rules/snow.md"
     assert prompt_of(model).endswith(QUESTION)
     assert "powder on" not in prompt_of(model)
 
@@ -255,11 +255,11 @@ async def test_the_query_may_differ_from_the_prompt(ask: Ask, model: Scripted) -
 async def test_only_what_is_cited_is_listed(ask: Ask, model: Scripted) -> None:
     """Citations are those in the answer, in its order; unknown markers are reported."""
     model.says = ["By the rules [3], and the guide [1]. As all know [7], also [3]."]
-    found = await ask("[{ id: guide }, { id: rules, min_score: 0.1 }]")
-    assert found.text == model.says[0]
-    assert [citation.marker for citation in found.citations] == ["[3]", "[1]"]
-    assert found.unknown_markers == ["[7]"]
-    assert len(found.offered) == 3
+    reply = await ask("[{ id: guide }, { id: rules, min_score: 0.1 }]")
+    assert reply.text == model.says[0]
+    assert [citation.marker for citation in reply.citations] == ["[3]", "[1]"]
+    assert reply.unknown_markers == ["[7]"]
+    assert len(reply.offered) == 3
 
 
 async def test_a_failing_model_is_a_model_error(ask: Ask, model: Scripted) -> None:
@@ -276,9 +276,9 @@ async def test_usage_counts_the_messages(ask: Ask, model: Scripted) -> None:
     def words(messages: list[BaseMessage]) -> int:
         return sum(len(str(message.text).split()) + 4 for message in messages)
 
-    found = await ask("[{ id: guide }, { id: rules }]", instructions="Be short.")
+    reply = await ask("[{ id: guide }, { id: rules }]", instructions="Be short.")
     expected = {"prompt_tokens": words(model.heard[0]), "tokenizer": "words", "exact": True}
-    assert found.usage == expected
+    assert reply.usage == expected
 
 
 async def test_long_prompts_are_counted_in_a_thread(ask: Ask) -> None:
@@ -345,8 +345,8 @@ async def test_the_verdict_is_about_the_passages_that_are_offered(
 ) -> None:
     """A hit that does not fit its budget does not hide that the offered passages are weak."""
     bindings = "[{{ id: guide, max_tokens: {} }}, {{ id: rules }}]"
-    found = await ask(bindings.format(1), "ninety console")
-    assert [result.verdict for result in found.results] == ["hit", "weak"]
-    assert (found.verdict, {one.uri for one in found.offered}) == ("weak", set(RULES))
+    reply = await ask(bindings.format(1), "ninety console")
+    assert [result.verdict for result in reply.results] == ["hit", "weak"]
+    assert (reply.verdict, {offer.uri for offer in reply.offered}) == ("weak", set(RULES))
     assert WEAK in prompt_of(model)
     assert (await ask(bindings.format(500), "ninety console")).verdict == "hit"

@@ -32,7 +32,7 @@ def composite(workflow: str, task_id: str = "t", **inputs: Any) -> dict[str, Any
 
 
 async def run(
-    root: Path, model: Scripted, *workflows: dict[str, Any], given: Any = None, **more: Any
+    root: Path, model: Scripted, *workflows: dict[str, Any], inputs: Any = None, **more: Any
 ) -> RunResult:
     """Run the last of these workflows, with everything ingested."""
     data = {
@@ -49,7 +49,7 @@ async def run(
         await ingest(service.open(kb.id).corpus())
     try:
         flows = Workflows(loaded, service, OneModel(model))
-        return await flows.run(workflows[-1]["id"], given or {})
+        return await flows.run(workflows[-1]["id"], inputs or {})
     finally:
         await service.close()
 
@@ -72,7 +72,7 @@ async def test_inputs_go_in_and_the_output_comes_out(tmp_path: Path) -> None:
         ],
     }
     model = Scripted(says=["inside", "outside"])
-    result = await run(tmp_path, model, INNER, outer, given={"ask": "How"})
+    result = await run(tmp_path, model, INNER, outer, inputs={"ask": "How"})
     assert prompts(model) == ["How!/7", "Check: inside"]
     assert (result.output, result.tasks["t"].output) == ("outside", "inside")
 
@@ -125,7 +125,7 @@ async def test_what_a_model_says_is_no_template_inside(tmp_path: Path) -> None:
         "tasks": [composite("inner", question="{{ .input.ask }}")],
     }
     model = Scripted(says=["{{ .env.PASSWORD }}"])
-    result = await run(tmp_path, model, INNER, outer, given={"ask": "{{ .secrets.PASSWORD }}"})
+    result = await run(tmp_path, model, INNER, outer, inputs={"ask": "{{ .secrets.PASSWORD }}"})
     assert prompts(model) == ["{{ .secrets.PASSWORD }}/3"]
     assert result.output == "{{ .env.PASSWORD }}"
 
@@ -176,16 +176,16 @@ async def test_nested_twice_everything_is_carried_up(tmp_path: Path) -> None:
 async def test_a_workflow_has_its_own_knowledge_when_it_is_run_by_another(tmp_path: Path) -> None:
     """Ids are looked up in the inner workflow, which also ingests its own knowledge bases."""
     write(tmp_path, DOCUMENTS | {"own/snow.md": "# Snow\n\nPowder covers alpine chalets.\n"})
-    own = DOCS | {"sources": [{"type": "markdown_glob", "path": "own/*.md"}], "ingest": "on_start"}
+    docs = DOCS | {"sources": [{"type": "markdown_glob", "path": "own/*.md"}], "ingest": "on_start"}
     task = {"id": "look", "prompt": "powder", "knowledge": [{"id": "docs"}]}
-    inner = {"id": "inner", "knowledge_bases": [own], "tasks": [task]}
+    inner = {"id": "inner", "knowledge_bases": [docs], "tasks": [task]}
     outer = {"id": "outer", "tasks": [composite("inner"), task | {"prompt": "rotate the keys"}]}
     model = Scripted(says=["See [1]."])
     result = await run(tmp_path, model, inner, outer, knowledge_bases=[DOCS])
-    found = {
+    uris = {
         name: [citation.uri for citation in task.citations] for name, task in result.tasks.items()
     }
-    assert found == {"t": ["own/snow.md"], "look": ["docs/keys.md"]}
+    assert uris == {"t": ["own/snow.md"], "look": ["docs/keys.md"]}
 
 
 async def test_a_failure_inside_ends_the_run(tmp_path: Path) -> None:

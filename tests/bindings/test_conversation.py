@@ -61,14 +61,14 @@ async def test_a_model_is_given_the_conversation(tmp_path: Path) -> None:
     history = [*long, *SAID, *called, ToolMessage("secret rows", tool_call_id="1")]
     binding = bound(tmp_path, {"model": "quick"}, model)
     assert await condensed(binding, "And express?", history) == "How fast is express delivery?"
-    ((system, given),) = model.heard
+    ((system, prompt),) = model.heard
     assert system.type == "system"
-    assert f"human: {FIRST}\nai: Three to five days [1].\n</conversation>" in given.text
-    assert given.text.endswith("Last message: And express?")
-    assert "secret rows" not in given.text
-    assert "8 xxx" in given.text
-    assert "2 xxx" not in given.text
-    assert len(given.text) < 6000
+    assert f"human: {FIRST}\nai: Three to five days [1].\n</conversation>" in prompt.text
+    assert prompt.text.endswith("Last message: And express?")
+    assert "secret rows" not in prompt.text
+    assert "8 xxx" in prompt.text
+    assert "2 xxx" not in prompt.text
+    assert len(prompt.text) < 6000
 
 
 async def test_a_model_that_says_nothing(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_live_model_is_counted_by_its_name_or_by_itself(tmp_path: Path) -> Non
     models = pool(tmp_path)
     assert models.at(None, ExtractiveChatModel())[1].name == "o200k_base"
     assert models.at(None, FakeListChatModel(responses=[""]))[1].name == "len/4"
-    own = FakeListChatModel(responses=[""], custom_get_token_ids=lambda text: [1] * len(text))
-    model, counter = models.at(None, own)
-    assert model is own
+    chat = FakeListChatModel(responses=[""], custom_get_token_ids=lambda text: [1] * len(text))
+    model, counter = models.at(None, chat)
+    assert model is chat
     assert (counter.count("four"), counter.exact) == (4, True)

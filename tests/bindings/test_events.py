@@ -64,8 +64,8 @@ def event(kind: EventType, data: dict[str, Any]) -> RunEvent:
     return RunEvent(kind, 1, 7, "t1", "answer" if path else "", path, data)
 
 
-def validate(shown: object) -> None:
-    Draft202012Validator(event_schema()).validate(shown)
+def validate(record: object) -> None:
+    Draft202012Validator(event_schema()).validate(record)
 
 
 def test_the_schema_is_one_and_names_all_types() -> None:
@@ -81,13 +81,13 @@ def test_the_schema_is_one_and_names_all_types() -> None:
 def test_an_event_of_each_type(kind: EventType) -> None:
     """Each type of event is valid, survives a round trip through JSON, and has a line of text."""
     data, line = SAMPLES[kind]
-    one = event(kind, data)
-    shown = json.loads(json.dumps(one.as_json()))
-    assert list(shown) == ["type", "version", "seq", "thread_id", "task", "path", "data"]
-    assert RunEvent(**shown) == one
-    validate(shown)
-    assert event_line(one) == line
-    validate({**shown, "data": {**data, "more": 1}})  # a later release may add keys
+    item = event(kind, data)
+    record = json.loads(json.dumps(item.as_json()))
+    assert list(record) == ["type", "version", "seq", "thread_id", "task", "path", "data"]
+    assert RunEvent(**record) == item
+    validate(record)
+    assert event_line(item) == line
+    validate({**record, "data": {**data, "more": 1}})  # a later release may add keys
 
 
 @pytest.mark.parametrize("kind", [kind for kind in get_args(EventType) if kind != "custom"])
@@ -124,8 +124,8 @@ def test_what_is_no_event(wrong: dict[str, Any]) -> None:
 
 def test_a_line_stays_a_line() -> None:
     """The text of a model cannot break the line, nor control a terminal."""
-    said = event("model_chunk", {"text": "a\nb\x1b[2Jc\u2028" + "d" * 300})
-    line = event_line(said)
+    chunk = event("model_chunk", {"text": "a\nb\x1b[2Jc\u2028" + "d" * 300})
+    line = event_line(chunk)
     assert line.startswith("answers[3].answer | a b [2Jc d")
     assert len(line) == 200
     assert line.isprintable()

@@ -74,10 +74,10 @@ async def test_what_is_received_and_lost_is_what_was_emitted(
         assert bus.is_heard == bool(readers)
     await bus.close()
     for first, reader, got in readers:
-        before = len([one for one in got if not one.dropped])
+        before = len([event for event in got if not event.dropped])
         got.extend(reader)
         lost = checked(got, first, bus.seq)
-        received = len([one for one in got if not one.dropped])
+        received = len([event for event in got if not event.dropped])
         assert received + lost == bus.seq - first + 1
         assert reader.dropped == lost
         left = bus.seq - first + 1 - before
@@ -116,20 +116,20 @@ async def test_nobody_listens() -> None:
     class Big(dict[str, Any]):
         pass
 
-    def kept() -> int:
+    def alive() -> int:
         gc.collect()
-        return len([one for one in gc.get_objects() if type(one) is Big])
+        return len([item for item in gc.get_objects() if type(item) is Big])
 
     bus = EventBus("t1")
     assert not bus.is_heard
     for _ in range(5):
         bus.publish("custom", "", "", Big())
-    assert kept() <= 1
+    assert alive() <= 1
     with bus.subscribe():
         for _ in range(5):
             bus.publish("custom", "", "", Big())
-        assert kept() >= 5
-    assert kept() <= 1
+        assert alive() >= 5
+    assert alive() <= 1
     reader = bus.subscribe()
     assert bus.is_heard
     emit(bus, 1)
@@ -199,13 +199,13 @@ async def test_many_producers_and_readers_in_threads(capacity: int) -> None:
         await asyncio.to_thread(thread.join, 60)
     assert bus.seq == 8000
     for events in [*got, await asyncio.wait_for(task, 60)]:
-        told = [event for event in events if not event.dropped]
+        received = [event for event in events if not event.dropped]
         lost = sum(event.dropped for event in events)
-        assert len(told) + lost == 8000
+        assert len(received) + lost == 8000
         assert [event.seq for event in events] == sorted({event.seq for event in events})
         assert capacity == 50 or lost == 0
-        for name in {event.task for event in told}:
-            numbers = [event.data["number"] for event in told if event.task == name]
+        for name in {event.task for event in received}:
+            numbers = [event.data["number"] for event in received if event.task == name]
             assert numbers == sorted(set(numbers))
 
 

@@ -90,9 +90,9 @@ async def test_read_to_the_end(reader: Any) -> None:
 
 async def test_a_thread_of_its_own() -> None:
     """Without an id, the stream has a new thread, and the run uses it."""
-    one, other = RunStream(Run()), RunStream(Run())
-    await aread(one)
-    assert one.result.thread_id == one.thread_id != other.thread_id
+    first, other = RunStream(Run()), RunStream(Run())
+    await aread(first)
+    assert first.result.thread_id == first.thread_id != other.thread_id
 
 
 async def test_events_come_while_the_run_goes_on() -> None:
@@ -330,10 +330,10 @@ async def test_many_streams_at_once() -> None:
     """With fifty runs, each reader receives only the events of its own run."""
     streams = [RunStream(Run(3), f"t{number}") for number in range(50)]
     half = len(streams) // 2
-    told = await asyncio.gather(
+    readings = await asyncio.gather(
         *(aread(stream) for stream in streams[:half]),
         *(in_a_thread(stream) for stream in streams[half:]),
     )
-    for number, events in enumerate(told):
+    for number, events in enumerate(readings):
         assert {event.thread_id for event in events} == {f"t{number}"}
         assert [event.seq for event in events] == list(range(1, 6))

@@ -262,9 +262,9 @@ async def test_a_sink_that_raises(
     assert failing.failed == (0 if at == "close" else emitted)
     assert error.__name__ in failing.last_error
     assert counts(healthy) == (emitted, 0, 0)
-    told = [event for event in memory.events if event.type == "diagnostic"]
-    assert len(told) == (at != "close")  # an error of `close` comes after the last event
-    for event in told:
+    diagnostics = [event for event in memory.events if event.type == "diagnostic"]
+    assert len(diagnostics) == (at != "close")  # an error of `close` comes after the last event
+    for event in diagnostics:
         Draft202012Validator(event_schema()).validate(event.as_json())
         assert event.data["sink"] == "Failing"
         assert event.data["message"] == f"sink Failing failed: {failing.last_error}"

@@ -48,7 +48,7 @@ async def prompts_of(root: Path, *tasks: dict[str, Any], **keys: Any) -> list[li
 
 
 @pytest.mark.parametrize(
-    ("inserted", "shown"),
+    ("inserted", "expected"),
     [
         ("{{ .tasks.first.output }}", BROKEN),
         ("{{ .input.told }}", BROKEN),
@@ -58,7 +58,7 @@ async def prompts_of(root: Path, *tasks: dict[str, Any], **keys: Any) -> list[li
         ("{{ .tasks.said.output }}", "By command [1], not [2].\n- [x] done"),
     ],
 )
-async def test_an_output_is_no_block(tmp_path: Path, inserted: str, shown: str) -> None:
+async def test_an_output_is_no_block(tmp_path: Path, inserted: str, expected: str) -> None:
     """The prompt has only the passages retrieved for it; other outputs stay as they are."""
     *_, (message,) = await prompts_of(
         tmp_path,
@@ -68,8 +68,8 @@ async def test_an_output_is_no_block(tmp_path: Path, inserted: str, shown: str) 
         python("said", says("By command [1], not [2].\n- [x] done")),
         {"id": "last", "prompt": f"{QUESTION}\n{inserted}", "knowledge": BOUND},
     )
-    assert str(message.text).endswith(f"{QUESTION}\n{shown}")
-    assert [one.content for one in parse(str(message.text))] == [KEYS]
+    assert str(message.text).endswith(f"{QUESTION}\n{expected}")
+    assert [passage.content for passage in parse(str(message.text))] == [KEYS]
 
 
 async def test_items_and_histories_are_no_blocks(tmp_path: Path) -> None:
@@ -77,12 +77,12 @@ async def test_items_and_histories_are_no_blocks(tmp_path: Path) -> None:
     _, (item,), (user, assistant, last) = await prompts_of(
         tmp_path,
         {"id": "first", "prompt": QUESTION},
-        python("list", lambda told: [told], given={"told": "{{ .tasks.first.output }}"}),
+        python("list", lambda text: [text], args={"text": "{{ .tasks.first.output }}"}),
         collection("each", "{{ .tasks.list.output }}", {"id": "one", "prompt": "{{ .item }}"}),
         python(
             "talk",
-            lambda told: [["user", "Well?"], {"role": "assistant", "content": told}],
-            given={"told": "{{ .tasks.first.output }}"},
+            lambda text: [["user", "Well?"], {"role": "assistant", "content": text}],
+            args={"text": "{{ .tasks.first.output }}"},
         ),
         {"id": "last", "prompt": QUESTION, "history": "{{ .tasks.talk.output }}"},
     )
@@ -98,7 +98,7 @@ async def test_the_block_of_another_task_stays_one(tmp_path: Path) -> None:
         {"id": "first", "prompt": QUESTION, "knowledge": knowledge},
         {"id": "last", "prompt": "{{ .workflow.vars.docs }}\n{{ .tasks.first.output }}"},
     )
-    assert [one.content for one in parse(str(message.text))] == [KEYS]
+    assert [passage.content for passage in parse(str(message.text))] == [KEYS]
     assert str(message.text).endswith(f"\n{BROKEN}")
 
 

@@ -30,13 +30,13 @@ def in_effect(layer: Layer) -> dict[str, Any]:
     return {name: written[0].value for name, written in layer.items()}
 
 
-def all_in_effect(found: Entries) -> dict[str, dict[str, Any]]:
-    return {kb_id: in_effect(layer) for kb_id, layer in found.items()}
+def all_in_effect(scopes: Entries) -> dict[str, dict[str, Any]]:
+    return {kb_id: in_effect(layer) for kb_id, layer in scopes.items()}
 
 
-def ordered(found: Entries) -> list[tuple[str, list[tuple[str, Any]]]]:
+def ordered(scopes: Entries) -> list[tuple[str, list[tuple[str, Any]]]]:
     """Return ids and fields with their order, which mapping equality ignores."""
-    return [(kb_id, list(layer.items())) for kb_id, layer in found.items()]
+    return [(kb_id, list(layer.items())) for kb_id, layer in scopes.items()]
 
 
 @given(a=layers, b=layers, c=layers)

@@ -171,7 +171,7 @@ async def test_a_providers_client_gets_key_address_and_messages(
     loaded = project(tmp_path, openai(server), environ={"TEAM_KEY": KEY})
     model, counter = ModelPool(loaded).get("cloud")
     assert counter.name == "o200k_base"
-    found = await answer(
+    reply = await answer(
         KnowledgeService(loaded), [], model, counter, Request("How often?", instructions="Short.")
     )
     ((path, key, body),) = server.requests
@@ -181,9 +181,9 @@ async def test_a_providers_client_gets_key_address_and_messages(
         {"role": "system", "content": "Short."},
         {"role": "user", "content": "How often?"},
     ]
-    assert found.text == "Every ninety days."
-    assert found.usage["model"]["input_tokens"] == 7
-    assert found.usage["tokenizer"] == "o200k_base"
+    assert reply.text == "Every ninety days."
+    assert reply.usage["model"]["input_tokens"] == 7
+    assert reply.usage["tokenizer"] == "o200k_base"
 
 
 @pytest.mark.allow_hosts(["127.0.0.1"])
@@ -234,9 +234,9 @@ async def test_a_providers_client_takes_tools_and_a_schema(
     loaded = project(tmp_path, openai(server), environ={"TEAM_KEY": KEY})
     model, counter = ModelPool(loaded).get("cloud")
     request = Request("How much?", tools=[price], output_schema=schema)
-    found = await answer(KnowledgeService(loaded), [], model, counter, request)
-    assert (found.output, found.text) == ({"coins": 2}, '{"coins": 2}')
-    assert found.usage["model"]["input_tokens"] == 14
+    reply = await answer(KnowledgeService(loaded), [], model, counter, request)
+    assert (reply.output, reply.text) == ({"coins": 2}, '{"coins": 2}')
+    assert reply.usage["model"]["input_tokens"] == 14
     first, second = (body for _, _, body in server.requests)
     offered = {tool["function"]["name"]: tool["function"] for tool in first["tools"]}
     assert offered["final_answer"]["parameters"] == schema
@@ -284,7 +284,7 @@ class Other:
 """
 
 
-def own(tmp_path: Path, **declared: Any) -> LoadedProject:
+def with_code(tmp_path: Path, **declared: Any) -> LoadedProject:
     """Create a project with a chat model in its own code."""
     (tmp_path / "chat.py").write_text(CLASSES, encoding="utf-8")
     return project(
@@ -302,15 +302,15 @@ def own(tmp_path: Path, **declared: Any) -> LoadedProject:
 )
 async def test_a_chat_model_by_class(tmp_path: Path, maker: dict[str, str], says: str) -> None:
     """A class or factory of the project receives `model` and `config`, and answers."""
-    loaded = own(tmp_path, model="m", config={"voice": "low"}, **maker)
+    loaded = with_code(tmp_path, model="m", config={"voice": "low"}, **maker)
     model, counter = ModelPool(loaded).get("own")
-    found = await answer(KnowledgeService(loaded), [], model, counter, Request("Hello"))
-    assert (found.text, found.output) == (says, says)
+    reply = await answer(KnowledgeService(loaded), [], model, counter, Request("Hello"))
+    assert (reply.text, reply.output) == (says, says)
     assert not counter.exact
 
 
 @pytest.mark.parametrize(
-    ("declared", "said"),
+    ("declared", "problem"),
     [
         ({"class": "chat:Other"}, "chat:Other is the class Other; expected a class derived from"),
         ({"class": "chat:Nobody"}, "module 'chat' has no 'Nobody'"),
@@ -322,34 +322,34 @@ async def test_a_chat_model_by_class(tmp_path: Path, maker: dict[str, str], says
         ({"factory": "chat:CLASSES"}, "module 'chat' has no 'CLASSES'"),
     ],
 )
-def test_a_class_that_is_none(tmp_path: Path, declared: dict[str, Any], said: str) -> None:
+def test_a_class_that_is_none(tmp_path: Path, declared: dict[str, Any], problem: str) -> None:
     """The named object is checked before it is called, and so is the object that it returns."""
-    with pytest.raises(LorebindError, match=said):
-        ModelPool(own(tmp_path, **declared)).get("own")
+    with pytest.raises(LorebindError, match=problem):
+        ModelPool(with_code(tmp_path, **declared)).get("own")
 
 
 async def test_a_class_that_quotes_its_key(tmp_path: Path) -> None:
     """Errors show a secret's template instead of its value, when creating and when answering."""
     declared: dict[str, Any] = {"class": "chat:Mine", "api_key": "{{ .env.TEAM_KEY }}"}
-    loaded = own(tmp_path, **declared, config={"voice": "broken"})
+    loaded = with_code(tmp_path, **declared, config={"voice": "broken"})
     model, counter = ModelPool(loaded).get("own")
     with pytest.raises(ModelError, match=r"refused: \{\{ .env.TEAM_KEY \}\}") as caught:
         await answer(KnowledgeService(loaded), [], model, counter, Request("Hello"))
     assert KEY not in str(caught.value)
     del model
     with pytest.raises(ModelError, match="cannot be created") as caught:
-        ModelPool(own(tmp_path, **declared, config={"voice": 1})).get("own")
+        ModelPool(with_code(tmp_path, **declared, config={"voice": 1})).get("own")
     assert KEY not in str(caught.value)
 
 
 def test_a_class_is_declared_not_named(tmp_path: Path) -> None:
     """`provider:model` cannot name a class: a class has to be declared."""
     with pytest.raises(NotFoundError, match="no model 'langchain:chat'"):
-        ModelPool(own(tmp_path, **{"class": "chat:Mine"})).get("langchain:chat")
+        ModelPool(with_code(tmp_path, **{"class": "chat:Mine"})).get("langchain:chat")
 
 
 def test_an_object_as_class(tmp_path: Path) -> None:
     """In Python, an object can be given in place of a class, and is used as it is."""
-    given = ExtractiveChatModel()
-    declared = {"id": "own", "provider": "langchain", "class": given}
-    assert ModelPool(project(tmp_path, declared, environ={})).get("own")[0] is given
+    chat = ExtractiveChatModel()
+    declared = {"id": "own", "provider": "langchain", "class": chat}
+    assert ModelPool(project(tmp_path, declared, environ={})).get("own")[0] is chat

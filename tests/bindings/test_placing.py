@@ -76,7 +76,7 @@ def load(root: Path, prompt: str, knowledge: str, **task: Any) -> LoadedProject:
     return load_project(write(root, files), environ={"PASSWORD": "hunter2"})
 
 
-async def said(
+async def sent(
     root: Path, prompt: str, knowledge: str, question: str = QUESTION, **task: Any
 ) -> tuple[str, list[str]]:
     """Return the prompt with shortened blocks, and the searched texts."""
@@ -118,34 +118,34 @@ async def test_the_block_stands_where_the_prompt_says(
     tmp_path: Path, inject_as: str, place: str
 ) -> None:
     """The block is at its place and not before the prompt; it replaces a variable of that name."""
-    prompt, asked = await said(
+    prompt, queries = await sent(
         tmp_path, f"Read {place} and say: {ASK}", f"[{{ id: guide, inject_as: {inject_as} }}]"
     )
     assert prompt == f"Read <guide> and say: {QUESTION}"
-    assert asked == [f"Read  and say: {QUESTION}"]
+    assert queries == [f"Read  and say: {QUESTION}"]
 
 
 @pytest.mark.parametrize("inject_as", ["docs", "Operator handbook", "input", "null"])
 async def test_without_a_place_it_stands_before(tmp_path: Path, inject_as: str) -> None:
     """A variable that the prompt does not use is a label, like any other text."""
-    prompt, asked = await said(tmp_path, ASK, f"[{{ id: guide, inject_as: {inject_as} }}]")
+    prompt, queries = await sent(tmp_path, ASK, f"[{{ id: guide, inject_as: {inject_as} }}]")
     assert prompt == f"<guide>\n\n{QUESTION}"
-    assert asked == [QUESTION]
+    assert queries == [QUESTION]
 
 
 async def test_several_in_one_place_and_one_before(tmp_path: Path) -> None:
     """Blocks of one place follow each other in the order of the bindings."""
     both = "[{ id: rules, inject_as: docs }, { id: guide, inject_as: docs }]"
-    prompt, _ = await said(tmp_path, f"A {{{{ .docs }}}} B {ASK}", both)
+    prompt, _ = await sent(tmp_path, f"A {{{{ .docs }}}} B {ASK}", both)
     assert prompt == f"A <rules>\n\n<guide> B {QUESTION}"
-    one = "[{ id: rules }, { id: guide, inject_as: docs }]"
-    prompt, _ = await said(tmp_path, f"A {{{{ .docs }}}} B {ASK}", one)
+    knowledge = "[{ id: rules }, { id: guide, inject_as: docs }]"
+    prompt, _ = await sent(tmp_path, f"A {{{{ .docs }}}} B {ASK}", knowledge)
     assert prompt == f"<rules>\n\nA <guide> B {QUESTION}"
 
 
 async def test_a_place_may_be_named_twice(tmp_path: Path) -> None:
     """A place that is named twice contains the block twice."""
-    prompt, _ = await said(
+    prompt, _ = await sent(
         tmp_path, "{{ .docs }} or {{ .docs }}", "[{ id: guide, inject_as: docs }]", query="keys"
     )
     assert prompt == "<guide> or <guide>"
@@ -155,23 +155,23 @@ async def test_the_fallback_goes_to_the_place(tmp_path: Path) -> None:
     """The fallback goes to the place; an empty fallback leaves the place empty."""
     missed = "id: guide, inject_as: docs, min_score: 0.99"
     template = f"A [{{{{ .docs }}}}] {ASK}"
-    prompt, _ = await said(tmp_path, template, f"[{{ {missed}, fallback: Nothing found. }}]")
+    prompt, _ = await sent(tmp_path, template, f"[{{ {missed}, fallback: Nothing found. }}]")
     assert prompt == f"A [Nothing found.] {QUESTION}"
-    prompt, _ = await said(tmp_path, template, f"[{{ {missed}, fallback: '' }}]")
+    prompt, _ = await sent(tmp_path, template, f"[{{ {missed}, fallback: '' }}]")
     assert prompt == f"A [] {QUESTION}"
 
 
 async def test_what_people_write_is_no_template(tmp_path: Path) -> None:
     """Template syntax in an input is not evaluated."""
     for question in ("{{ .docs }}", "{{ .secrets.PASSWORD }} {{ .docs }}", "{{ what"):
-        prompt, asked = await said(
+        prompt, queries = await sent(
             tmp_path,
             f"{{{{ .docs }}}}: {ASK} keys",
             "[{ id: guide, inject_as: docs, min_score: 0 }]",
             question,
         )
         assert prompt == f"<guide>: {question} keys"
-        assert asked == [f": {question} keys"]
+        assert queries == [f": {question} keys"]
 
 
 async def test_passages_are_no_templates(tmp_path: Path) -> None:
@@ -189,13 +189,13 @@ async def test_passages_are_no_templates(tmp_path: Path) -> None:
 
 async def test_a_query_is_searched_for_instead(tmp_path: Path) -> None:
     """`query` is searched for instead of the prompt."""
-    _, asked = await said(
+    _, queries = await sent(
         tmp_path,
         "{{ .docs }}",
         "[{ id: guide, inject_as: docs }]",
         query="keys of {{ .input.question }}",
     )
-    assert asked == [f"keys of {QUESTION}"]
+    assert queries == [f"keys of {QUESTION}"]
 
 
 @pytest.mark.parametrize("inject_as", ["prompt", "asked", "text", "question"])
@@ -227,9 +227,9 @@ def test_names_that_nothing_is_injected_as(
     """Unknown names are reported when the project is loaded; only prompts can contain places."""
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, prompt, "[{ id: guide, inject_as: docs }]", **task)
-    (found,) = caught.value.problems
-    assert problem in str(found)
-    assert found.file == "w.yaml"
+    (mistake,) = caught.value.problems
+    assert problem in str(mistake)
+    assert mistake.file == "w.yaml"
 
 
 @pytest.mark.parametrize(

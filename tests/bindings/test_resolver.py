@@ -73,9 +73,9 @@ def loaded(
     return load_project(write(root, files), environ={})
 
 
-def one(bindings: list[ResolvedBinding], kb_id: str = "policies") -> ResolvedBinding:
-    (found,) = [binding for binding in bindings if binding.id == kb_id]
-    return found
+def of(bindings: list[ResolvedBinding], kb_id: str = "policies") -> ResolvedBinding:
+    (binding,) = [binding for binding in bindings if binding.id == kb_id]
+    return binding
 
 
 BELOW = ("project", "knowledge_base")
@@ -111,19 +111,19 @@ def test_the_narrowest_scope_wins(
     overrode: tuple[str, ...],
 ) -> None:
     """The value of the narrowest scope is in effect, with its location and overridden scopes."""
-    found = one(resolve(loaded(tmp_path), **place))
-    assert found.settings.top_k == top_k
+    binding = of(resolve(loaded(tmp_path), **place))
+    assert binding.settings.top_k == top_k
     line = line_of(tmp_path / file, f"top_k: {top_k}")
-    assert found.provenance["top_k"] == Provenance(scope, file, line, overrode)
+    assert binding.provenance["top_k"] == Provenance(scope, file, line, overrode)
 
 
 def test_a_task_overrides_its_workflow(tmp_path: Path) -> None:
     """A task's own binding overrides the workflow's, unless its agent overrides both."""
     quiet = "resource: agent\nid: clerk\n"
-    found = one(resolve(loaded(tmp_path, agent=quiet), workflow="support", task="triage"))
-    assert found.settings.top_k == 14
+    binding = of(resolve(loaded(tmp_path, agent=quiet), workflow="support", task="triage"))
+    assert binding.settings.top_k == 14
     line = line_of(tmp_path / "workflows/support.yaml", "top_k: 14")
-    assert found.provenance["top_k"] == Provenance(
+    assert binding.provenance["top_k"] == Provenance(
         "task/triage", "workflows/support.yaml", line, ("workflow/support", *BELOW)
     )
 
@@ -137,32 +137,32 @@ def test_a_knowledge_base_in_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "lorebind.yaml").write_text(
         "name: shop\nknowledge: [{ id: docs }]\nautoload: { include: [docs.yaml] }\n"
     )
-    (found,) = resolve(load_project(tmp_path))
-    assert found.provenance["top_k"] == Provenance("knowledge_base", "docs.yaml", 4)
+    (binding,) = resolve(load_project(tmp_path))
+    assert binding.provenance["top_k"] == Provenance("knowledge_base", "docs.yaml", 4)
 
 
 def test_a_knowledge_base_alone_has_its_own_settings(tmp_path: Path) -> None:
     """Without bindings, a knowledge base is searched with its own `retrieval`."""
-    found = bind(loaded(tmp_path), "policies")
-    assert (found.settings.top_k, found.settings.max_tokens) == (11, 900)
+    binding = bind(loaded(tmp_path), "policies")
+    assert (binding.settings.top_k, binding.settings.max_tokens) == (11, 900)
     line = line_of(tmp_path / "lorebind.yaml", "top_k: 11")
-    assert found.provenance["top_k"] == Provenance("knowledge_base", "lorebind.yaml", line)
-    assert found.provenance["fallback"] == Provenance("default")
+    assert binding.provenance["top_k"] == Provenance("knowledge_base", "lorebind.yaml", line)
+    assert binding.provenance["fallback"] == Provenance("default")
 
 
 def test_what_no_scope_says_stays(tmp_path: Path) -> None:
     """A scope changes only the fields that it sets; the others keep their origin."""
-    found = one(resolve(loaded(tmp_path), workflow="support", task="triage"))
-    assert found.settings.max_tokens == 900
-    assert found.provenance["max_tokens"].scope == "knowledge_base"
-    assert found.settings.min_results == 1
-    assert found.provenance["min_results"] == Provenance("default")
+    binding = of(resolve(loaded(tmp_path), workflow="support", task="triage"))
+    assert binding.settings.max_tokens == 900
+    assert binding.provenance["max_tokens"].scope == "knowledge_base"
+    assert binding.settings.min_results == 1
+    assert binding.provenance["min_results"] == Provenance("default")
 
 
 def test_every_field_has_a_provenance(tmp_path: Path) -> None:
     """Every field has a provenance."""
-    found = one(resolve(loaded(tmp_path)))
-    assert set(found.provenance) == set(type(found.settings).model_fields)
+    binding = of(resolve(loaded(tmp_path)))
+    assert set(binding.provenance) == set(type(binding.settings).model_fields)
 
 
 @pytest.mark.parametrize(
@@ -174,16 +174,16 @@ def test_every_field_has_a_provenance(tmp_path: Path) -> None:
 )
 def test_flat_and_nested_mean_the_same(tmp_path: Path, binding: str) -> None:
     """An override next to the id means the same as one under `retrieval`."""
-    found = one(
+    bound = of(
         resolve(
             loaded(tmp_path, PROJECT + f"# more\nagents:\n- id: x\n  knowledge:\n{binding}"),
             agent="x",
         )
     )
-    assert found.settings.min_score == 0.25
-    assert found.settings.top_k == 12
-    assert found.provenance["min_score"].scope == "agent/x"
-    assert found.provenance["min_score"].line == line_of(tmp_path / "lorebind.yaml", "min_score")
+    assert bound.settings.min_score == 0.25
+    assert bound.settings.top_k == 12
+    assert bound.provenance["min_score"].scope == "agent/x"
+    assert bound.provenance["min_score"].line == line_of(tmp_path / "lorebind.yaml", "min_score")
 
 
 @pytest.mark.parametrize(("field", "default"), [("max_tokens", None), ("top_k", 5)])
@@ -202,12 +202,12 @@ def test_null_clears(tmp_path: Path, field: str, default: Any, binding: str) -> 
         knowledge: [{{ id: policies, min_results: 2 }}]
     """
     agent = "resource: agent\nid: clerk\n"
-    found = one(
+    bound = of(
         resolve(loaded(tmp_path, workflow=workflow, agent=agent), workflow="support", task="triage")
     )
-    assert getattr(found.settings, field) == default
+    assert getattr(bound.settings, field) == default
     line = line_of(tmp_path / "workflows/support.yaml", field)
-    place = found.provenance[field]
+    place = bound.provenance[field]
     assert (place.scope, place.file, place.line) == (
         "workflow/support",
         "workflows/support.yaml",
@@ -218,30 +218,30 @@ def test_null_clears(tmp_path: Path, field: str, default: Any, binding: str) -> 
 def test_what_was_cleared_can_be_set_again(tmp_path: Path) -> None:
     """A later scope can set a field that an earlier scope cleared."""
     workflow = WORKFLOW.replace("top_k: 13", "top_k: null")
-    found = one(resolve(loaded(tmp_path, workflow=workflow), workflow="support", task="triage"))
-    assert found.settings.top_k == 15
+    binding = of(resolve(loaded(tmp_path, workflow=workflow), workflow="support", task="triage"))
+    assert binding.settings.top_k == 15
 
 
 def test_maps_are_replaced(tmp_path: Path) -> None:
     """A map is replaced as a whole, never merged key by key."""
     workflow = WORKFLOW.replace("top_k: 13", "filters: { lang: [de, en] }")
-    found = one(resolve(loaded(tmp_path, workflow=workflow), workflow="support"))
-    assert found.settings.filters == {"lang": ["de", "en"]}
-    assert found.provenance["filters"].scope == "workflow/support"
+    binding = of(resolve(loaded(tmp_path, workflow=workflow), workflow="support"))
+    assert binding.settings.filters == {"lang": ["de", "en"]}
+    assert binding.provenance["filters"].scope == "workflow/support"
 
 
 def test_bindings_keep_the_order_of_their_first_appearance(tmp_path: Path) -> None:
     """A later scope adds bindings at the end, and does not move earlier ones."""
-    found = resolve(loaded(tmp_path), workflow="support", task="triage")
-    assert [binding.id for binding in found] == ["policies", "faq", "news"]
+    bindings = resolve(loaded(tmp_path), workflow="support", task="triage")
+    assert [binding.id for binding in bindings] == ["policies", "faq", "news"]
 
 
 def test_a_named_agent_goes_over_the_tasks_own(tmp_path: Path) -> None:
     """The task's agent is used unless another agent is named."""
     project = PROJECT + "agents: [{ id: boss, knowledge: [{ id: policies, top_k: 16 }] }]\n"
-    found = loaded(tmp_path, project)
-    assert one(resolve(found, workflow="support", task="triage")).settings.top_k == 15
-    assert one(resolve(found, workflow="support", task="triage", agent="boss")).settings.top_k == 16
+    shop = loaded(tmp_path, project)
+    assert of(resolve(shop, workflow="support", task="triage")).settings.top_k == 15
+    assert of(resolve(shop, workflow="support", task="triage", agent="boss")).settings.top_k == 16
 
 
 def test_a_workflows_knowledge_base_shadows_the_projects(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_workflows_knowledge_base_shadows_the_projects(tmp_path: Path) -> None
     tasks: [{ id: reply, prompt: x }]
     """
     project = loaded(tmp_path, workflow=workflow)
-    inside, outside = one(resolve(project, workflow="support")), one(resolve(project))
+    inside, outside = of(resolve(project, workflow="support")), of(resolve(project))
     assert (inside.settings.min_score, inside.settings.max_tokens) == (0.5, None)
     assert inside.workflow == "support"
     line = line_of(tmp_path / "workflows/support.yaml", "min_score")

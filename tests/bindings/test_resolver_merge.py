@@ -67,15 +67,15 @@ def bindings(draw: st.DrawFn) -> list[dict[str, Any]] | None:
     """
     if draw(st.integers(0, 3)) == 0:
         return None
-    found = []
+    bindings = []
     for kb_id in draw(st.lists(st.sampled_from(KB_IDS), unique=True)):
         overrides = draw(subset(nullable=True))
         nested = {name for name in overrides if draw(st.booleans())}
         binding = {"id": kb_id, **{k: v for k, v in overrides.items() if k not in nested}}
         if nested:
             binding["retrieval"] = {name: overrides[name] for name in nested}
-        found.append(binding)
-    return found
+        bindings.append(binding)
+    return bindings
 
 
 def flattened(binding: dict[str, Any]) -> dict[str, Any]:
@@ -84,11 +84,11 @@ def flattened(binding: dict[str, Any]) -> dict[str, Any]:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(
-    own=st.fixed_dictionaries({kb_id: subset(nullable=False) for kb_id in KB_IDS}),
+    base=st.fixed_dictionaries({kb_id: subset(nullable=False) for kb_id in KB_IDS}),
     scopes=st.tuples(bindings(), bindings(), bindings(), bindings()),
 )
 def test_the_merge_is_the_last_scope_that_wrote_a_field(
-    own: dict[str, dict[str, Any]], scopes: tuple[list[dict[str, Any]] | None, ...]
+    base: dict[str, dict[str, Any]], scopes: tuple[list[dict[str, Any]] | None, ...]
 ) -> None:
     """The last scope that set a field determines its value; null means the default.
 
@@ -104,7 +104,7 @@ def test_the_merge_is_the_last_scope_that_wrote_a_field(
         "lorebind.yaml": {
             "name": "p",
             "knowledge_bases": [
-                {"id": kb_id, "sources": sources, "retrieval": own[kb_id]} for kb_id in KB_IDS
+                {"id": kb_id, "sources": sources, "retrieval": base[kb_id]} for kb_id in KB_IDS
             ],
             **knowledge["project"],
             "autoload": {"include": ["*.yaml"]},
@@ -118,7 +118,7 @@ def test_the_merge_is_the_last_scope_that_wrote_a_field(
         root = Path(folder)
         write(root, {name: yaml.safe_dump(data) for name, data in files.items()})
         loaded = load_project(root, environ={})
-        found = resolve(loaded, workflow="w", task="t")
+        resolved = resolve(loaded, workflow="w", task="t")
         cleared = BindingScope(loaded, workflow="w", task="t").unbound_by()
         lines = {name: (root / name).read_text().splitlines() for name in files}
 
@@ -129,22 +129,22 @@ def test_the_merge_is_the_last_scope_that_wrote_a_field(
         assert cleared.scope == SCOPES[clearing[-1]]
         assert lines[cleared.file][cleared.line - 1].strip(" -") == "knowledge: []"
     in_effect = dict(list(zip(SCOPES, scopes, strict=True))[max(clearing, default=0) :])
-    assert [one.id for one in found] == list(
+    assert [bound.id for bound in resolved] == list(
         dict.fromkeys(binding["id"] for some in in_effect.values() for binding in some or [])
     )
-    for one in found:
-        layers = [("default", DEFAULTS), ("knowledge_base", own[one.id])]
+    for bound in resolved:
+        layers = [("default", DEFAULTS), ("knowledge_base", base[bound.id])]
         layers += [
             (scope, flattened(binding))
             for scope, some in in_effect.items()
             for binding in some or []
-            if binding["id"] == one.id
+            if binding["id"] == bound.id
         ]
         for field, default in DEFAULTS.items():
             scope, values = [layer for layer in layers if field in layer[1]][-1]
             expected = default if values[field] is None else values[field]
-            assert getattr(one.settings, field) == expected
-            place = one.provenance[field]
+            assert getattr(bound.settings, field) == expected
+            place = bound.provenance[field]
             assert place.scope == scope
             if scope != "default":
                 assert place.file == homes[scope]

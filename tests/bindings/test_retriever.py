@@ -113,22 +113,26 @@ class TestRetriever:
 
     def test_all_bindings_come_best_first(self, retriever: LorebindRetriever) -> None:
         """Passages are one list, by score times the best cosine of their base, then by id."""
-        found = retriever.invoke(QUESTION)
+        documents = retriever.invoke(QUESTION)
         best: dict[str, float] = {}
-        for document in found:
+        for document in documents:
             kb_id, cosine = document.metadata["kb_id"], document.metadata["scores"]["dense"]
             best[kb_id] = max(best.get(kb_id, 0.0), cosine)
         order = [
             (-document.metadata["score"] * best[document.metadata["kb_id"]], document.id)
-            for document in found
+            for document in documents
         ]
         assert order == sorted(order)
-        assert len(found) == 5  # two because of the binding's top_k, and all three of the other
-        assert {document.metadata["kb_id"] for document in found[:2]} == {"guide", "rules"}
+        assert len(documents) == 5  # two because of the binding's top_k, and all three of the other
+        assert {document.metadata["kb_id"] for document in documents[:2]} == {"guide", "rules"}
 
     def test_documents_say_where_they_are_from(self, retriever: LorebindRetriever) -> None:
         """Each document has an id, score, raw scores, knowledge base, uri, title and span."""
-        best = next(one for one in retriever.invoke(QUESTION) if one.metadata["kb_id"] == "guide")
+        best = next(
+            document
+            for document in retriever.invoke(QUESTION)
+            if document.metadata["kb_id"] == "guide"
+        )
         about = best.metadata
         assert best.id
         assert 0 <= about["score"] <= 1
@@ -194,7 +198,7 @@ class TestRetriever:
         chain = retriever | RunnableLambda(
             lambda documents: [document.id for document in documents]
         )
-        expected = [one.id for one in retriever.invoke(QUESTION)]
+        expected = [document.id for document in retriever.invoke(QUESTION)]
         assert chain.invoke(QUESTION) == expected
         assert await chain.ainvoke(QUESTION) == expected
 
@@ -208,8 +212,8 @@ class TestRetriever:
         )
         heard = Heard()
         config: Any = {"callbacks": [heard], "tags": ["call"], "metadata": {"run": "1"}}
-        found = [retriever.invoke(QUESTION, config), await retriever.ainvoke(QUESTION, config)]
-        assert heard.ended == found
+        answers = [retriever.invoke(QUESTION, config), await retriever.ainvoke(QUESTION, config)]
+        assert heard.ended == answers
         for question, tags, metadata in heard.started:
             assert question == QUESTION
             assert set(tags) == {"own", "call"}
@@ -239,5 +243,5 @@ def test_its_fields_are_configurable(
     )
     assert len(retriever.invoke(QUESTION)) > 2
     assert len(retriever.invoke(QUESTION, {"configurable": {"k": 1}})) == 1
-    found = retriever.invoke(QUESTION, {"configurable": {"filters": {"team": "ops"}}})
-    assert {document.metadata["kb_id"] for document in found} == {"guide"}
+    documents = retriever.invoke(QUESTION, {"configurable": {"filters": {"team": "ops"}}})
+    assert {document.metadata["kb_id"] for document in documents} == {"guide"}

@@ -21,16 +21,16 @@ from .thread_graph import GRAPH, THREAD, WAITS, Triage, opened
 @pytest.fixture(params=["sqlite", "memory", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ThreadStore]:
     if request.param == "postgres":
-        made = await opened(tmp_path, request.getfixturevalue("dsn"))
+        store = await opened(tmp_path, request.getfixturevalue("dsn"))
     else:
-        made = await opened(tmp_path, type=request.param)
-    yield made
-    await made.close()
+        store = await opened(tmp_path, type=request.param)
+    yield store
+    await store.close()
 
 
 async def status(store: ThreadStore, thread: Thread = THREAD) -> str | None:
-    found = await store.find(thread)
-    return found and found.status
+    info = await store.find(thread)
+    return info and info.status
 
 
 async def test_a_thread_goes_through_failure_question_answer_and_another_turn(
@@ -106,9 +106,9 @@ async def test_a_task_that_waited_and_has_a_record_waits_no_more(store: ThreadSt
     await Triage(store).turn("first")
     journal = await store.journal(THREAD)
     await journal.put(answered("approve", True))
-    found = await store.find(THREAD)
-    assert found is not None
-    assert (found.status, found.waiting) == ("interrupted", [])
+    info = await store.find(THREAD)
+    assert info is not None
+    assert (info.status, info.waiting) == ("interrupted", [])
 
 
 async def test_an_input_that_was_cut_off_is_not_the_turn_before(
@@ -120,11 +120,11 @@ async def test_an_input_that_was_cut_off_is_not_the_turn_before(
     await triage.turn("first")
     put, calls = store.saver.put, []
 
-    def put_once(*given: Any) -> Any:
-        calls.append(given)
+    def put_once(*args: Any) -> Any:
+        calls.append(args)
         if len(calls) == 2:
             raise StoreError("cut off")
-        return put(*given)
+        return put(*args)
 
     with monkeypatch.context() as patch:
         patch.setattr(store.saver, "put", put_once)
@@ -144,9 +144,9 @@ async def test_a_thread_is_paused_before_a_task(store: ThreadStore) -> None:
     paused = Interrupt(value={"waiting": [], "paused": ["c2"]}, id="1")
     await store.saver.aput_writes(newest.config, [("__interrupt__", (paused,))], "other")
     await (await store.journal(THREAD)).put(answered("approve", True))
-    found = await store.find(THREAD)
-    assert found is not None
-    assert (found.status, found.paused) == ("paused", ["c2"])
+    info = await store.find(THREAD)
+    assert info is not None
+    assert (info.status, info.paused) == ("paused", ["c2"])
     await (await store.journal(THREAD)).put({"key": passed_key("c2")})
     assert await status(store) == "interrupted"
 
@@ -164,7 +164,7 @@ async def test_a_claimed_thread_is_refused_and_seen_to_run(store: ThreadStore) -
         assert before is not None
         assert before.status == "waiting"
         assert await status(store) == "running"
-        assert [one.status for one in await store.list(*THREAD[:3])] == ["running"]
+        assert [info.status for info in await store.list(*THREAD[:3])] == ["running"]
     assert await status(store) == "waiting"
 
 
@@ -206,7 +206,7 @@ async def test_nobody_finds_a_thread_of_others(store: ThreadStore) -> None:
         Thread("default", "shoptriage", "", "ticket 7"),
         Thread("default", "shop", "triageticket", " 7"),
     ]
-    assert len({one.key for one in [THREAD, *others]}) == 7
+    assert len({thread.key for thread in [THREAD, *others]}) == 7
     for other in others:
         assert await store.find(other) is None
         with pytest.raises(NotFoundError, match=r"has no thread .*lorebind workflow threads"):
@@ -220,7 +220,10 @@ async def test_threads_are_listed_newest_first(store: ThreadStore) -> None:
     for thread in threads:
         await Triage(store, thread).turn(thread.id)
     listed = await store.list("default", "shop", "triage", limit=3)
-    assert [one.thread_id for one in listed] == ["t3", "t2", "t1"]
+    assert [info.thread_id for info in listed] == ["t3", "t2", "t1"]
+    await store.delete(threads[3])
+    assert await store.find(threads[3]) is None
+    assert len(await store.list("default", "shop", "triage")) == 3
 
 
 async def test_threads_are_listed_from_a_turn_on_in_both_directions(store: ThreadStore) -> None:
@@ -229,10 +232,10 @@ async def test_threads_are_listed_from_a_turn_on_in_both_directions(store: Threa
         await Triage(store, thread).turn(thread.id)
 
     async def listed(**where: Any) -> list[str]:
-        return [one.thread_id for one in await store.list("default", "shop", "triage", **where)]
+        return [info.thread_id for info in await store.list("default", "shop", "triage", **where)]
 
     assert await listed() == ["t1", "t4", "t3", "t2", "t0"]
-    turns = {one.thread_id: one.turn for one in await store.list("default", "shop", "triage")}
+    turns = {info.thread_id: info.turn for info in await store.list("default", "shop", "triage")}
     assert await listed(limit=2, before=turns["t4"]) == ["t3", "t2"]
     assert await listed(limit=2, after=turns["t2"]) == ["t4", "t3"]
     assert await listed(before=turns["t0"]) == await listed(after=turns["t1"]) == []
@@ -266,7 +269,9 @@ async def test_what_is_not_json_is_refused_alone(store: ThreadStore) -> None:
     puts = [journal.put({"key": f"x{number}", "output": number}) for number in range(3)]
     puts.insert(1, journal.put({"key": "y", "output": float("nan")}))
     puts.insert(1, journal.put({"key": "z", "output": {1, 2}}))
-    failures = [one for one in await asyncio.gather(*puts, return_exceptions=True) if one]
+    failures = [
+        failure for failure in await asyncio.gather(*puts, return_exceptions=True) if failure
+    ]
     assert [type(failure) for failure in failures] == [UsageError, UsageError]
     assert {"x0", "x1", "x2"} <= set((await store.journal(THREAD)).records)
 

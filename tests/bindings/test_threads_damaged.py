@@ -84,7 +84,7 @@ def damaged_values(value: Any) -> Iterator[Any]:
         data = json.loads(value)
         for key in data if isinstance(data, dict) else ():
             yield json.dumps({**data, key: []}).encode()
-            yield json.dumps({name: one for name, one in data.items() if name != key}).encode()
+            yield json.dumps({name: value for name, value in data.items() if name != key}).encode()
 
 
 @pytest.mark.parametrize("table", ["checkpoints", "writes"])

@@ -45,9 +45,9 @@ async def test_a_run_ends_with_its_connection_and_can_be_resumed(
                 await store.find(THREAD)
         await second.close()
     await triage.run(Command(resume={"approve": True}))
-    found = await store.find(THREAD)
-    assert found is not None
-    assert found.status == "completed"
+    info = await store.find(THREAD)
+    assert info is not None
+    assert info.status == "completed"
     await store.close()
 
 
@@ -68,9 +68,9 @@ async def test_a_server_that_was_restarted_is_connected_to_again(
     await Triage(store).run(Command(resume={"approve": True}))
     await asyncio.sleep(1.1)
     end_sessions(own_postgres)
-    found = await store.find(THREAD)
-    assert found is not None
-    assert found.status == "completed"
+    info = await store.find(THREAD)
+    assert info is not None
+    assert info.status == "completed"
     await store.close()
 
 
@@ -96,13 +96,13 @@ def test_the_tables_are_made_once_by_those_who_start_together(tmp_path: Path, ds
 async def test_threads_of_other_schemas_run_at_the_same_time(
     tmp_path: Path, new_dsn: Callable[[], str]
 ) -> None:
-    one, two = await opened(tmp_path, new_dsn()), await opened(tmp_path, new_dsn())
-    async with one.claimed(THREAD), two.claimed(THREAD):
+    first, two = await opened(tmp_path, new_dsn()), await opened(tmp_path, new_dsn())
+    async with first.claimed(THREAD), two.claimed(THREAD):
         pass
-    async with one.claimed(THREAD):
+    async with first.claimed(THREAD):
         await Triage(two).turn("first")
-    assert await one.find(THREAD) is None
-    await one.close()
+    assert await first.find(THREAD) is None
+    await first.close()
     await two.close()
 
 

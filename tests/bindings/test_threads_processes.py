@@ -65,13 +65,13 @@ async def test_what_a_killed_process_has_finished_is_kept(
             assert not printed & done
             done |= printed
         store = await opened(tmp_path, dsn_or_none)
-        async with store.claimed(THREAD) as found:
-            assert found is not None
-            assert found.status == "interrupted"
-        kept = [record["output"] for record in (await store.journal(THREAD)).records.values()]
-        assert done <= set(kept)
-        assert len(set(kept) - done) <= 4  # one per worker, which it had not printed yet
-        done = set(kept)
+        async with store.claimed(THREAD) as info:
+            assert info is not None
+            assert info.status == "interrupted"
+        outputs = [record["output"] for record in (await store.journal(THREAD)).records.values()]
+        assert done <= set(outputs)
+        assert len(set(outputs) - done) <= 4  # one per worker, which it had not printed yet
+        done = set(outputs)
         await store.close()
 
 

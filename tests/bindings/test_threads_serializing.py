@@ -33,8 +33,8 @@ def test_plain_json_is_read_as_it_was_written(value: Any) -> None:
 
 
 def test_interrupts_are_read_back_as_interrupts() -> None:
-    asked = (Interrupt(value={"waiting": ["a"]}, id="1"), Interrupt(value=None, id="2"))
-    assert SERIALIZER.loads_typed(SERIALIZER.dumps_typed(asked)) == asked
+    interrupts = (Interrupt(value={"waiting": ["a"]}, id="1"), Interrupt(value=None, id="2"))
+    assert SERIALIZER.loads_typed(SERIALIZER.dumps_typed(interrupts)) == interrupts
     looks_alike = [{"id": "1", "value": {"waiting": ["a"]}}]
     assert SERIALIZER.loads_typed(SERIALIZER.dumps_typed(looks_alike)) == looks_alike
 

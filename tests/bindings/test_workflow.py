@@ -152,9 +152,9 @@ async def test_a_result_tells_what_each_task_found(tmp_path: Path) -> None:
 async def test_every_run_has_a_thread_of_its_own(tmp_path: Path) -> None:
     """Two runs have different thread ids."""
     loaded = build(tmp_path, TWO_TASKS)
-    one, two = [await run(loaded, Scripted(), {"question": "?"}) for _ in range(2)]
-    assert one.thread_id
-    assert one.thread_id != two.thread_id
+    first, two = [await run(loaded, Scripted(), {"question": "?"}) for _ in range(2)]
+    assert first.thread_id
+    assert first.thread_id != two.thread_id
 
 
 async def test_concurrent_runs_do_not_mix(tmp_path: Path) -> None:

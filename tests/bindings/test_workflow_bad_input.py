@@ -29,9 +29,9 @@ from .workflow_helpers import (
 
 async def test_items_that_are_no_list() -> None:
     """A collection reports a value that is not a list, and resumes once it is a list."""
-    given: list[Any] = ["text"]
+    inputs: list[Any] = ["text"]
     tasks = (
-        python("list", lambda: given[0]),
+        python("list", lambda: inputs[0]),
         collection("c", "{{ .tasks.list.output }}", python("t", says(1))),
     )
     for value, kind in (
@@ -40,7 +40,7 @@ async def test_items_that_are_no_list() -> None:
         (None, "nothing"),
         (3, "a int"),
     ):
-        given[0] = value
+        inputs[0] = value
         flows = workflows(flow(*tasks))
         with task_fails(
             UsageError, f"items of collection 'c' must be a list, got {kind}"
@@ -50,16 +50,16 @@ async def test_items_that_are_no_list() -> None:
         (info,) = await flows.threads("w")
         assert info.status == "failed"
         ended = await flows.history("w", "t")
-        assert [(one["path"], one["status"]) for one in ended] == [
+        assert [(end["path"], end["status"]) for end in ended] == [
             ("list", "completed"),
             ("c", "failed"),
         ]
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [("refnd", "'refnd'"), (True, "True"), (None, "None"), ([1], r"\[1\]")]
+    ("value", "text"), [("refnd", "'refnd'"), (True, "True"), (None, "None"), ([1], r"\[1\]")]
 )
-async def test_no_such_route(value: Any, shown: str) -> None:
+async def test_no_such_route(value: Any, text: str) -> None:
     """A router without a default reports the value of its condition and the known routes."""
     router = {
         "id": "r",
@@ -72,7 +72,7 @@ async def test_no_such_route(value: Any, shown: str) -> None:
         router,
         python("a", says(1), final=True),
     )
-    match = f"router 'r' returned {shown}, which is not a route; .*known: question, refund|mean 'r"
+    match = f"router 'r' returned {text}, which is not a route; .*known: question, refund|mean 'r"
     with task_fails(UsageError, match):
         await run(*tasks)
 
@@ -117,11 +117,11 @@ HOLDS_ITSELF.append(HOLDS_ITSELF)
 )
 async def test_an_output_that_is_not_json(value: Any, message: str) -> None:
     """The error names the location in the value; after a fix, only the failed task runs again."""
-    given = [value]
-    flows = workflows(flow(python("a", says(1)), python("b", lambda: given[0])))
+    values = [value]
+    flows = workflows(flow(python("a", says(1)), python("b", lambda: values[0])))
     with task_fails(UsageError, f"the output of task 'b' {message}"):
         await flows.run("w", {}, thread_id="t")
-    given[0] = "fine"
+    values[0] = "fine"
     result = await flows.resume("w", "t")
     assert (result.output, result.tasks["a"].output) == ("fine", 1)
 
@@ -141,7 +141,7 @@ value = 3
 
 
 @pytest.mark.parametrize(
-    ("call", "given", "message"),
+    ("call", "inputs", "message"),
     [
         ("steps:two", {}, "steps:two needs 'a'; add it to with"),
         (
@@ -156,12 +156,12 @@ value = 3
     ],
 )
 async def test_a_function_that_cannot_be_called(
-    tmp_path: Path, call: str, given: dict[str, Any], message: str
+    tmp_path: Path, call: str, inputs: dict[str, Any], message: str
 ) -> None:
     """The error names the task and the module, name or argument that is wrong, and can be
     handled."""
     write(tmp_path, {"steps.py": STEPS, "broken.py": "1 / 0\n"})
-    task: Declared = {"id": "t", "type": "python", "call": call, "with": given}
+    task: Declared = {"id": "t", "type": "python", "call": call, "with": inputs}
     with task_fails(UsageError, f"task 't' of workflow 'w' failed: .*{message}"):
         await workflows(flow(task), root=tmp_path).run("w", {})
     end = python("e", says("handled"), final=True)
@@ -193,13 +193,13 @@ def tell(key, var): return key
 """
 
 
-@pytest.mark.parametrize(("function", "kept"), [("use", 0), ("leak", 0), ("tell", 1)])
-async def test_secrets_are_not_kept(tmp_path: Path, function: str, kept: int) -> None:
+@pytest.mark.parametrize(("function", "count"), [("use", 0), ("leak", 0), ("tell", 1)])
+async def test_secrets_are_not_kept(tmp_path: Path, function: str, count: int) -> None:
     """Secrets in `vars` and `with` are not stored in threads, not even if an error quotes them;
     a secret that a task returns is stored."""
     write(tmp_path, {"spy.py": SPY})
-    given = {"key": "{{ .secrets.API_KEY }}", "var": "{{ .workflow.vars.dsn }}"}
-    task: Declared = {"id": "t", "type": "python", "call": f"spy:{function}", "with": given}
+    inputs = {"key": "{{ .secrets.API_KEY }}", "var": "{{ .workflow.vars.dsn }}"}
+    task: Declared = {"id": "t", "type": "python", "call": f"spy:{function}", "with": inputs}
     asks: Declared = {"id": "ask", "type": "wait", "prompt": "Go on?"}
     declared = flow(task, asks, vars={"dsn": "x{{ .env.DSN }}x"})
     place = {"type": "sqlite"}
@@ -208,14 +208,14 @@ async def test_secrets_are_not_kept(tmp_path: Path, function: str, kept: int) ->
     if function == "leak":
         with pytest.raises(TaskError) as caught:
             await flows.run("w", {}, thread_id="t")
-        said = str(caught.value)
+        message = str(caught.value)
     else:
         await flows.run("w", {}, thread_id="t")
-        said = str(await flows.resume("w", "t", {"ask": 1}))
+        message = str(await flows.resume("w", "t", {"ask": 1}))
     await flows.close()
-    assert ("sk-very-secret-1234" in said) == bool(kept)
+    assert ("sk-very-secret-1234" in message) == bool(count)
     files = [file for file in (tmp_path / ".lorebind").iterdir() if file.is_file()]
     written = b"".join(file.read_bytes() for file in files)
     assert b"spy" not in written
-    assert (b"sk-very-secret-1234" in written, b"p4ssw0rd-9" in written) == (bool(kept), False)
+    assert (b"sk-very-secret-1234" in written, b"p4ssw0rd-9" in written) == (bool(count), False)
     assert len(written) > 1000

@@ -63,10 +63,10 @@ async def test_a_record_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_what_a_loop_has_come_to_while_it_waits() -> None:
     """The result of a waiting loop has the last round of each task, including its branches."""
-    said = iter(["first", "second"])
+    drafts = iter(["first", "second"])
     flows = workflows(
         flow(
-            parallel("both", python("draft", lambda: next(said)), on_success=to("ask")),
+            parallel("both", python("draft", lambda: next(drafts)), on_success=to("ask")),
             wait("ask", on_success=to("enough")),
             {
                 "id": "enough",

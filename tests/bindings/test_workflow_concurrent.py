@@ -27,8 +27,8 @@ RUNS = 100
 
 async def work(name: str, context: TaskContext) -> Update:
     await asyncio.sleep(0)
-    said = {"role": "user", "content": f"{current_tenant()} {name}"}
-    return Update({"name": name, "tenant": current_tenant()}, messages=[said])
+    message = {"role": "user", "content": f"{current_tenant()} {name}"}
+    return Update({"name": name, "tenant": current_tenant()}, messages=[message])
 
 
 def plain(name: str, context: TaskContext) -> dict[str, str]:
@@ -36,11 +36,11 @@ def plain(name: str, context: TaskContext) -> dict[str, str]:
 
 
 def declared() -> dict[str, Any]:
-    given = {"name": "{{ .input.name }}"}
-    item = python("i", work, given={"name": "{{ .input.name }}{{ .item }}"})
+    inputs = {"name": "{{ .input.name }}"}
+    item = python("i", work, args={"name": "{{ .input.name }}{{ .item }}"})
     return flow(
-        python("a", work, given=given),
-        parallel("p", python("b", plain, given=given), collection("c", [0, 1], item)),
+        python("a", work, args=inputs),
+        parallel("p", python("b", plain, args=inputs), collection("c", [0, 1], item)),
         wait("ask", prompt="{{ .input.name }}?"),
         input={"name": {}},
         outputs={
@@ -52,19 +52,19 @@ def declared() -> dict[str, Any]:
     )
 
 
-async def one(flows: Workflows, number: int) -> tuple[RunResult, RunResult]:
+async def run_one(flows: Workflows, number: int) -> tuple[RunResult, RunResult]:
     """Run one of two tenants, which use the same thread ids."""
     with tenant(f"tenant{number % 2}"):
         name = f"run{number}"
         thread = f"thread{number // 2}"
-        asked = await flows.run("w", {"name": name}, thread_id=thread)
+        paused = await flows.run("w", {"name": name}, thread_id=thread)
         await asyncio.sleep(0)
-        return asked, await flows.resume("w", thread, {"ask": name})
+        return paused, await flows.resume("w", thread, {"ask": name})
 
 
-def check(number: int, asked: RunResult, result: RunResult) -> None:
+def check(number: int, paused: RunResult, result: RunResult) -> None:
     whose, name = f"tenant{number % 2}", f"run{number}"
-    assert asked.waiting[0]["prompt"] == f"{name}?"
+    assert paused.waiting[0]["prompt"] == f"{name}?"
     mine = {"name": name, "tenant": whose}
     items = [{**mine, "name": f"{name}{item}"} for item in (0, 1)]
     assert result.output == {
@@ -80,8 +80,8 @@ def check(number: int, asked: RunResult, result: RunResult) -> None:
 async def check_threads(flows: Workflows) -> None:
     for number in range(2):
         with tenant(f"tenant{number}"):
-            found = await flows.threads("w", limit=RUNS)
-            assert Counter(info.status for info in found) == {"completed": RUNS // 2}
+            infos = await flows.threads("w", limit=RUNS)
+            assert Counter(info.status for info in infos) == {"completed": RUNS // 2}
             turns = await flows.history("w", "thread7")
             assert turns[0]["output"]["name"] == f"run{14 + number}"
     assert await flows.threads("w") == []
@@ -91,9 +91,9 @@ async def test_runs_of_two_tenants_do_not_mix() -> None:
     """A hundred concurrent runs on one event loop see only their own input, state, answers and
     threads; a thread of another tenant is not found."""
     flows = workflows(declared())
-    results = await asyncio.gather(*(one(flows, number) for number in range(RUNS)))
-    for number, (asked, result) in enumerate(results):
-        check(number, asked, result)
+    results = await asyncio.gather(*(run_one(flows, number) for number in range(RUNS)))
+    for number, (paused, result) in enumerate(results):
+        check(number, paused, result)
     await check_threads(flows)
     with pytest.raises(NotFoundError, match="workflow 'w' has no thread 'thread7'"):
         await flows.history("w", "thread7")
@@ -104,12 +104,12 @@ def test_runs_from_threads_do_not_mix(tmp_path: Path) -> None:
     flows = workflows(declared(), root=tmp_path, checkpointer={"type": "sqlite"})
 
     def blocking(number: int) -> tuple[RunResult, RunResult]:
-        return run_blocking(one(flows, number))
+        return run_blocking(run_one(flows, number))
 
     with ThreadPoolExecutor(20) as pool:
         results = list(pool.map(blocking, range(RUNS)))
-    for number, (asked, result) in enumerate(results):
-        check(number, asked, result)
+    for number, (paused, result) in enumerate(results):
+        check(number, paused, result)
     run_blocking(check_threads(flows))
     run_blocking(flows.close())
 
@@ -180,8 +180,8 @@ def test_of_two_processes_one_is_refused(tmp_path: Path, forked: ForkedPython) -
             second = subprocess.run(
                 command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True, timeout=60
             )
-            said = json.loads(second.stdout)
-            assert said.startswith("ThreadRefusedError: thread 't' of workflow 'w' is running")
+            message = json.loads(second.stdout)
+            assert message.startswith("ThreadRefusedError: thread 't' of workflow 'w' is running")
         finally:
             (tmp_path / "go_on").touch()
         assert json.loads(first.communicate()[0]) == "done"

@@ -62,7 +62,7 @@ class Picky:
         return item
 
     def items(self, **keys: Any) -> Declared:
-        task = python("t", self.work, given=ITEM)
+        task = python("t", self.work, args=ITEM)
         return collection("c", [0, 1, 2], task, max_workers=1, **keys)
 
 
@@ -81,14 +81,14 @@ async def test_a_failure_is_durable_before_it_is_told(tmp_path: Path, how: str) 
         "composite": parallel("p", composite, **HANDLED),
     }[how]
     tasks = flow(first, python("end", says("end"), final=True), outputs={"was": "{{ .state }}"})
-    kept = {"checkpointer": {"type": "sqlite"}}
-    flows = workflows(tasks, inner, root=tmp_path / "live", **kept)
+    store = {"checkpointer": {"type": "sqlite"}}
+    flows = workflows(tasks, inner, root=tmp_path / "live", **store)
     bus = CopyingBus(tmp_path / "live", tmp_path / "killed")
     result = await flows.run("w", {}, thread_id="t", bus=bus)
     await flows.close()
     picky.did.clear()
     picky.fails = False
-    flows = workflows(tasks, inner, root=tmp_path / "killed", **kept)
+    flows = workflows(tasks, inner, root=tmp_path / "killed", **store)
     again = await flows.resume("w", "t")
     await flows.close()
     assert (1 in picky.did, again.output) == (False, result.output)
@@ -158,8 +158,8 @@ async def test_a_failed_thread_that_is_cut_off_was_interrupted(tmp_path: Path, k
         await asyncio.Event().wait()
 
     async def status() -> tuple[str, str]:
-        (found,) = await flows.threads("w")
-        return found.status, found.error
+        (info,) = await flows.threads("w")
+        return info.status, info.error
 
     flows = workflows(flow(python("t", work)), root=tmp_path, checkpointer={"type": kind})
     with task_fails(ValueError):
@@ -210,5 +210,5 @@ async def test_an_input_is_missing_only_where_it_is_taken() -> None:
             await flows.run("w", inputs, thread_id="t")
     with pytest.raises(UsageError, match="needs the input 'x'"):
         await flows.run("w", {}, thread_id="u")
-    (found,) = await flows.threads("w")
-    assert found.thread_id == "t"
+    (info,) = await flows.threads("w")
+    assert info.thread_id == "t"

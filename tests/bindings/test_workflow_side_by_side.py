@@ -63,8 +63,8 @@ async def test_outputs_stand_in_the_order_of_the_items() -> None:
             turn[index - 1].set()
         return f"{item}{index}"
 
-    given = {**ITEM, "index": "{{ .index }}"}
-    result = await run(collection("c", ["a", "b", "c"], python("t", backwards, given=given)))
+    inputs = {**ITEM, "index": "{{ .index }}"}
+    result = await run(collection("c", ["a", "b", "c"], python("t", backwards, args=inputs)))
     assert result.output == ["a0", "b1", "c2"]
     assert [item.output for item in result.tasks["c"].items] == ["a0", "b1", "c2"]
     assert {item.status for item in result.tasks["c"].items} == {"completed"}
@@ -83,10 +83,10 @@ async def test_items_of_several_collections_do_not_mix() -> None:
 async def test_each_item_has_a_chain_of_its_own() -> None:
     """With `tasks`, a task sees earlier tasks of the same item only; the last one that ran
     determines the output."""
-    double = python("double", lambda item: item * 2, given=ITEM)
-    told = {"id": "told", "type": "aggregate", "outputs": {"was": "{{ .tasks.double.output }}"}}
+    double = python("double", lambda item: item * 2, args=ITEM)
+    join = {"id": "told", "type": "aggregate", "outputs": {"was": "{{ .tasks.double.output }}"}}
     odd = {"id": "odd", "type": "aggregate", "outputs": {"x": 1}, "condition": "item % 2 == 1"}
-    result = await run(collection("c", [1, 2, 3], double, told))
+    result = await run(collection("c", [1, 2, 3], double, join))
     assert result.output == [{"was": 2}, {"was": 4}, {"was": 6}]
     result = await run(collection("c", [1, 2], double, odd))
     assert result.output == [{"x": 1}, None]
@@ -94,8 +94,8 @@ async def test_each_item_has_a_chain_of_its_own() -> None:
 
 async def test_a_filter_chooses_items() -> None:
     """Items for which the filter is true are processed; `index` is their original position."""
-    given = {**ITEM, "index": "{{ .index }}"}
-    pair = python("t", lambda item, index: [item, index], given=given)
+    inputs = {**ITEM, "index": "{{ .index }}"}
+    pair = python("t", lambda item, index: [item, index], args=inputs)
     chosen = collection("c", [5, 6, 7, 8], pair, filter="item > 5 && index != 2")
     result = await run(chosen, outputs={"c": "{{ .tasks.c.output }}"})
     assert result.output == {"c": [[6, 1], [8, 3]]}
@@ -108,7 +108,7 @@ async def test_a_filter_sees_what_the_collection_sees() -> None:
     chosen = collection(
         "c",
         "{{ .input.list }}",
-        python("t", lambda item: item, given=ITEM),
+        python("t", lambda item: item, args=ITEM),
         filter="item > tasks.limit.output && item != state.extra.except",
     )
     inputs: Declared = {"input": {"list": {"type": "array"}}}
@@ -130,7 +130,7 @@ async def test_no_more_than_max_workers_at_a_time(workers: int) -> None:
     """At most `max_workers` items are processed at a time, started in their order."""
     crowd = Crowd()
     items = list(range(12))
-    task = python("t", crowd.work, given=ITEM)
+    task = python("t", crowd.work, args=ITEM)
     await run(collection("c", items, task, max_workers=workers))
     assert (crowd.most, crowd.began) == (workers, items)
 
@@ -211,7 +211,7 @@ async def test_items_do_not_wait_for_each_other() -> None:
             others.release()
         return item
 
-    task = python("t", work, given=ITEM)
+    task = python("t", work, args=ITEM)
     result = await run(collection("c", list(range(6)), task, max_workers=2))
     assert result.output == list(range(6))
 
@@ -240,13 +240,13 @@ class Fates:
         return f"did {item}"
 
 
-def made(kind: str, fates: Fates, fails: list[int], strategy: str) -> Declared:
+def works(kind: str, fates: Fates, fails: list[int], strategy: str) -> Declared:
     """Make three concurrent works, as items or as branches."""
     if kind == "collection":
-        task = python("t", fates.work, given={**ITEM, "fails": fails})
+        task = python("t", fates.work, args={**ITEM, "fails": fails})
         return collection("x", [0, 1, 2], task, strategy=strategy)
     branches = [
-        python(f"t{item}", fates.work, given={"item": item, "fails": fails}) for item in range(3)
+        python(f"t{item}", fates.work, args={"item": item, "fails": fails}) for item in range(3)
     ]
     return parallel("x", *branches, strategy=strategy)
 
@@ -263,7 +263,7 @@ async def test_wait_all_ends_all(kind: str) -> None:
     """All work ends, and then the task fails with the first failure in declared order."""
     fates = Fates()
     with task_fails(ValueError, "no 0") as caught:
-        await run(made(kind, fates, [2, 0], "wait_all"))
+        await run(works(kind, fates, [2, 0], "wait_all"))
     assert caught.value.path == path(kind, 0)
     assert fates.ended == ["2", "0", "1"]
 
@@ -273,7 +273,7 @@ async def test_fail_fast_cancels(kind: str) -> None:
     """The first failure cancels running work."""
     fates = Fates()
     with task_fails(ValueError, "no 2") as caught:
-        await run(made(kind, fates, [2], "fail_fast"))
+        await run(works(kind, fates, [2], "fail_fast"))
     assert caught.value.path == path(kind, 2)
     assert sorted(fates.ended) == ["0 cancelled", "1 cancelled", "2"]
 
@@ -286,7 +286,7 @@ async def test_fail_fast_begins_nothing_more() -> None:
         began.append(item)
         raise ValueError(item)
 
-    task = python("t", work, given=ITEM)
+    task = python("t", work, args=ITEM)
     with task_fails(ValueError):
         await run(collection("c", [0, 1, 2], task, strategy="fail_fast", max_workers=1))
     assert began == [0]
@@ -296,7 +296,7 @@ async def test_fail_fast_begins_nothing_more() -> None:
 async def test_best_effort_goes_without(kind: str) -> None:
     """The output of a failure is null; the failure is in the result and in channel `errors`."""
     fates = Fates()
-    task = made(kind, fates, [2, 0], "best_effort")
+    task = works(kind, fates, [2, 0], "best_effort")
     outputs = {"x": "{{ .tasks.x.output }}", **LIST_OF_ERRORS}
     result = await run(task, outputs=outputs)
     gave = [None, "did 1", None]
@@ -305,8 +305,8 @@ async def test_best_effort_goes_without(kind: str) -> None:
     assert result.output["x"] == expected
     assert [error["path"] for error in result.output["errors"]] == [path(kind, 0), path(kind, 2)]
     each = result.tasks["x"].items or [result.tasks[name] for name in parts]
-    assert [one.status for one in each] == ["failed", "completed", "failed"]
-    assert [one.error["message"] if one.error else "" for one in each] == [
+    assert [result.status for result in each] == ["failed", "completed", "failed"]
+    assert [result.error["message"] if result.error else "" for result in each] == [
         "no 0",
         "",
         "no 2",
@@ -318,7 +318,7 @@ async def test_best_effort_goes_without(kind: str) -> None:
 async def test_a_race_has_one_winner(kind: str) -> None:
     """The first success determines the output; failures are ignored, the others are cancelled."""
     fates = Fates()
-    result = await run(made(kind, fates, [2], "race"), outputs={"x": "{{ .tasks.x.output }}"})
+    result = await run(works(kind, fates, [2], "race"), outputs={"x": "{{ .tasks.x.output }}"})
     assert fates.ended == ["2", "0", "1 cancelled"]
     expected: Any = ["did 0", None, None]
     if kind == "parallel":
@@ -335,7 +335,7 @@ async def test_a_race_that_all_lose_fails(kind: str) -> None:
     """If all fail, the task fails with the first failure in declared order."""
     fates = Fates()
     with task_fails(ValueError, "no 0"):
-        await run(made(kind, fates, [0, 1, 2], "race"))
+        await run(works(kind, fates, [0, 1, 2], "race"))
     assert fates.ended == ["2", "0", "1"]
 
 
@@ -346,11 +346,11 @@ async def test_of_two_that_win_at_once_one_has_won() -> None:
         return Update(item, messages=[{"role": "user", "content": str(item)}])
 
     race = collection(
-        "c", list(range(8)), python("t", work, given=ITEM), strategy="race", max_workers=8
+        "c", list(range(8)), python("t", work, args=ITEM), strategy="race", max_workers=8
     )
     outputs = {"c": "{{ .tasks.c.output }}", "messages": "{{ .state.messages }}"}
     result = await run(race, outputs=outputs)
-    (won,) = [one for one in result.output["c"] if one is not None]
+    (won,) = [output for output in result.output["c"] if output is not None]
     assert [message["content"] for message in result.output["messages"]] == [str(won)]
 
 
@@ -377,11 +377,11 @@ async def test_parallel_in_collection_in_parallel() -> None:
         paths.append(context.path)
         return f"{before}{item}"
 
-    given = {**ITEM, "before": "{{ .tasks.before.output }}"}
-    inner = parallel("inner", python("a", work, given=given), python("b", work, given=given))
+    inputs = {**ITEM, "before": "{{ .tasks.before.output }}"}
+    inner = parallel("inner", python("a", work, args=inputs), python("b", work, args=inputs))
     lists = collection("lists", [1, 2], inner)
     other = collection(
-        "other", [[3], [4, 5]], collection("deep", "{{ .item }}", python("d", work, given=given))
+        "other", [[3], [4, 5]], collection("deep", "{{ .item }}", python("d", work, args=inputs))
     )
     result = await run(
         python("before", says("x")),
@@ -420,16 +420,16 @@ async def test_items_that_ask_ask_all_at_once() -> None:
         return f"{item}{answer or ''}"
 
     ask = wait("ask", condition="item != 2")
-    after = python("after", work, given={**ITEM, "answer": "{{ .tasks.ask.output }}"})
+    after = python("after", work, args={**ITEM, "answer": "{{ .tasks.ask.output }}"})
     flows = workflows(flow(collection("c", [0, 1, 2, 3], ask, after, max_workers=1)))
     result = await flows.run("w", {}, thread_id="t")
     assert result.status == "waiting"
-    assert [one["path"] for one in result.waiting] == ["c[0].ask", "c[1].ask", "c[3].ask"]
+    assert [wait["path"] for wait in result.waiting] == ["c[0].ask", "c[1].ask", "c[3].ask"]
     assert done == [2]
     with pytest.raises(UsageError, match=r"several tasks 'ask' wait.*c\[0\].ask, c\[1\].ask"):
         await flows.resume("w", "t", {"ask": "x"})
     result = await flows.resume("w", "t", {"c[1].ask": "x"})
-    assert [one["path"] for one in result.waiting] == ["c[0].ask", "c[3].ask"]
+    assert [wait["path"] for wait in result.waiting] == ["c[0].ask", "c[3].ask"]
     result = await flows.resume("w", "t", {"c[0].ask": "y", "c[3].ask": "z"})
     assert (result.status, result.output) == ("completed", ["0y", "1x", "2", "3z"])
     assert done == [2, 1, 0, 3]
@@ -477,7 +477,7 @@ async def test_items_write_into_a_channel_in_their_order() -> None:
         turn[item - 1].set()
         return Update(seen=item)
 
-    lists = collection("c", [0, 1, 2], python("t", backwards, given=ITEM))
+    lists = collection("c", [0, 1, 2], python("t", backwards, args=ITEM))
     reduced = {"seen": {"reducers": [f"{__name__}:appended"], "default": []}}
     result = await run(lists, channels=reduced, outputs={"seen": "{{ .state.seen }}"})
     assert result.output == {"seen": [0, 1, 2]}
@@ -491,8 +491,8 @@ async def test_a_long_list_in_a_condition_of_each_item(where: str) -> None:
     """A long list in a condition is converted once, not per item, so it costs about nothing."""
 
     async def seconds(condition: str) -> float:
-        given = [{"id": at, "text": f"text {at}"} for at in range(800)]
-        rows = python("rows", says(given))
+        inputs = [{"id": at, "text": f"text {at}"} for at in range(800)]
+        rows = python("rows", says(inputs))
         task = python("t", says(1), **({"condition": condition} if where == "condition" else {}))
         chosen = {"filter": condition} if where == "filter" else {}
         each = collection("c", "{{ .tasks.rows.output }}", task, **chosen)

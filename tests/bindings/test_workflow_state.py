@@ -77,8 +77,8 @@ async def state_after(*updates: Update) -> dict[str, Any]:
     """Return all channels after tasks that write these values in sequence."""
     tasks = [python(f"t{at}", says(update)) for at, update in enumerate(updates)]
     result = await run(*tasks, outputs=EVERYTHING)
-    found: dict[str, Any] = result.output
-    return found
+    output: dict[str, Any] = result.output
+    return output
 
 
 async def test_messages_are_appended_by_id() -> None:
@@ -121,18 +121,18 @@ async def test_tasks_see_what_was_written_before_them() -> None:
     """Earlier writes are visible as `state` in templates and conditions, and `context.state`."""
     seen: dict[str, Any] = {}
 
-    def look(context: TaskContext, told: Any) -> None:
+    def look(context: TaskContext, text: Any) -> None:
         seen.update(context.state)
-        seen["told"] = told
+        seen["told"] = text
         with pytest.raises(TypeError):
             context.state["seen"] = 1  # type: ignore[index]
         context.state["messages"].append("changed")
 
-    given = {"told": "{{ .state.seen }} {{ .state.extra.x }}"}
+    inputs = {"text": "{{ .state.seen }} {{ .state.extra.x }}"}
     result = await run(
         writes("a"),
         python("x", says(Update(extra={"x": 1}))),
-        python("b", look, given=given, condition="state.seen == 'a' && state.extra.x == 1"),
+        python("b", look, args=inputs, condition="state.seen == 'a' && state.extra.x == 1"),
         outputs=EVERYTHING,
         **channel(),
     )
@@ -205,8 +205,8 @@ FORK = python("start", says(1), on_success=to("a", "b"))
 async def test_two_side_by_side_need_a_reducer(watched: bool) -> None:
     """Two concurrent tasks that write a channel without a reducer are an error that names both and
     the channel, even if no task reads the channel."""
-    given = {"given": {"seen": "{{ .state.seen }}"}} if watched else {}
-    join = python("join", lambda seen=None: seen, final=True, **given)
+    inputs = {"args": {"seen": "{{ .state.seen }}"}} if watched else {}
+    join = python("join", lambda seen=None: seen, final=True, **inputs)
     tasks = [FORK, writes("a", on_success=to("join")), writes("b", on_success=to("join")), join]
     named = "tasks 'a' and 'b' both write channel 'seen', and neither runs before the other"
     flows = workflows(flow(*tasks, **channel()))
@@ -241,8 +241,8 @@ async def test_branches_side_by_side_need_a_reducer() -> None:
         seen[name] = context.state["seen"]
         return Update(seen=name)
 
-    first = [writes("x"), python("a", look, given={"name": "a"})]
-    second = [writes("y"), python("b", look, given={"name": "b"})]
+    first = [writes("x"), python("a", look, args={"name": "a"})]
+    second = [writes("y"), python("b", look, args={"name": "b"})]
     both = parallel("p", first, second)
     with task_fails(UsageError, "tasks 'p.a' and 'p.b' both write channel 'seen'"):
         await run(both, **channel())
@@ -329,22 +329,22 @@ async def test_another_workflow_has_a_state_of_its_own() -> None:
 
 async def test_nobody_changes_what_others_see() -> None:
     """A function that changes its arguments or its return value changes no output."""
-    kept: dict[str, Any] = {"list": [1]}
+    output: dict[str, Any] = {"list": [1]}
 
     async def make() -> dict[str, Any]:
-        return kept
+        return output
 
     async def change(value: dict[str, Any]) -> None:
         value["list"].append(2)
-        kept["list"].append(3)
+        output["list"].append(3)
 
-    given = {"value": "{{ .tasks.a.output }}"}
+    passed = {"value": "{{ .tasks.a.output }}"}
     outputs = {"a": "{{ .tasks.a.output }}", "list": "{{ .input.list }}"}
-    spoil = python("b", lambda given: given.clear(), given={"given": "{{ .input.list }}"})
+    spoil = python("b", lambda value: value.clear(), args={"value": "{{ .input.list }}"})
     inputs: Declared = {"input": {"list": {"type": "array"}}}
     result = await run(
         python("a", make),
-        parallel("p", python("x", change, given=given), python("y", change, given=given), spoil),
+        parallel("p", python("x", change, args=passed), python("y", change, args=passed), spoil),
         inputs={"list": [1]},
         outputs=outputs,
         **inputs,

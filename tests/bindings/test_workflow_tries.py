@@ -108,7 +108,7 @@ async def test_a_task_that_holds_others_is_tried_again() -> None:
             raise ConnectionError
         return item
 
-    task = python("t", work, given={"item": "{{ .item }}"})
+    task = python("t", work, args={"item": "{{ .item }}"})
     result = await run(collection("c", [1, 2, 3], task, retry=AT_ONCE, max_workers=1))
     assert result.output == [1, 2, 3]
     assert (done, result.tasks["c"].attempts) == ([1, 2, 3, 2], 2)
@@ -170,7 +170,7 @@ class MuteError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "problem"),
     [
         (asyncio.CancelledError(), "RuntimeError: it raised CancelledError;"),
         (SystemExit(3), "RuntimeError: it tried to end the process: SystemExit: 3;"),
@@ -183,7 +183,7 @@ class MuteError(Exception):
     ],
 )
 @pytest.mark.parametrize("colour", ["async", "plain"])
-async def test_exceptions_of_any_kind(error: BaseException, said: str, colour: str) -> None:
+async def test_exceptions_of_any_kind(error: BaseException, problem: str, colour: str) -> None:
     """Whatever a function raises fails its task with a short reason, and `on_error` applies. It
     ends neither the event loop nor the run silently."""
 
@@ -191,7 +191,7 @@ async def test_exceptions_of_any_kind(error: BaseException, said: str, colour: s
         raise error
 
     function = fails if colour == "async" else raises(error)
-    with pytest.raises(TaskError, match=f"^task 't' of workflow 'w' failed: {said}"):
+    with pytest.raises(TaskError, match=f"^task 't' of workflow 'w' failed: {problem}"):
         await run(python("t", function))
     handled = python("t", function, on_success=to("end"), on_error=to("end"))
     result = await run(handled, python("end", says("ended"), final=True))
@@ -270,8 +270,8 @@ async def test_what_handles_an_error_sees_it() -> None:
         python("end", says(1), final=True),
         outputs={"p": "{{ .tasks.p.output }}", "errors": "{{ .state.errors }}"},
     )
-    told = {"task": "bad", "type": "ValueError", "said": "no"}
-    assert result.output["p"] == {"seen": told, "q": None}
+    failure = {"task": "bad", "type": "ValueError", "said": "no"}
+    assert result.output["p"] == {"seen": failure, "q": None}
     (error_told,) = result.output["errors"]
     assert error_told["path"] == "bad"
     assert statuses(result) == {
@@ -289,17 +289,17 @@ async def test_an_error_is_seen_behind_a_join() -> None:
     """A task that follows a failure and a success sees the error, whichever is declared
     last."""
     for names in (["bad", "good"], ["good", "bad"]):
-        made = {
+        tasks = {
             "bad": python(
                 "bad", raises(ValueError("no")), on_error=to("end"), on_success=to("end")
             ),
             "good": python("good", says(1), on_success=to("end")),
         }
-        told = {"was": "{{ .error.message }}"}
+        outputs = {"was": "{{ .error.message }}"}
         result = await run(
             python("start", says(1), on_success=to("bad", "good")),
-            *(made[name] for name in names),
-            {"id": "end", "type": "aggregate", "outputs": told, "final": True},
+            *(tasks[name] for name in names),
+            {"id": "end", "type": "aggregate", "outputs": outputs, "final": True},
         )
         assert result.output == {"was": "no"}
 
@@ -325,13 +325,13 @@ async def test_a_left_out_task_leads_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("condition", "problem"),
     [("tasks.a.output.x == 1", "tasks.a.output.x == 1"), ("tasks.a.output", "expected true or")],
 )
-async def test_a_condition_without_a_value_fails_its_task(condition: str, said: str) -> None:
+async def test_a_condition_without_a_value_fails_its_task(condition: str, problem: str) -> None:
     """A condition without a value fails its task, and the failure can be handled."""
     bad = python("b", says(1), condition=condition, on_error=to("c"), on_success=to("c"))
-    with task_fails(UsageError, f"task 'b' of workflow 'w' failed: condition .*{said}"):
+    with task_fails(UsageError, f"task 'b' of workflow 'w' failed: condition .*{problem}"):
         await run(python("a", says(2)), python("b", says(1), condition=condition))
     result = await run(
         python("a", says(2), on_success=to("b")), bad, python("c", says(3), final=True)
@@ -405,7 +405,7 @@ class Counting:
 
 
 def cached(counting: Counting, **keys: Any) -> Workflows:
-    task = python("t", counting.work, given={"value": "{{ .input.value }}"}, **{**CACHED, **keys})
+    task = python("t", counting.work, args={"value": "{{ .input.value }}"}, **{**CACHED, **keys})
     return workflows(flow(task, input={"value": {}}))
 
 
@@ -423,11 +423,11 @@ async def test_a_cache_belongs_to_a_tenant() -> None:
     """A cached output is never used for another tenant."""
     counting = Counting()
     flows = cached(counting)
-    given = []
+    sent = []
     for name in ("one", "two", "one", "two"):
         with tenant(name):
-            given += await outputs(flows, "a")
-    assert given == ["a 1", "a 2", "a 1", "a 2"]
+            sent += await outputs(flows, "a")
+    assert sent == ["a 1", "a 2", "a 1", "a 2"]
 
 
 async def test_a_cache_ends() -> None:
@@ -472,10 +472,10 @@ HOLDERS: dict[str, Callable[[Declared], Declared]] = {
 async def test_a_cached_task_that_holds_others(kind: str) -> None:
     """Names used by nested tasks are part of the cache key."""
     counting = Counting()
-    inner = python("t", counting.work, given={"value": "{{ .input.value }}"})
+    inner = python("t", counting.work, args={"value": "{{ .input.value }}"})
     flows = workflows(flow(HOLDERS[kind](inner), input={"value": {}}))
-    found = await outputs(flows, "a", "b", "a")
-    assert [str(one).count("a 1") for one in found] == [1, 0, 1]
+    results = await outputs(flows, "a", "b", "a")
+    assert [str(output).count("a 1") for output in results] == [1, 0, 1]
     assert counting.done == ["a", "b"]
 
 

@@ -43,8 +43,8 @@ async def begun(*tasks: Declared, **keys: Any) -> tuple[Workflows, RunResult]:
 
 
 async def info(flows: Workflows) -> ThreadInfo:
-    (found,) = await flows.threads("w")
-    return found
+    (info,) = await flows.threads("w")
+    return info
 
 
 async def test_a_question_is_told_and_its_answer_is_the_output() -> None:
@@ -75,12 +75,12 @@ async def test_what_needs_no_answer_goes_on() -> None:
 
     outputs = {name: f"{{{{ .tasks.{name}.output }}}}" for name in ("a", "b", "quick")}
     flows, result = await begun(
-        python("start", note, given={"name": "start"}, on_success=to("a", "b", "quick")),
+        python("start", note, args={"name": "start"}, on_success=to("a", "b", "quick")),
         wait("a", on_success=to("after_a")),
-        python("after_a", note, given={"name": "after_a"}, on_success=to("join")),
+        python("after_a", note, args={"name": "after_a"}, on_success=to("join")),
         wait("b", on_success=to("join")),
-        python("quick", note, given={"name": "quick"}, on_success=to("join")),
-        python("join", joined, given=outputs, final=True),
+        python("quick", note, args={"name": "quick"}, on_success=to("join")),
+        python("join", joined, args=outputs, final=True),
     )
     assert (paths(result), ran) == (["a", "b"], ["start", "quick"])
     result = await flows.resume("w", "t", {"a": "A"})
@@ -121,7 +121,9 @@ async def test_an_answer_may_ask_again() -> None:
     assert paths(result) == ["ask#3"]
     result = await flows.resume("w", "t", {"ask#3": "yes"})
     assert (result.status, result.output) == ("completed", "done")
-    answers = [one["output"] for one in await flows.history("w", "t") if one["path"][:3] == "ask"]
+    answers = [
+        record["output"] for record in await flows.history("w", "t") if record["path"][:3] == "ask"
+    ]
     assert answers == ["no", "no", "yes"]
 
 
@@ -149,7 +151,8 @@ async def test_an_answer_that_does_not_fit_changes_nothing(
     )
     before = await info(flows)
     answers = {
-        name if name in ("aks", "start") else f"p.{name}": one for name, one in answers.items()
+        name if name in ("aks", "start") else f"p.{name}": answer
+        for name, answer in answers.items()
     }
     message = message.replace("task 'ask'", "task 'p.ask'")
     with pytest.raises(UsageError, match=message):
@@ -185,10 +188,10 @@ async def test_a_resume_tells_everything_once() -> None:
     with bus.subscribe() as events:
         result = await flows.resume("w", "t", {"b": 2}, bus=bus)
         await bus.close()
-        told = [(event.type, event.path) for event in events]
+        types = [(event.type, event.path) for event in events]
     assert paths(result) == ["last"]
-    assert sorted(told) == sorted(set(told))
-    assert ("task_start", "p") in told
+    assert sorted(types) == sorted(set(types))
+    assert ("task_start", "p") in types
 
 
 async def test_an_answer_is_judged_by_the_schema_of_now(tmp_path: Path) -> None:
@@ -305,7 +308,7 @@ async def test_a_new_turn_keeps_the_conversation() -> None:
                 extra={text: True},
                 count=1,
             ),
-            given={"text": "{{ .input.text }}"},
+            args={"text": "{{ .input.text }}"},
             final=True,
         ),
     )
@@ -317,7 +320,7 @@ async def test_a_new_turn_keeps_the_conversation() -> None:
         assert len(state["errors"]) == 1
     assert [message["content"] for message in state["messages"]] == ["one", "two"]
     assert (state["extra"], state["channels"]) == ({"one": True, "two": True}, {"count": 1})
-    assert [one["turn"] for one in await flows.history("w", "t")] == [1, 1, 2, 2]
+    assert [record["turn"] for record in await flows.history("w", "t")] == [1, 1, 2, 2]
 
 
 async def test_a_turn_that_waits_after_another() -> None:
@@ -339,7 +342,7 @@ async def test_pausing_before_a_task() -> None:
         ran.append(name)
         return name
 
-    tasks = [python(name, note, given={"name": name}) for name in ("a", "b", "c")]
+    tasks = [python(name, note, args={"name": name}) for name in ("a", "b", "c")]
     flows = workflows(flow(*tasks))
     result = await flows.run("w", {}, thread_id="t", interrupt_before=["b", "c"])
     assert (result.status, result.paused, ran) == ("paused", ["b"], ["a"])
@@ -393,7 +396,7 @@ async def test_a_failed_thread_goes_on_where_it_failed() -> None:
         return name
 
     def task(name: str, **keys: Any) -> Declared:
-        return python(name, note, given={"name": name}, **keys)
+        return python(name, note, args={"name": name}, **keys)
 
     flows = workflows(
         flow(task("a"), parallel("p", task("bad"), [task("b"), task("c")]), task("d"))
@@ -423,7 +426,7 @@ async def test_a_failure_keeps_the_answers() -> None:
             raise ValueError("no")
         return answer
 
-    chain = [wait("a"), python("after", after, given={"answer": "{{ .tasks.a.output }}"})]
+    chain = [wait("a"), python("after", after, args={"answer": "{{ .tasks.a.output }}"})]
     flows, result = await begun(parallel("p", chain, wait("b")))
     assert paths(result) == ["p.a", "p.b"]
     with task_fails(ValueError):
@@ -473,12 +476,12 @@ async def test_a_replay_begins_after_a_step() -> None:
         ran.append(name)
         return f"{name}{len(ran)}"
 
-    tasks = [python(name, note, given={"name": name}) for name in ("a", "b")]
-    flows = workflows(flow(*tasks, wait("ask"), python("c", note, given={"name": "c"})))
+    tasks = [python(name, note, args={"name": name}) for name in ("a", "b")]
+    flows = workflows(flow(*tasks, wait("ask"), python("c", note, args={"name": "c"})))
     await flows.run("w", {}, thread_id="t")
     await flows.resume("w", "t", {"ask": 1})
     before = await flows.history("w", "t")
-    assert [(one["step"], one["path"]) for one in before] == [
+    assert [(record["step"], record["path"]) for record in before] == [
         (1, "a"),
         (2, "b"),
         (3, "ask"),
@@ -487,7 +490,7 @@ async def test_a_replay_begins_after_a_step() -> None:
     result = await flows.replay("w", "t", 1)
     assert (result.status, ran[3:]) == ("waiting", ["b"])
     assert result.thread_id != "t"
-    assert {name: one.output for name, one in result.tasks.items()} == {"a": "a1", "b": "b4"}
+    assert {name: task.output for name, task in result.tasks.items()} == {"a": "a1", "b": "b4"}
     result = await flows.replay("w", "t", 3)
     assert (result.output, ran[4:]) == ("c5", ["c"])
     assert await flows.history("w", "t") == before

@@ -57,15 +57,15 @@ class Triage:
         graph.add_edge("tasks", END)
         self.compiled = graph.compile(checkpointer=store.saver)
 
-    async def run(self, given: Any) -> Any:
+    async def run(self, inputs: Any) -> Any:
         config = self.thread.config
         config["metadata"]["graph"] = GRAPH
         async with self.store.claimed(self.thread):
-            return await self.compiled.ainvoke(given, config, durability="sync")
+            return await self.compiled.ainvoke(inputs, config, durability="sync")
 
-    async def turn(self, given: Any) -> Any:
+    async def turn(self, value: Any) -> Any:
         """Add new input to the thread."""
-        return await self.run({"input": given, "status": "running"})
+        return await self.run({"input": value, "status": "running"})
 
     async def tasks(self, state: State) -> State:
         journal = await self.store.journal(self.thread)
@@ -100,8 +100,8 @@ class Endless(Triage):
 
 
 async def _journal(store: ThreadStore) -> None:
-    found = await store.find(THREAD)
-    await (Endless(store).run(None) if found else Endless(store).turn("items"))
+    info = await store.find(THREAD)
+    await (Endless(store).run(None) if info else Endless(store).turn("items"))
 
 
 async def _hold(store: ThreadStore) -> None:

@@ -26,26 +26,26 @@ _HERE = Path(__file__).parent
 
 
 def python(name: str, function: Callable[..., Any], **keys: Any) -> Declared:
-    """Make a task that calls a function of the test; `given` are its arguments."""
+    """Make a task that calls a function of the test; `args` are its arguments."""
     key = f"{function.__qualname__} at {id(function)}"
     _functions[key] = function
     caller = called_async if inspect.iscoroutinefunction(function) else called
-    arguments = {"function": key, **keys.pop("given", {})}
+    arguments = {"function": key, **keys.pop("args", {})}
     call = f"{__name__}:{caller.__name__}"
     return {"id": name, "type": "python", "call": call, "with": arguments, **keys}
 
 
-def called(function: str, context: TaskContext, **given: Any) -> Any:
-    return _functions[function](**_with_context(function, context, given))
+def called(function: str, context: TaskContext, **inputs: Any) -> Any:
+    return _functions[function](**_with_context(function, context, inputs))
 
 
-async def called_async(function: str, context: TaskContext, **given: Any) -> Any:
-    return await _functions[function](**_with_context(function, context, given))
+async def called_async(function: str, context: TaskContext, **inputs: Any) -> Any:
+    return await _functions[function](**_with_context(function, context, inputs))
 
 
-def _with_context(function: str, context: TaskContext, given: dict[str, Any]) -> dict[str, Any]:
+def _with_context(function: str, context: TaskContext, inputs: dict[str, Any]) -> dict[str, Any]:
     wants_it = "context" in inspect.signature(_functions[function]).parameters
-    return {**given, "context": context} if wants_it else given
+    return {**inputs, "context": context} if wants_it else inputs
 
 
 def says(value: Any) -> Callable[[], Any]:

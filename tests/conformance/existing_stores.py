@@ -94,7 +94,7 @@ def faiss(metric: str, *, normalised: bool = False) -> Callable[..., VectorStore
             from langchain_community.vectorstores.faiss import FAISS
             from langchain_community.vectorstores.utils import DistanceStrategy
         index = faiss.IndexFlatL2(SIZE) if metric == "EUCLIDEAN_DISTANCE" else None
-        made: VectorStore = FAISS(
+        store: VectorStore = FAISS(
             words,
             index or faiss.IndexFlatIP(SIZE),
             InMemoryDocstore(),
@@ -102,7 +102,7 @@ def faiss(metric: str, *, normalised: bool = False) -> Callable[..., VectorStore
             normalize_L2=normalised,
             distance_strategy=DistanceStrategy[metric],
         )
-        return made
+        return store
 
     return make
 

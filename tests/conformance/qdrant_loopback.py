@@ -67,12 +67,12 @@ def serve() -> Iterator[Loopback]:
                 except Exception as error:
                     result = str(error)
                     status = 404 if "not found" in result else 500
-            said: Any = {"time": 0.0, "status": "ok", "result": result}
+            reply: Any = {"time": 0.0, "status": "ok", "result": result}
             if status != 200:
-                said = {"time": 0.0, "status": {"error": result}}
+                reply = {"time": 0.0, "status": {"error": result}}
             if not target.path.startswith("/collections/"):
-                status, said = 404, "this is another website"
-            content = json.dumps(said).encode()
+                status, reply = 404, "this is another website"
+            content = json.dumps(reply).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
@@ -129,14 +129,14 @@ def _result(loopback: Loopback, method: str, path: str, body: dict[str, Any]) ->
             engine.upsert(name, [models.PointStruct(**point) for point in body["points"]])
             return _DONE
         case "POST", "points":
-            asked = models.PointRequest(**body)
-            found = engine.retrieve(
+            request = models.PointRequest(**body)
+            points = engine.retrieve(
                 name,
-                asked.ids,
-                with_payload=asked.with_payload,
-                with_vectors=asked.with_vector,
+                request.ids,
+                with_payload=request.with_payload,
+                with_vectors=request.with_vector,
             )
-            return [point.model_dump(mode="json") for point in found]
+            return [point.model_dump(mode="json") for point in points]
         case "POST", "points/query":
             query = models.QueryRequest(**body)
             return engine.query_points(

@@ -22,48 +22,49 @@ pytestmark = pytest.mark.enable_socket  # for Qdrant and PostgreSQL
 
 QUESTIONS = ("How often are the keys rotated?", "Who has served lunches at noon?")
 WEIGHT = 0.7
-ROWS = np.array(UNIT.embed_documents([one.page_content for one in DOCUMENTS]))
+ROWS = np.array(UNIT.embed_documents([doc.page_content for doc in DOCUMENTS]))
 
 
 @pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path, dsn: str) -> Iterator[VectorStore]:
     make, words = STORES[request.param]
     with ExitStack() as stack:
-        made = make(words, tmp_path, dsn, stack)
-        made.add_documents(DOCUMENTS, ids=[str(one.id) for one in DOCUMENTS])
-        yield made
+        store = make(words, tmp_path, dsn, stack)
+        store.add_documents(DOCUMENTS, ids=[str(doc.id) for doc in DOCUMENTS])
+        yield store
 
 
 def everything(store: VectorStore) -> list[tuple[str, dict[str, Any]]]:
     """Return everything that a store returns itself."""
-    found = store.similarity_search("everything", k=len(DOCUMENTS) + 10)
+    documents = store.similarity_search("everything", k=len(DOCUMENTS) + 10)
     return sorted(
-        ((one.page_content, one.metadata) for one in found), key=lambda one: one[1]["number"]
+        ((doc.page_content, doc.metadata) for doc in documents),
+        key=lambda pair: pair[1]["number"],
     )
 
 
 def expected(question: str, allowed: list[Document], k: int) -> list[tuple[str, float]]:
     """Return the URIs of the documents that are nearest to a question, and their cosines."""
     figures = ROWS @ np.array(UNIT.embed_query(question))
-    best = sorted(allowed, key=lambda one: -figures[one.metadata["number"]])
-    return [(one.metadata["source"], figures[one.metadata["number"]]) for one in best[:k]]
+    best = sorted(allowed, key=lambda doc: -figures[doc.metadata["number"]])
+    return [(doc.metadata["source"], figures[doc.metadata["number"]]) for doc in best[:k]]
 
 
 def diverse(question: str, allowed: list[Document], k: int, weight: float) -> list[str]:
     """Return the texts that maximal marginal relevance chooses from the 50 nearest."""
-    asked = np.array(UNIT.embed_query(question))
-    figures = ROWS @ asked
-    pool = sorted(allowed, key=lambda one: -figures[one.metadata["number"]])[:50]
-    rows = [ROWS[one.metadata["number"]] for one in pool]
-    return [pool[at].page_content for at in maximal_marginal_relevance(asked, rows, weight, k)]
+    vector = np.array(UNIT.embed_query(question))
+    figures = ROWS @ vector
+    pool = sorted(allowed, key=lambda doc: -figures[doc.metadata["number"]])[:50]
+    rows = [ROWS[doc.metadata["number"]] for doc in pool]
+    return [pool[at].page_content for at in maximal_marginal_relevance(vector, rows, weight, k)]
 
 
 def check(result: QueryResult, question: str, allowed: list[Document], k: int) -> None:
     """Check that exactly these documents were found, in this order, with their cosines."""
-    wanted = expected(question, allowed, k)
-    assert [match.metadata["uri"] for match in result] == [uri for uri, _ in wanted]
+    best = expected(question, allowed, k)
+    assert [match.metadata["uri"] for match in result] == [uri for uri, _ in best]
     cosines = [match.scores["dense"] for match in result]
-    assert cosines == pytest.approx([cosine for _, cosine in wanted], abs=1e-4)
+    assert cosines == pytest.approx([cosine for _, cosine in best], abs=1e-4)
     assert [match.score for match in result] == pytest.approx(np.clip(cosines, 0, 1), abs=1e-6)
 
 
@@ -75,10 +76,10 @@ def test_the_nearest_are_found_with_their_cosines(store: VectorStore, tmp_path: 
         for question in QUESTIONS:
             for k in (3, 8):
                 check(project.query("documents", question, top_k=k), question, DOCUMENTS, k)
-            texts = {one.id for one in DOCUMENTS}
-            found = project.query("documents", question, top_k=50)
-            assert {match.id for match in found} <= texts
-            assert len({match.id for match in found}) == 50
+            texts = {doc.id for doc in DOCUMENTS}
+            matches = project.query("documents", question, top_k=50)
+            assert {match.id for match in matches} <= texts
+            assert len({match.id for match in matches}) == 50
     assert everything(store) == before
 
 
@@ -95,19 +96,19 @@ def test_filters_mean_the_same(store: VectorStore, tmp_path: Path) -> None:
         for filters, passes in zip(
             ways,
             (
-                lambda one: one.metadata["team"] == "office",
-                lambda one: one.metadata["seldom"],
-                lambda one: (
-                    one.metadata["number"] >= 200 and one.metadata["source"] == "passwords.md"
+                lambda doc: doc.metadata["team"] == "office",
+                lambda doc: doc.metadata["seldom"],
+                lambda doc: (
+                    doc.metadata["number"] >= 200 and doc.metadata["source"] == "passwords.md"
                 ),
-                lambda one: one.metadata["source"] in ("alerts.md", "lunches.md"),
+                lambda doc: doc.metadata["source"] in ("alerts.md", "lunches.md"),
             ),
             strict=True,
         ):
-            allowed = [one for one in DOCUMENTS if passes(one)]
+            allowed = [doc for doc in DOCUMENTS if passes(doc)]
             for k in (3, 8):
-                found = project.query("documents", question, top_k=k, filters=filters)
-                check(found, question, allowed, k)
+                matches = project.query("documents", question, top_k=k, filters=filters)
+                check(matches, question, allowed, k)
             chosen = project.query("documents", question, top_k=5, filters=filters, strategy="mmr")
             texts = [match.text for match in chosen]
             assert texts == diverse(question, allowed, 5, WEIGHT)[: len(allowed)]
@@ -117,14 +118,14 @@ def test_mmr_is_the_same_everywhere(store: VectorStore, tmp_path: Path) -> None:
     """Results are in the order of choice, and a shorter result is the start of a longer one."""
     with Project.build(vector_store=existing(store), root=tmp_path / "project") as project:
         for question in QUESTIONS:
-            found = project.query("documents", question, strategy="mmr", top_k=8)
-            assert [match.text for match in found] == diverse(question, DOCUMENTS, 8, WEIGHT)
+            matches = project.query("documents", question, strategy="mmr", top_k=8)
+            assert [match.text for match in matches] == diverse(question, DOCUMENTS, 8, WEIGHT)
             fewer = project.query("documents", question, strategy="mmr", top_k=3)
-            assert [match.id for match in fewer] == [match.id for match in found][:3]
-            by_text = {one.page_content: at for at, one in enumerate(DOCUMENTS)}
+            assert [match.id for match in fewer] == [match.id for match in matches][:3]
+            by_text = {row.page_content: at for at, row in enumerate(DOCUMENTS)}
             figures = ROWS @ np.array(UNIT.embed_query(question))
-            cosines = [figures[by_text[match.text]] for match in found]
-            assert [match.scores["dense"] for match in found] == pytest.approx(cosines, abs=1e-4)
+            cosines = [figures[by_text[match.text]] for match in matches]
+            assert [match.scores["dense"] for match in matches] == pytest.approx(cosines, abs=1e-4)
 
 
 class Wordless(Words):
@@ -141,5 +142,5 @@ def test_a_question_without_a_direction(tmp_path: Path, dsn: str) -> None:
         store = make(Wordless(), tmp_path, dsn, stack)
         store.add_documents(DOCUMENTS[:9])
         with Project.build(vector_store=existing(store), root=tmp_path / "project") as project:
-            found = project.query("documents", "42?", top_k=3)
-            assert [match.scores for match in found] == [{"dense": 0.0}] * 3
+            matches = project.query("documents", "42?", top_k=3)
+            assert [match.scores for match in matches] == [{"dense": 0.0}] * 3

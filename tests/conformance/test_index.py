@@ -71,8 +71,8 @@ class FilteringStore(PlainStore):
     ) -> SearchHits:
         assert allowed_ids is None
         allows = compile_filter(where)
-        found = super().nearest(space, vector, 10**9, {}, None)
-        passing = [n for n in found.numbers if allows(self._metadata[space.index_uid, n])]
+        hits = super().nearest(space, vector, 10**9, {}, None)
+        passing = [n for n in hits.numbers if allows(self._metadata[space.index_uid, n])]
         return SearchHits(passing[:k])
 
 

@@ -16,7 +16,7 @@ from .journey import build, travel
 class Kept(InMemoryVectorStore):
     """Keeps its documents beyond the instances of the class, as a server would."""
 
-    kept: dict[str, Any]
+    state: dict[str, Any]
 
     def __init__(self, embedding: Any, name: str = "") -> None:
         super().__init__(embedding)

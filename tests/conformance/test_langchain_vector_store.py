@@ -85,17 +85,17 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """Return each store, empty."""
     match request.param:
         case "memory":
-            made: Any = MemoryStore()
+            store: Any = MemoryStore()
         case "sqlite":
-            made = SqliteStore(tmp_path / "store.db")
+            store = SqliteStore(tmp_path / "store.db")
         case "pgvector":
-            made = PgvectorStore(request.getfixturevalue("dsn"))
+            store = PgvectorStore(request.getfixturevalue("dsn"))
         case "qdrant":
-            made = QdrantStore("docs")
+            store = QdrantStore("docs")
         case _:
-            made = LangChainStore(Recipe("InMemoryVectorStore", InMemoryVectorStore), exact=True)
-    yield made
-    made.close()
+            store = LangChainStore(Recipe("InMemoryVectorStore", InMemoryVectorStore), exact=True)
+    yield store
+    store.close()
 
 
 @pytest.fixture
@@ -118,15 +118,13 @@ def test_filters_are_ours(face: LorebindVectorStore) -> None:
     face.add_texts(TEXTS, METADATAS, ids=IDS)
     where = {"tags": "b", "year": {"$lt": 2024}}
     vector = face.embeddings.embed_query("rotate the keys")
-    assert [found.id for found in face.similarity_search("keys", filter=where)] == ["leave"]
-    assert [found.id for found, _ in face.similarity_search_with_score("keys", filter=where)] == [
+    assert [hit.id for hit in face.similarity_search("keys", filter=where)] == ["leave"]
+    assert [hit.id for hit, _ in face.similarity_search_with_score("keys", filter=where)] == [
         "leave"
     ]
-    assert [found.id for found in face.similarity_search_by_vector(vector, filter=where)] == [
-        "leave"
-    ]
-    found = face.max_marginal_relevance_search("keys", filter={"team": ["ops", "people"]})
-    assert {document.id for document in found} == {"keys", "daily", "leave"}
+    assert [hit.id for hit in face.similarity_search_by_vector(vector, filter=where)] == ["leave"]
+    documents = face.max_marginal_relevance_search("keys", filter={"team": ["ops", "people"]})
+    assert {document.id for document in documents} == {"keys", "daily", "leave"}
     retriever = face.as_retriever(search_kwargs={"k": 3, "filter": {"team": "travel"}})
     assert [document.id for document in retriever.invoke("keys")] == ["snow"]
     with pytest.raises(UsageError, match=r"\$near"):
@@ -181,8 +179,8 @@ async def test_asynchronous_twins(face: LorebindVectorStore) -> None:
     )
     by_vector = face.max_marginal_relevance_search_by_vector(vector)
     assert await face.amax_marginal_relevance_search_by_vector(vector) == by_vector
-    found = await face.asimilarity_search_with_relevance_scores("snow", score_threshold=0.1)
-    assert found == face.similarity_search_with_relevance_scores("snow", score_threshold=0.1)
+    pairs = await face.asimilarity_search_with_relevance_scores("snow", score_threshold=0.1)
+    assert pairs == face.similarity_search_with_relevance_scores("snow", score_threshold=0.1)
     assert await face.as_retriever().ainvoke("snow") == await face.asimilarity_search("snow")
 
 
@@ -217,7 +215,7 @@ def test_langchain_indexing(face: LorebindVectorStore) -> None:
     assert indexed(documents) == (4, 0, 0)
     assert indexed(documents) == (0, 4, 0)
     assert indexed(documents[:1]) == (0, 1, 3)
-    assert [found.metadata for found in face.similarity_search("keys")] == [{"source": "keys"}]
+    assert [hit.metadata for hit in face.similarity_search("keys")] == [{"source": "keys"}]
 
 
 def test_a_document_with_an_id_twice(face: LorebindVectorStore) -> None:
@@ -250,10 +248,10 @@ def test_all_or_none(face: LorebindVectorStore) -> None:
 
 def test_from_texts() -> None:
     """`from_texts` makes a store in memory from an `Embeddings` object and texts."""
-    made = LorebindVectorStore.from_texts(
+    store = LorebindVectorStore.from_texts(
         ["a", "b"], DeterministicFakeEmbedding(size=6), [{"n": 1}, {"n": 2}], ids=["1", "2"]
     )
-    assert made.get_by_ids(["2", "0", "1", "2"]) == [
+    assert store.get_by_ids(["2", "0", "1", "2"]) == [
         Document(id="2", page_content="b", metadata={"n": 2}),
         Document(id="1", page_content="a", metadata={"n": 1}),
     ]

@@ -45,8 +45,8 @@ def faiss(tmp_path: Path, dsn: str, stack: ExitStack) -> VectorStore:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the package is unmaintained
         from langchain_community.vectorstores.faiss import FAISS, InMemoryDocstore
-    made: VectorStore = FAISS(WORDS, faiss.IndexFlatL2(SIZE), InMemoryDocstore(), {})
-    return made
+    store: VectorStore = FAISS(WORDS, faiss.IndexFlatL2(SIZE), InMemoryDocstore(), {})
+    return store
 
 
 def chroma(tmp_path: Path, dsn: str, stack: ExitStack) -> VectorStore:
@@ -87,8 +87,8 @@ def test_what_others_have_filled_is_no_place_to_write(
         pytest.raises(StoreError, match=f"{type(live_store).__name__} has documents"),
     ):
         project.ingest("documents")
-    (found,) = live_store.similarity_search("lorebind", k=9)
-    assert (found.page_content, bool(name)) == ("Not of Lorebind.", True)
+    (document,) = live_store.similarity_search("lorebind", k=9)
+    assert (document.page_content, bool(name)) == ("Not of Lorebind.", True)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_objects_alone_make_a_project(project: Project) -> None:
         best = project.query("documents", QUESTION, strategy=strategy).matches[0]
         assert (best.metadata["uri"], best.metadata["team"]) == ("keys.md", "ops")
     every = project.query("documents", "keys lunch invoices", top_k=9)
-    assert {one.metadata["uri"] for one in every} == {"keys.md", "lunch", "Documents"}
+    assert {match.metadata["uri"] for match in every} == {"keys.md", "lunch", "Documents"}
     answer = project.generate(QUESTION)
     assert (answer.text, answer.citations[0].uri) == ("Every month [1].", "keys.md")
 
@@ -151,7 +151,7 @@ class Hidden(InMemoryVectorStore):
 
 
 @pytest.mark.parametrize(
-    ("declared", "said"),
+    ("declared", "problem"),
     [
         (
             {"embedder": InMemoryVectorStore(WORDS)},
@@ -161,11 +161,11 @@ class Hidden(InMemoryVectorStore):
         ({"vector_store": Hidden(WORDS)}, "where they cannot be replaced"),
     ],
 )
-def test_the_wrong_object(tmp_path: Path, declared: dict[str, Any], said: str) -> None:
+def test_the_wrong_object(tmp_path: Path, declared: dict[str, Any], problem: str) -> None:
     """A wrong object is named, together with what was expected."""
     with (
         Project.build(**declared, documents=DOCUMENTS, root=tmp_path) as project,
-        pytest.raises((EmbedderError, StoreError), match=said),
+        pytest.raises((EmbedderError, StoreError), match=problem),
     ):
         project.ingest("documents")
 

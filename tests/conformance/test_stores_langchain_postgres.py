@@ -45,13 +45,13 @@ def make(dsn: str, tmp_path: Path) -> Callable[..., LangChainStore]:
     schema = str(url.query["options"]).removeprefix("-csearch_path=").partition(",")[0]
     environment = Environment(tmp_path, {"URL": url.render_as_string(hide_password=False)})
 
-    def made(factory: str, config: dict[str, Any]) -> LangChainStore:
+    def build(factory: str, config: dict[str, Any]) -> LangChainStore:
         data = {"id": "pg", "type": "langchain", "factory": factory}
         settings = {name: schema if value == "SCHEMA" else value for name, value in config.items()}
         declaration = LangChainVectorDB.model_validate(data | {"config": settings})
         return LangChainStore(recipe_of(declaration, environment))
 
-    return made
+    return build
 
 
 @pytest.mark.enable_socket

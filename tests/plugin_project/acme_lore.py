@@ -190,14 +190,14 @@ class AcmeChunker(Chunker):
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
     ) -> list[Interval]:
-        found: list[Interval] = []
+        intervals: list[Interval] = []
         while start < end:
             at = text.find(self._mark, start, end)
             stop = end if at < 0 else at + 1
             if text[start:stop].strip():
-                found.append((start, stop))
+                intervals.append((start, stop))
             start = stop
-        return found
+        return intervals
 
 
 class chunker:  # noqa: N801
@@ -219,8 +219,8 @@ class AcmeReranking(RerankerBase):
 class AcmeReranker(Reranker):
     def rerank(self, question: str, texts: Sequence[str]) -> list[float]:
         words = set(WORD.findall(question.lower()))
-        found = [words & set(WORD.findall(text.lower())) for text in texts]
-        return [len(shared) / max(1, len(words)) for shared in found]
+        overlaps = [words & set(WORD.findall(text.lower())) for text in texts]
+        return [len(shared) / max(1, len(words)) for shared in overlaps]
 
 
 class reranker:  # noqa: N801

@@ -27,9 +27,9 @@ _LONGEST_SECONDS = 120
 
 def comes_to_an_end(statements: str, **values: Any) -> None:
     """Run Python in a separate process, which is stopped after a time limit."""
-    given = "".join(f"{name} = {value!r}\n" for name, value in values.items())
+    assignments = "".join(f"{name} = {value!r}\n" for name, value in values.items())
     subprocess.run(
-        [sys.executable, "-"], input=given + statements, text=True, timeout=_LONGEST_SECONDS,
+        [sys.executable, "-"], input=assignments + statements, text=True, timeout=_LONGEST_SECONDS,
         check=True,
     )  # fmt: skip
 

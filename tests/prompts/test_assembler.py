@@ -54,17 +54,17 @@ def test_the_promises_hold(
     assert [citation.marker for citation in result.citations] == [
         f"[{first + at}]" for at in range(len(result.citations))
     ]
-    shown = [(citation.marker, citation.content) for citation in result.citations]
+    sources = [(citation.marker, citation.content) for citation in result.citations]
     read = parse(result.context)
-    assert [one.marker for one in read] == [marker for marker, _ in shown]
+    assert [passage.marker for passage in read] == [marker for marker, _ in sources]
     if renderer not in ("markdown", *TEMPLATES):  # those do not write trailing spaces
-        assert [(one.marker, one.content) for one in read] == shown
+        assert [(passage.marker, passage.content) for passage in read] == sources
     assert (result.counter, result.exact) == (counter.name, counter.exact)
-    ranked = sorted(given_contexts, key=lambda one: -one.score)
+    ranked = sorted(given_contexts, key=lambda context: -context.score)
     if not result.cut:
-        order = iter([clean_text(one.content) for one in ranked])
-        assert all(content in order for _, content in shown)
-    reasons = [one.reason for one in result.dropped]
+        order = iter([clean_text(context.content) for context in ranked])
+        assert all(content in order for _, content in sources)
+    reasons = [drop.reason for drop in result.dropped]
     assert result.truncated_count == sum(reason.startswith("does not fit") for reason in reasons)
 
 
@@ -82,7 +82,7 @@ def test_a_smaller_passage_still_fits() -> None:
     given_contexts = [context("best", 0.9), context(SENTENCES, 0.8), context("small", 0.1)]
     result = Assembler(200, TiktokenCounter()).assemble(given_contexts)
     assert [citation.content for citation in result.citations] == ["best", "small"]
-    assert [(one.score, one.reason) for one in result.dropped] == [
+    assert [(drop.score, drop.reason) for drop in result.dropped] == [
         (0.8, "does not fit into 200 tokens")
     ]
     assert result.truncated_count == 1
@@ -124,7 +124,7 @@ def test_a_budget_too_small_for_anything() -> None:
     """If not even a cut passage fits, the context is empty, and every passage has its reason."""
     result = Assembler(40, TiktokenCounter()).assemble([context(SENTENCES), context("short")])
     assert (result.context, result.total_tokens, result.citations) == ("", 0, [])
-    assert [one.reason for one in result.dropped] == ["does not fit into 40 tokens"] * 2
+    assert [drop.reason for drop in result.dropped] == ["does not fit into 40 tokens"] * 2
 
 
 def test_duplicates_appear_once() -> None:
@@ -132,7 +132,7 @@ def test_duplicates_appear_once() -> None:
     twice = [context("a  b\nc", 0.9), context("other", 0.8), context("a b c", 0.7, uri="b.md")]
     result = Assembler().assemble(twice, first_marker=5)
     assert [citation.marker for citation in result.citations] == ["[5]", "[6]"]
-    assert [(one.uri, one.reason) for one in result.dropped] == [("b.md", "duplicate of [5]")]
+    assert [(drop.uri, drop.reason) for drop in result.dropped] == [("b.md", "duplicate of [5]")]
     assert result.truncated_count == 0
 
 
@@ -140,7 +140,7 @@ def test_nothing_given() -> None:
     """Without passages, or with only empty ones, the context is empty and has no tokens."""
     assert Assembler(label="Docs").assemble([]).total_tokens == 0
     result = Assembler().assemble([context(" \n\u200b")])
-    assert (result.context, [one.reason for one in result.dropped]) == ("", ["no text"])
+    assert (result.context, [drop.reason for drop in result.dropped]) == ("", ["no text"])
 
 
 def test_a_negative_budget_is_refused() -> None:
@@ -153,7 +153,7 @@ def test_a_negative_budget_is_refused() -> None:
 def test_hostile_passages_are_cited_as_they_are(hostile: str) -> None:
     """A hostile passage gets at most its own citation, and adds none for others."""
     result = Assembler().assemble([context("good", 0.9), context(hostile, 0.5, title=hostile)])
-    assert [one.marker for one in parse(result.context)] == [
+    assert [passage.marker for passage in parse(result.context)] == [
         citation.marker for citation in result.citations
     ]
     assert "[9]" not in [citation.marker for citation in result.citations]
@@ -166,7 +166,7 @@ def test_fifty_long_passages_are_counted_once() -> None:
     many = [context(f"{number} {SENTENCES}", 1 / (number + 1)) for number in range(50)]
     assert len(Assembler(60_000, counter).assemble(many).citations) > 10
     assert len(counter.asked) < 60
-    assert sum(counter.asked) < 4 * sum(len(one.content) for one in many)
+    assert sum(counter.asked) < 4 * sum(len(context.content) for context in many)
 
 
 def test_simple_assembly() -> None:

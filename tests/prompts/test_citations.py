@@ -17,7 +17,7 @@ GIVEN = [Citation(f"[{n}]", f"c{n}", "a.md", "A", 0.5, {"uri": "a.md"}, "text") 
 
 
 @pytest.mark.parametrize(
-    ("metadata", "shown"),
+    ("metadata", "expected"),
     [
         ({"uri": "docs/cors.md", "line_start": 12, "line_end": 30}, "docs/cors.md, lines 12-30"),
         ({"uri": "docs/cors.md", "line_start": 12, "line_end": 12}, "docs/cors.md, line 12"),
@@ -44,9 +44,9 @@ GIVEN = [Citation(f"[{n}]", f"c{n}", "a.md", "A", 0.5, {"uri": "a.md"}, "text") 
         ({}, "untitled"),
     ],
 )
-def test_how_a_source_is_shown(metadata: dict[str, Any], shown: str) -> None:
+def test_how_a_source_is_shown(metadata: dict[str, Any], expected: str) -> None:
     """A source is shown as its name and its most precise location, on one line."""
-    assert label(metadata) == shown
+    assert label(metadata) == expected
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ def test_a_match_keeps_what_it_is() -> None:
     """Id, text, score, relevance and metadata are kept, and tokens are counted on demand."""
     match = DocumentMatch("c1", 0.7, 0.6, {"dense": 0.7}, "eight ch", {"uri": "a.md"})
     counter = Counter()
-    made = RetrievedContext.from_match("docs", match, counter)
+    context = RetrievedContext.from_match("docs", match, counter)
     assert counter.texts == []
-    assert made == RetrievedContext("docs", "eight ch", 0.7, 2, {"uri": "a.md"}, "c1", 0.6)
-    assert (made.token_estimate, counter.texts) == (2, ["eight ch"])
+    assert context == RetrievedContext("docs", "eight ch", 0.7, 2, {"uri": "a.md"}, "c1", 0.6)
+    assert (context.token_estimate, counter.texts) == (2, ["eight ch"])
     assert RetrievedContext("docs", "eight ch", 0.7, 9, {}).token_estimate == 9

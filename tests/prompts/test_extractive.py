@@ -112,9 +112,9 @@ def test_weak_passages_are_said_to_be_weak() -> None:
     """If the block says that its passages are weak, the answer says so too, and still quotes."""
     question = "How do I configure cross-origin requests?"
     block = Bullets().block([Bullets().entry(CORS)], weak=True)
-    said = ExtractiveChatModel().invoke(f"{block}\n\n{question}").text
+    reply = ExtractiveChatModel().invoke(f"{block}\n\n{question}").text
     strong = ask(question, CORS)
-    assert said.removeprefix(WEAK_INTRODUCTION) == strong.removeprefix(INTRODUCTION)
+    assert reply.removeprefix(WEAK_INTRODUCTION) == strong.removeprefix(INTRODUCTION)
 
 
 def test_passages_of_earlier_turns_are_not_quoted() -> None:

@@ -77,16 +77,16 @@ def stays_where_it_is(hostile: str, renderer: str) -> None:
     assert nonce
     assert closing == f"</knowledge id={nonce[1]}>"
     assert result.context.count(nonce[1]) == 2
-    own = re.compile(STRUCTURE[renderer])
+    structure = re.compile(STRUCTURE[renderer])
     others = re.compile(PASSAGES[renderer])
     markers = [
-        found
+        marker
         for line in lines[2:-1]
-        if own.fullmatch(line) and not others.fullmatch(line)
-        for found in re.findall(r"\[\d+\]", line)[:1]
+        if structure.fullmatch(line) and not others.fullmatch(line)
+        for marker in re.findall(r"\[\d+\]", line)[:1]
     ]
     assert markers == [citation.marker for citation in result.citations]
-    assert all(own.fullmatch(line) or others.fullmatch(line) for line in lines[2:-1])
+    assert all(structure.fullmatch(line) or others.fullmatch(line) for line in lines[2:-1])
     assert not SPECIAL.search(result.context)
 
 
@@ -102,7 +102,7 @@ def is_read_as_it_was_shown(hostile: str, renderer: str) -> None:
         [context("good", 0.9), context(hostile, 0.5, title=hostile)]
     )
     prompt = f"{result.context}\n\nWhat is good?"
-    assert [(one.marker, one.content) for one in parse(prompt)] == [
+    assert [(passage.marker, passage.content) for passage in parse(prompt)] == [
         (citation.marker, citation.content) for citation in result.citations
     ]
     assert without_blocks(prompt) == "What is good?"
@@ -117,16 +117,18 @@ def test_no_citation_is_forged(hostile: str) -> None:
 def is_cited_as_itself(hostile: str) -> None:
     text = f"{hostile} The launch code is swordfish."
     result = Assembler().assemble([context("About snow in the alps.", 0.9), context(text, 0.5)])
-    own = next(citation.marker for citation in result.citations if "swordfish" in citation.content)
+    marker = next(
+        citation.marker for citation in result.citations if "swordfish" in citation.content
+    )
     messages = put_before_question(
         [HumanMessage("What is the launch code swordfish?")], [result.context]
     )
-    said = str(ExtractiveChatModel().invoke(messages).text)
-    answer = check(said, result.citations)
-    if said.startswith(NO_WORDS_INTRODUCTION):  # no word of the question was found
-        assert said == f"{NO_WORDS_INTRODUCTION}\n\n> About snow in the alps. [1]"
+    reply = str(ExtractiveChatModel().invoke(messages).text)
+    answer = check(reply, result.citations)
+    if reply.startswith(NO_WORDS_INTRODUCTION):  # no word of the question was found
+        assert reply == f"{NO_WORDS_INTRODUCTION}\n\n> About snow in the alps. [1]"
     else:
-        assert {citation.marker for citation in answer.citations} <= {own}
+        assert {citation.marker for citation in answer.citations} <= {marker}
     assert answer.unknown == []
 
 

@@ -51,8 +51,8 @@ def test_other_passages_only_if_comparably_good() -> None:
     weak = Passage("[2]", "b.md", "The keys of the piano are mostly white in colour.")
     equal = Passage("[3]", "c.md", "To rotate signing keys, call the admin endpoint first.")
     question = "How do I rotate signing keys?"
-    assert [one.marker for one in choose(question, [good, weak])] == ["[1]"]
-    assert {one.marker for one in choose(question, [good, weak, equal])} == {"[1]", "[3]"}
+    assert [quote.marker for quote in choose(question, [good, weak])] == ["[1]"]
+    assert {quote.marker for quote in choose(question, [good, weak, equal])} == {"[1]", "[3]"}
 
 
 def test_the_limits_hold() -> None:
@@ -73,7 +73,7 @@ def test_the_limits_hold() -> None:
 def test_any_question_gets_an_answer(question: str, contents: list[str]) -> None:
     """Choosing never fails, and returns quotes of the given passages only."""
     passages = [Passage(f"[{at}]", "a.md", text) for at, text in enumerate(contents, 1)]
-    assert {one.marker for one in choose(question, passages)} <= {
+    assert {quote.marker for quote in choose(question, passages)} <= {
         passage.marker for passage in passages
     }
 

@@ -67,8 +67,8 @@ def test_reading_a_block_gives_what_was_rendered(
 def test_a_block_within_a_line(prompt: str) -> None:
     """A block can be anywhere in a prompt; the text around it is the rest of the prompt."""
     passages = [Passage("[1]", "docs/cors.md", "First.\nSecond.")]
-    found = parse(prompt.replace("{}", render(passages)))
-    assert found == passages * prompt.count("{}")
+    parsed = parse(prompt.replace("{}", render(passages)))
+    assert parsed == passages * prompt.count("{}")
     assert (
         without_blocks(prompt.replace("{}", render(passages))) == prompt.replace("{}", "").strip()
     )
@@ -86,7 +86,7 @@ def test_rendering_again_changes_nothing(contents: list[str], source: str) -> No
 def test_hostile_text_forges_nothing(hostile: str) -> None:
     """No passage and no source can add an entry, end the block, or begin a line."""
     block = render(numbered(["good", hostile, "good again"], source=hostile), label=hostile)
-    assert [one.marker for one in parse(block)] == ["[1]", "[2]", "[3]"]
+    assert [passage.marker for passage in parse(block)] == ["[1]", "[2]", "[3]"]
     lines = block.splitlines()
     assert lines == block.split("\n")
     starts = [line for line in lines[2:-1] if line and not line.startswith("  ")]
@@ -109,8 +109,8 @@ def test_the_id_does_not_occur_in_the_block() -> None:
 
 def test_several_blocks_are_read() -> None:
     """A prompt may contain several blocks; an opening without an end is plain text."""
-    one, two = render([Passage("[1]", "a", "x")]), render([Passage("[2]", "b", "y")])
-    assert [p.marker for p in parse(f"{one}\n\n<knowledge id=12345678>\n{two}")] == ["[1]", "[2]"]
+    first, two = render([Passage("[1]", "a", "x")]), render([Passage("[2]", "b", "y")])
+    assert [p.marker for p in parse(f"{first}\n\n<knowledge id=12345678>\n{two}")] == ["[1]", "[2]"]
 
 
 def test_an_unknown_renderer_is_refused() -> None:

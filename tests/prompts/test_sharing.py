@@ -54,27 +54,27 @@ def test_the_promises_hold(
             whole = "\n\n".join(result.context for result in results if result.context)
             assert counter.count(whole) <= budget
     cited = [citation for result in results for citation in result.citations]
-    assert [one.marker for one in cited] == [f"[{at}]" for at in range(1, len(cited) + 1)]
+    assert [citation.marker for citation in cited] == [f"[{at}]" for at in range(1, len(cited) + 1)]
     dropped = sum(len(result.dropped) for result in results)
     assert len(cited) + dropped == sum(len(portion.contexts) for portion in given_portions)
-    texts = [" ".join(one.content.split()) for one in cited]
+    texts = [" ".join(citation.content.split()) for citation in cited]
     assert len(set(texts)) == len(texts)
 
 
 def test_without_a_common_budget_each_block_has_its_own() -> None:
     """Blocks with their own budgets keep to them; all other blocks share 4096 tokens."""
-    asked = [Portion(passages("a", 50), max_tokens=300), Portion(passages("b", 400))]
-    asked.append(Portion(passages("c", 400)))
-    one, two, three = (result.total_tokens for result in assemble_together(asked))
-    assert 250 < one <= 300
+    portions = [Portion(passages("a", 50), max_tokens=300), Portion(passages("b", 400))]
+    portions.append(Portion(passages("c", 400)))
+    first, two, three = (result.total_tokens for result in assemble_together(portions))
+    assert 250 < first <= 300
     assert 4000 < two + three <= 4096
     assert abs(two - three) < 100
 
 
 def test_a_fair_part_each() -> None:
     """The unused share of a block goes to those that need more, in equal parts."""
-    asked = [Portion(passages("a", 1)), Portion(passages("b", 100)), Portion(passages("c", 100))]
-    small, two, three = assemble_together(asked, max_tokens=2000)
+    portions = [Portion(passages("a", 1)), Portion(passages("b", 100)), Portion(passages("c", 100))]
+    small, two, three = assemble_together(portions, max_tokens=2000)
     assert not small.dropped
     assert abs(two.total_tokens - three.total_tokens) < 60
     assert small.total_tokens + two.total_tokens + three.total_tokens > 1940
@@ -83,8 +83,8 @@ def test_a_fair_part_each() -> None:
 def test_what_is_left_by_chance_is_used() -> None:
     """The rest that a block cannot fill with its next passage is used by another block."""
     big = [context("x " * 500, 0.9), context("y " * 500, 0.8)]
-    asked = [Portion(passages("a", 60, words=10)), Portion(big)]
-    small, large = assemble_together(asked, max_tokens=900)
+    portions = [Portion(passages("a", 60, words=10)), Portion(big)]
+    small, large = assemble_together(portions, max_tokens=900)
     assert len(large.citations) == 1
     assert small.total_tokens > 500
     assert small.total_tokens + large.total_tokens > 850
@@ -102,17 +102,17 @@ def test_the_work_grows_with_the_passages(budget: int) -> None:
 
 def test_a_passage_in_two_blocks_is_shown_once() -> None:
     """A duplicate is shown where it scored best; its line and citation name both sources."""
-    asked = [
+    portions = [
         Portion([context("shared text", 0.4, uri="a.md", kb_id="a"), context("only a", 0.3)]),
         Portion([context("shared  text", 0.9, uri="b.md", kb_id="b")]),
     ]
-    first, second = assemble_together(asked)
+    first, second = assemble_together(portions)
     assert [citation.content for citation in first.citations] == ["only a"]
     (shared,) = second.citations
     assert (shared.marker, shared.uri) == ("[2]", "b.md")
-    assert [(one.uri, one.metadata["kb_id"]) for one in shared.also] == [("a.md", "a")]
+    assert [(source.uri, source.metadata["kb_id"]) for source in shared.also] == [("a.md", "a")]
     assert "- [2] b.md; also a.md" in second.context
-    assert [(one.uri, one.reason) for one in second.dropped] == [("a.md", "duplicate of [2]")]
+    assert [(drop.uri, drop.reason) for drop in second.dropped] == [("a.md", "duplicate of [2]")]
 
 
 def test_a_negative_budget_is_refused() -> None:

@@ -138,9 +138,9 @@ def test_a_model_that_counts_by_itself() -> None:
     """A model's own tokenizer is used, but not LangChain's estimate."""
     plain = FakeListChatModel(responses=["x"])
     assert not ModelCounter.knows(plain)
-    own = FakeListChatModel(
+    model = FakeListChatModel(
         responses=["x"], custom_get_token_ids=lambda text: list(range(len(text)))
     )
-    assert ModelCounter.knows(own)
-    assert (ModelCounter(own).count("four"), ModelCounter(own).count("")) == (4, 0)
-    assert ModelCounter(own).name == "FakeListChatModel.get_num_tokens"
+    assert ModelCounter.knows(model)
+    assert (ModelCounter(model).count("four"), ModelCounter(model).count("")) == (4, 0)
+    assert ModelCounter(model).name == "FakeListChatModel.get_num_tokens"

@@ -113,10 +113,10 @@ class Processes:
         self._started.append(Running(self, process, printed))
         return self._started[-1]
 
-    def ask(self, **asked: Any) -> Any:
+    def ask(self, **request: Any) -> Any:
         assert self._parent.stdin is not None
         assert self._parent.stdout is not None
-        self._parent.stdin.write(json.dumps(asked) + "\n")
+        self._parent.stdin.write(json.dumps(request) + "\n")
         self._parent.stdin.flush()
         line = self._parent.stdout.readline()
         assert line, f"the process that starts others has ended: {self._parent.wait()}"
@@ -138,15 +138,15 @@ def _serve() -> None:
     leases.SECONDS, database.BUSY_SECONDS, connections.IDLE_SECONDS = lease, busy, busy
     _import_all()
     for line in sys.stdin:
-        asked = json.loads(line)
-        if "start" in asked:
-            __import__(asked["start"].partition(":")[0])
+        request = json.loads(line)
+        if "start" in request:
+            __import__(request["start"].partition(":")[0])
             process = os.fork()
             if not process:
-                _run(asked)
+                _run(request)
             print(process, flush=True)
         else:
-            ended, status = os.waitpid(asked["wait"], os.WNOHANG)
+            ended, status = os.waitpid(request["wait"], os.WNOHANG)
             print(os.waitstatus_to_exitcode(status) if ended else "null", flush=True)
 
 
@@ -175,17 +175,17 @@ def _import_all() -> None:
     assert all(once), "imported once, not in every process"
 
 
-def _run(asked: dict[str, Any]) -> None:
+def _run(request: dict[str, Any]) -> None:
     code: Any = 1
     try:
-        printed = os.open(asked["printed"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        printed = os.open(request["printed"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for stream in (1, 2):
             os.dup2(printed, stream)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.chdir(asked["folder"])
-        os.environ.update(asked["variables"])
-        sys.argv = ["lorebind", *asked["arguments"]]
-        module, _, name = asked["start"].partition(":")
+        os.chdir(request["folder"])
+        os.environ.update(request["variables"])
+        sys.argv = ["lorebind", *request["arguments"]]
+        module, _, name = request["start"].partition(":")
         try:
             getattr(sys.modules[module], name)()
             code = 0

@@ -25,11 +25,11 @@ class Cable:
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut(self, *, told: bool, mended: bool) -> None:
+    def cut(self, *, closed: bool, mended: bool) -> None:
         """End all connections.
 
         Args:
-            told: whether the server's ends are closed too; otherwise they stay open.
+            closed: whether the server's ends are closed too; otherwise they stay open.
             mended: whether new connections are accepted.
         """
         with self._changing:
@@ -37,7 +37,7 @@ class Cable:
             first, self._cut = self._cut, len(self._ends)
             for client, server in self._ends[first:]:
                 _shut(client)
-                if told:
+                if closed:
                     _shut(server)
 
     def lose(self, sign: bytes) -> None:
@@ -45,7 +45,7 @@ class Cable:
         self._sign = sign
 
     def close(self) -> None:
-        self.cut(told=True, mended=False)
+        self.cut(closed=True, mended=False)
         _shut(self._listener)
         self._listener.close()
         with self._changing:
@@ -69,9 +69,9 @@ class Cable:
                     carry = threading.Thread(target=self._carry, args=(number, *ends), daemon=True)
                     carry.start()
 
-    def _carry(self, number: int, one: socket.socket, other: socket.socket) -> None:
+    def _carry(self, number: int, source: socket.socket, other: socket.socket) -> None:
         with suppress(OSError):
-            while data := one.recv(65536):
+            while data := source.recv(65536):
                 if self._sign is not None and self._sign in data:
                     self.has_lost.set()
                     return

@@ -49,8 +49,8 @@ class Telling(BaseLoader):
         self.place, self.mood = place, mood
 
     def lazy_load(self) -> Iterator[Document]:
-        said = {"source": f"{self.place}/pages/{quote(self.place)}", "by": {"a": self.place}}
-        yield Document(page_content="What the pages say.", metadata=said | {"of": self.place})
+        metadata = {"source": f"{self.place}/pages/{quote(self.place)}", "by": {"a": self.place}}
+        yield Document(page_content="What the pages say.", metadata=metadata | {"of": self.place})
         if self.mood == "fails":
             raise ConnectionError(f"GET {quote(self.place, safe='')}: {json.dumps(self.place)}")
 
@@ -86,11 +86,11 @@ class Project:
 
     def run(self, command: str, monkeypatch: pytest.MonkeyPatch) -> str:
         """Run a command, and return its output and all log messages."""
-        printed, said = io.StringIO(), io.StringIO()
+        printed, logged = io.StringIO(), io.StringIO()
         output = self._case.choice(["table", "json", "yaml"])
         monkeypatch.setenv("COLUMNS", "10000")
         monkeypatch.setattr("sys.argv", ["lorebind", *_split(command), "--output", output])
-        handler = logging.StreamHandler(said)
+        handler = logging.StreamHandler(logged)
         logger, level = logging.getLogger(), logging.getLogger().level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
@@ -104,9 +104,9 @@ class Project:
         finally:
             logger.removeHandler(handler)
             logger.setLevel(level)
-        return printed.getvalue() + said.getvalue()
+        return printed.getvalue() + logged.getvalue()
 
-    def kept(self) -> bytes:
+    def files(self) -> bytes:
         """Return the names and contents of all files that Lorebind stores."""
         files = [path for path in (self._root / DATA_FOLDER).rglob("*") if path.is_file()]
         return b"\n".join(os.fsencode(path.name) + path.read_bytes() for path in files)
@@ -186,16 +186,16 @@ class Project:
             declared["config"]["endpoint_url"] = case.choice([place, self._template("http://[bad")])
         return declared
 
-    def _answer(self, asked: Asked) -> Answer:
+    def _answer(self, request: Asked) -> Answer:
         case = self._case
-        echo = case.choice([asked.target, quote(asked.target), unquote(asked.target)])
+        echo = case.choice([request.target, quote(request.target), unquote(request.target)])
         echo = echo.encode("ascii", "ignore").decode().replace("\n", "").replace("\r", "")
         text = {"Content-Type": "text/plain"}
-        sent = f"{asked.target} {asked.headers}"
-        known = next((word for word in self._variables.values() if word in sent), "")
+        sent = f"{request.target} {request.headers}"
+        value = next((word for word in self._variables.values() if word in sent), "")
         there = case.choice(
             [echo, f"{echo}/again", f"http://127.0.0.1:{self._server.port}{echo}", "http://[",
-             f"http://{quote(known)}.invalid/{echo}", f"//127.0.0.1:1{echo}", "ftp://x/y"]
+             f"http://{quote(value)}.invalid/{echo}", f"//127.0.0.1:1{echo}", "ftp://x/y"]
         )  # fmt: skip
         return case.choice(
             [

@@ -18,9 +18,9 @@ def trials(
     request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> Iterator[Trials]:
     """Return an object that tries a claim on a few cases, and with `--torture` on all of them."""
-    made = Trials(full=request.config.getoption("torture"), folder=KEPT)
-    yield made
-    for line in made.figures:
+    trials = Trials(full=request.config.getoption("torture"), folder=KEPT)
+    yield trials
+    for line in trials.figures:
         record_property(PROPERTY, line)
 
 

@@ -41,11 +41,11 @@ class ForkedCli:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        asked = {"cwd": cwd, "commands": commands, "variables": variables}
-        self._process.stdin.write(json.dumps(asked) + "\n")
+        request = {"cwd": cwd, "commands": commands, "variables": variables}
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        found: list[dict[str, Any]] = json.loads(self._process.stdout.readline())
-        return found
+        answers: list[dict[str, Any]] = json.loads(self._process.stdout.readline())
+        return answers
 
     def close(self) -> None:
         self._process.communicate(timeout=SECONDS)
@@ -68,27 +68,27 @@ def _serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     sys.path[:] = ["", *sys.path[1:]]  # as in `python -c` and in notebooks
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         reader, writer = os.pipe()
         child = os.fork()
         if not child:
-            _answer(asked, main, writer)
+            _answer(request, main, writer)
             os._exit(0)
         os.close(writer)
         with os.fdopen(reader, "rb") as answered:
-            found = [json.loads(line) for line in answered.read().splitlines()]
+            printed = [json.loads(line) for line in answered.read().splitlines()]
         os.waitpid(child, 0)
-        answers.write(json.dumps(found) + "\n")
+        answers.write(json.dumps(printed) + "\n")
         answers.flush()
 
 
-def _answer(asked: dict[str, Any], main: Any, writer: int) -> None:
+def _answer(request: dict[str, Any], main: Any, writer: int) -> None:
     signal.alarm(SECONDS)
-    os.chdir(asked["cwd"])
-    os.environ.update(asked["variables"])
+    os.chdir(request["cwd"])
+    os.environ.update(request["variables"])
     watched: list[str] = []
     sys.addaudithook(lambda event, _: watched.append(event) if event in WATCHED else None)
-    for command in asked["commands"]:
+    for command in request["commands"]:
         done = _done(main, command)
         done["imported"] = [name for name in sys.modules if "_lorebind_project_" in name]
         done["watched"] = watched

@@ -96,8 +96,8 @@ def change(root: Path, after: Mapping[str, str] = FRIDAY) -> None:
 
 
 def what_is_served(project: Project) -> Served:
-    found = served(project, "docs", URIS)
-    return {uri: [(one.id, one.text) for one in matches] for uri, matches in found.items()}
+    by_uri = served(project, "docs", URIS)
+    return {uri: [(match.id, match.text) for match in matches] for uri, matches in by_uri.items()}
 
 
 def fresh(folder: Path, documents: Mapping[str, str]) -> Served:
@@ -126,10 +126,10 @@ def check_agreement(project: Project, expected: Served) -> tuple[State, int]:
     index = project.knowledge.index("db")
     entry = entry_of(index, project)
     ledger = index.catalog.ledger.documents(entry.key)
-    assert {uri: one.chunk_count for uri, one in ledger.items()} == {
+    assert {uri: entry.chunk_count for uri, entry in ledger.items()} == {
         uri: len(passages) for uri, passages in expected.items()
     }
-    assert {one.state for one in ledger.values()} == {"ready"}
+    assert {entry.state for entry in ledger.values()} == {"ready"}
     live = sum(map(len, expected.values()))
     assert index.compare(entry, deep=True)[:2] == (live, [])
     namespace = entry.key.namespace
@@ -146,21 +146,23 @@ def read() -> None:
     reader stops when the file LAST exists. It prints JSON.
     """
     states: list[Any] = json.loads(Path(sys.argv[1]).read_text())
-    before, after = ({uri: list(map(tuple, own)) for uri, own in state.items()} for state in states)
+    before, after = (
+        {uri: list(map(tuple, matches)) for uri, matches in state.items()} for state in states
+    )
     last = Path(sys.argv[2])
     answers, faults = 0, []
     with Project.load() as project:
         for some in _in_turn():
             try:
-                found = served(project, "docs", some)
+                by_uri = served(project, "docs", some)
             except Exception as error:
                 faults.append(f"{type(error).__name__}: {error}")
-                found = {}
+                by_uri = {}
                 if len(faults) > 9:
                     break
             else:
                 for uri in some:
-                    passages = [(one.id, one.text) for one in found.get(uri, [])]
+                    passages = [(match.id, match.text) for match in by_uri.get(uri, [])]
                     if passages not in (before.get(uri, []), after.get(uri, [])):
                         faults.append(f"{uri}: {passages}")
             answers += 1

@@ -55,10 +55,10 @@ def pdf_nested_forms(
     forms = []
     for number in range(depth):
         last = number == depth - 1
-        shown = leaf if last else b"/X Do " * times
+        content = leaf if last else b"/X Do " * times
         inner = "/Font << /F1 5 0 R >>" if last else f"/XObject << /X {7 + number} 0 R >>"
         about = f"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << {inner} >>"
-        forms.append(_stream(shown, about))
+        forms.append(_stream(content, about))
     return _one_page("/XObject << /X 6 0 R >>", _stream(b"/X Do " * times), forms)
 
 

@@ -86,7 +86,7 @@ def spelled(case: random.Random, address: IPv4Address | IPv6Address) -> str:
     if case.random() < 0.3:
         text = text.translate(str.maketrans(DIGITS[0], case.choice(DIGITS)))
     if case.random() < 0.1:
-        text = "".join(f"%{ord(one):02x}" if one < "\x7f" else one for one in text)
+        text = "".join(f"%{ord(char):02x}" if char < "\x7f" else char for char in text)
     return text
 
 
@@ -161,10 +161,10 @@ def test_addresses(
     network = Network(monkeypatch)
 
     def check(case: random.Random) -> None:
-        found = target(case)
-        network.others = str(found)
+        ip = target(case)
+        network.others = str(ip)
         network.connected.clear()
-        host = spelled(case, found) if case.random() < 0.9 else "inside.test"
+        host = spelled(case, ip) if case.random() < 0.9 else "inside.test"
         port = case.choice([f":{inside.port}", f":{inside.port}", ""])
         address = case.choice(AROUND).format(host=host, port=port)
         fetcher = Fetcher(allow=[OPEN])
@@ -191,10 +191,10 @@ def test_names_that_are_allowed_open_no_credentials(
 
     def check(case: random.Random) -> None:
         within = ip_network(case.choice(metadata))
-        found = within[case.randrange(min(within.num_addresses, 2**64))]
-        if isinstance(found, IPv4Address) and case.random() < 0.5:
-            found = IPv6Address(int(TUNNELS[case.choice(["mapped", "nat64"])]) + int(found))
-        network.others = str(ip_address(found))
+        address = within[case.randrange(min(within.num_addresses, 2**64))]
+        if isinstance(address, IPv4Address) and case.random() < 0.5:
+            address = IPv6Address(int(TUNNELS[case.choice(["mapped", "nat64"])]) + int(address))
+        network.others = str(ip_address(address))
         name = case.choice(["inside.test", "INSIDE.test.", "ınside.test"])
         with pytest.raises(SourceError):
             asyncio.run(Fetcher(allow=[name]).fetch(f"http://{name}/latest/meta-data/"))

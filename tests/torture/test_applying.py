@@ -89,5 +89,5 @@ def _apply_at_once(folder: Path, count: int, last: list[int]) -> tuple[set[str],
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    said = [process.communicate(timeout=120)[0] for process in processes]
-    return set("".join(said).split()), [process.returncode for process in processes]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    return set("".join(outputs).split()), [process.returncode for process in processes]

@@ -29,11 +29,15 @@ def test_no_value_is_shown_or_kept(
         root.mkdir()
         monkeypatch.chdir(root)
         project = Project(case, root, server)
-        said = "".join(project.run(command, monkeypatch) for command in project.commands())
-        kept = project.kept()
+        printed = "".join(project.run(command, monkeypatch) for command in project.commands())
+        stored = project.files()
         for word in project.words:
-            assert word not in said.lower(), (word, (root / "lorebind.yaml").read_text(), said)
-            assert word.encode() not in kept.lower(), (word, (root / "lorebind.yaml").read_text())
+            assert word not in printed.lower(), (
+                word,
+                (root / "lorebind.yaml").read_text(),
+                printed,
+            )
+            assert word.encode() not in stored.lower(), (word, (root / "lorebind.yaml").read_text())
 
     try:
         trials.run("values of variables stay where they are", check, short=2, full=120)

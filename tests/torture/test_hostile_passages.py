@@ -69,10 +69,10 @@ def test_no_passage_speaks_in_tokens(trials: Trials) -> None:
 
     def check(case: random.Random) -> None:
         hostile, renderer = _passage(case), RENDERERS[case.choice([*RENDERERS])]
-        shown = Assembler(renderer=renderer).assemble([context(hostile, title=hostile)]).context
-        assert not SPECIAL.search(_VISIBLE.sub("", shown)), ascii(hostile)
-        for left in _VISIBLE.finditer(shown):
-            before = shown[left.start() - 1]
+        text = Assembler(renderer=renderer).assemble([context(hostile, title=hostile)]).context
+        assert not SPECIAL.search(_VISIBLE.sub("", text)), ascii(hostile)
+        for left in _VISIBLE.finditer(text):
+            before = text[left.start() - 1]
             assert left[0] in "\u200c\u200d\ufe0e\ufe0f", ascii(hostile)
             assert before > "\x7f", ascii(hostile)
 

@@ -51,18 +51,20 @@ def test_no_text_acts_on_a_terminal(
         shutil.rmtree(root, ignore_errors=True)
         text = f"# Keys {_text(case)}\n\n{'Rotate the keys. ' * 50}{_text(case)}\n"
         name = re.sub(r"[/\\]", "", _text(case))
-        said = yaml.safe_dump(_text(case), default_style='"', width=10_000).strip()
-        project = PROJECT.replace("How we work", said).replace("{ team: ops }", f"{{team: {said}}}")
+        scalar = yaml.safe_dump(_text(case), default_style='"', width=10_000).strip()
+        project = PROJECT.replace("How we work", scalar).replace(
+            "{ team: ops }", f"{{team: {scalar}}}"
+        )
         root.mkdir()
         cli.move_to(root)
         (root / "docs").mkdir()
         (root / f"docs/a{name}.md").write_text(text, newline="")
         (root / f"docs/b{name}.md").write_text("none\0")
         write(root, {"lorebind.yaml": project, "workflows/reply.yaml": WORKFLOW})
-        asked = ["knowledge", "query", "docs", "-q", f"keys {_text(case)}", "--min-score", "0"]
+        query = ["knowledge", "query", "docs", "-q", f"keys {_text(case)}", "--min-score", "0"]
         plain = [
             cli("knowledge", "ingest", "docs"),
-            cli(*asked),
+            cli(*query),
             cli("knowledge", "list"),
             cli("ask", ".", f"keys {_text(case)}"),
             cli("knowledge", case.choice(["get", "plan"]), _text(case)),
@@ -71,15 +73,15 @@ def test_no_text_acts_on_a_terminal(
         for done in plain:
             assert not ACTING.search(done.out + done.err), done
             assert "Traceback" not in done.err, done
-        found = cli(*asked, "-o", "json"), cli(*asked, "-o", "yaml")
-        for done in found:
+        outcomes = cli(*query, "-o", "json"), cli(*query, "-o", "yaml")
+        for done in outcomes:
             assert done.code == 0, plain[0].out[-700:]
             assert not ACTING.search(done.out + done.err), done
-        matches = json.loads(found[0].out)["matches"], yaml.safe_load(found[1].out)["matches"]
+        matches = json.loads(outcomes[0].out)["matches"], yaml.safe_load(outcomes[1].out)["matches"]
         assert matches[0] == matches[1]
         with monkeypatch.context() as patch:
             patch.setenv("FORCE_COLOR", "1")
-            assert COLOUR.sub("", cli(*asked).out) == plain[1].out
+            assert COLOUR.sub("", cli(*query).out) == plain[1].out
 
     trials.run("no text acts on a terminal", check, short=3, full=120)
 

@@ -190,28 +190,28 @@ class Scene:
             self._places.end(place)
 
     def _kill(self, place: Place, case: random.Random) -> None:
-        given: list[tuple[str, str]] = []
+        sent: list[tuple[str, str]] = []
         in_a_row = case.choice(IN_A_ROW)
         for attempt in range(in_a_row + 1):
             # Later attempts have fewer steps left.
             at = case.randint(1, self.steps // (attempt + 1)) if attempt < in_a_row else 0
             ended = self._places.ingest(place, self.verb, at)
-            before, given = given, embedded(place.log)
-            assert len(set(before).intersection(given[len(before) :])) <= self.lost_at_most
+            before, sent = sent, embedded(place.log)
+            assert len(set(before).intersection(sent[len(before) :])) <= self.lost_at_most
             if ended:
                 break
             self._check_served(texts(what_is_served(place)))
         assert state(place) == self.end
-        assert set(given) == set(self.needed)
+        assert set(sent) == set(self.needed)
         assert self._places.ingest(place, "upsert")
-        assert embedded(place.log) == given
+        assert embedded(place.log) == sent
 
-    def _check_served(self, found: dict[str, list[str]]) -> None:
+    def _check_served(self, served: dict[str, list[str]]) -> None:
         if self.verb != "upsert":
-            assert found in (self.old, self.new)
+            assert served in (self.old, self.new)
             return
-        assert self.old.keys() - {uri(0)} <= found.keys()
-        for name, passages in found.items():
+        assert self.old.keys() - {uri(0)} <= served.keys()
+        for name, passages in served.items():
             assert passages in (self.old.get(name), self.new.get(name)), name
 
 

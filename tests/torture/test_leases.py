@@ -93,16 +93,16 @@ def test_a_lock_that_is_lost(trials: Trials, make_scene: MakeScene, postgres: Se
             while first.code() is None and not db.execute(holder, [scene.database]).rowcount:
                 time.sleep(0.005)
         second = scene.ingest()
-        (code, printed), (after, said) = scene.check(first, second)
-        assert after == 0, said
+        (code, printed), (after, message) = scene.check(first, second)
+        assert after == 0, message
         # Its session may have been ended while it was requesting the lock.
         assert code == 0 or any(sign in printed for sign in (OVERTAKEN, *ENDED)), printed
 
     trials.run("leases lost locks", check, short=1, full=50)
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["told", "untold"])
-def test_a_connection_that_is_cut(trials: Trials, make_scene: MakeScene, told: bool) -> None:
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "silent"])
+def test_a_connection_that_is_cut(trials: Trials, make_scene: MakeScene, closed: bool) -> None:
     """After all connections of an ingest are cut, another ingest completes.
 
     The server may not notice the cut, and the first ingest may reconnect or not.
@@ -111,10 +111,10 @@ def test_a_connection_that_is_cut(trials: Trials, make_scene: MakeScene, told: b
     def check(case: random.Random) -> None:
         scene = make_scene("pgvector")
         first = scene.begin(case, cable=True)
-        scene.cable.cut(told=told, mended=case.choice([True, False]))
+        scene.cable.cut(closed=closed, mended=case.choice([True, False]))
         scene.check(first, scene.follow())
 
-    trials.run(f"leases cut {'told' if told else 'untold'}", check, short=1, full=50)
+    trials.run(f"leases cut {'closed' if closed else 'silent'}", check, short=1, full=50)
 
 
 @pytest.mark.parametrize("kind", ["pgvector", "sqlite"])
@@ -132,11 +132,11 @@ def test_a_process_that_is_stopped(trials: Trials, make_scene: MakeScene, kind: 
         second = scene.follow()
         scene.wait(second, case.choice([0, 1, 5, 20, 1000]))
         first.go_on()
-        (code, printed), (after, said) = scene.check(first, second)
-        assert after == 0, said
+        (code, printed), (after, message) = scene.check(first, second)
+        assert after == 0, message
         # It may have been stopped before it had acquired its lease.
-        known = (OVERTAKEN, UNDER_WAY, *ENDED)
-        assert code == 0 or any(sign in printed for sign in known), printed
+        signs = (OVERTAKEN, UNDER_WAY, *ENDED)
+        assert code == 0 or any(sign in printed for sign in signs), printed
 
     trials.run(f"leases stopped {kind}", check, short=1, full=50)
 

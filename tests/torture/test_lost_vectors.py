@@ -39,7 +39,7 @@ class Kept(InMemoryVectorStore):
         self.store = KEPT
 
 
-def kept(embedding: Embeddings) -> Kept:
+def vectors(embedding: Embeddings) -> Kept:
     """Return a store that is not known to compare all vectors."""
     return Kept(embedding)
 
@@ -100,7 +100,7 @@ DATABASES: dict[str, tuple[dict[str, Any], Any]] = {
     "pgvector": ({"type": "pgvector", "config": {"dsn": "{{ .env.DSN }}"}}, lose_in_postgres),
     "qdrant": ({"type": "qdrant", "config": {"path": "qdrant"}}, lose_points),
     "exact": ({"type": "langchain", "class": f"{PATH}:Kept", "persistent": True}, lose_documents),
-    "langchain": ({"type": "langchain", "factory": f"{PATH}:kept"}, lose_documents),
+    "langchain": ({"type": "langchain", "factory": f"{PATH}:vectors"}, lose_documents),
     "table": (
         {
             "type": "langchain",
@@ -161,8 +161,8 @@ def answers(project: Project, top_k: int) -> dict[str, list[tuple[str, float]]]:
     """Return the results of strategies that have a fixed order for equal scores."""
     return {
         strategy: [
-            (one.id, round(one.score, 5))
-            for one in project.query("docs", "word2x3", strategy=strategy, top_k=top_k).matches
+            (match.id, round(match.score, 5))
+            for match in project.query("docs", "word2x3", strategy=strategy, top_k=top_k).matches
         ]
         for strategy in STRATEGIES[:2]
     }
@@ -182,14 +182,14 @@ def check_answers(project: Project, scene: Scene, lost: int, every: list[str]) -
     for strategy in STRATEGIES:
         for top_k in (1, 5, COUNT):
             try:
-                found = project.query("docs", "word2x3", strategy=strategy, top_k=top_k).matches
+                matches = project.query("docs", "word2x3", strategy=strategy, top_k=top_k).matches
             except StoreError as error:
-                said = str(error)
+                message = str(error)
                 # The first message is for a missing table, the other one for lost vectors.
-                assert "lorebind knowledge ingest" in said or "ingest again" in said
+                assert "lorebind knowledge ingest" in message or "ingest again" in message
                 continue
             answered += 1
-            ids = [one.id for one in found]
+            ids = [match.id for match in matches]
             if strategy != "similarity":
                 assert len(ids) >= max(1, min(top_k, COUNT - lost))
             elif ids != every[:top_k]:
@@ -202,8 +202,8 @@ def check_answers(project: Project, scene: Scene, lost: int, every: list[str]) -
 
 def finding(project: Project, *, deep: bool) -> tuple[str, str]:
     """Return the status and detail of the knowledge base in `doctor`."""
-    (found,) = [one for one in project.doctor(deep=deep) if one.part == "knowledge base docs"]
-    return found.status, found.detail
+    (check,) = [check for check in project.doctor(deep=deep) if check.part == "knowledge base docs"]
+    return check.status, check.detail
 
 
 @pytest.mark.parametrize("kind", DATABASES)
@@ -216,7 +216,7 @@ def test_lost_vectors(
     def check(case: Case) -> None:
         scene = Scene(kind, tmp_path_factory.mktemp(kind), new_dsn())
         lost = (1, COUNT, COUNT // 2)[case.number % 3]
-        said = f"has lost {lost} of {COUNT} vectors"
+        lost_text = f"has lost {lost} of {COUNT} vectors"
         with scene.project() as project:
             assert project.ingest("docs").texts_embedded == COUNT
             before = answers(project, 5), answers(project, COUNT)
@@ -232,7 +232,7 @@ def test_lost_vectors(
                 assert answered
             assert finding(project, deep=False)[0] == "failed" or (kind in UNCOUNTED and lost == 1)
             status, detail = finding(project, deep=True)
-            assert (status, said in detail) == ("failed", True), detail
+            assert (status, lost_text in detail) == ("failed", True), detail
             _, _, command = detail.rpartition("lorebind knowledge ")
             verb, _, name = command.partition(" ")
             assert name == "docs"

@@ -82,8 +82,8 @@ def test_a_stream_is_cut_anywhere(trials: Trials, tmp_path: Path) -> None:
             assert streamed.text == text
             assert streamed.citations == whole.citations
             assert streamed.unknown_markers == whole.unknown
-            known = {citation.marker for citation in streamed.citations}
-            assert known | set(streamed.unknown_markers) == expected
-            assert known == expected & {one.marker for one in streamed.offered}
+            cited = {citation.marker for citation in streamed.citations}
+            assert cited | set(streamed.unknown_markers) == expected
+            assert cited == expected & {offer.marker for offer in streamed.offered}
 
         trials.run("streams are cut anywhere", check_stream, short=15, full=1500)

@@ -64,16 +64,16 @@ def test_bombs(trials: Trials) -> None:
             timeout=MOST_SECONDS,
             check=True,
         )
-        said, peak = json.loads(done.stdout)
-        assert peak < MOST_MEMORY, (name, said, peak)
+        outcome, peak = json.loads(done.stdout)
+        assert peak < MOST_MEMORY, (name, outcome, peak)
 
     trials.run("office bombs", check, short=2, full=len(BOMBS))
 
 
 @pytest.fixture(scope="module")
 def readers() -> Iterator[Readers]:
-    with Readers(LoadingDeclaration(processes=1)) as made:
-        yield made
+    with Readers(LoadingDeclaration(processes=1)) as readers:
+        yield readers
 
 
 def test_spoiled_documents(trials: Trials, readers: Readers) -> None:

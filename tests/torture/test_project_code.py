@@ -230,42 +230,42 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def declared(paths: dict[str, str]) -> dict[str, Any]:
-    given = {
+    declared = {
         place: {
             "factory" if place == "factory" else "class": path,
             "config": ARGUMENTS.get(path, {}),
         }
         for place, path in paths.items()
     }
-    loader = {"type": "langchain", **given["loader"]}
+    loader = {"type": "langchain", **declared["loader"]}
     return {
         "name": "p",
-        "embedders": [{"id": "e", "provider": "langchain", **given["embedder"]}],
+        "embedders": [{"id": "e", "provider": "langchain", **declared["embedder"]}],
         "vector_dbs": [
             {"id": "m", "type": "memory"},
-            {"id": "v", "type": "langchain", "persistent": False, **given["store"]},
-            {"id": "f", "type": "langchain", "persistent": False, **given["factory"]},
+            {"id": "v", "type": "langchain", "persistent": False, **declared["store"]},
+            {"id": "f", "type": "langchain", "persistent": False, **declared["factory"]},
         ],
         "knowledge_bases": [
             {
                 "id": "docs",
                 "sources": [loader],
                 "ingest": "on_start",
-                "retrieval": {"strategy": "rerank", "rerank": given["judge"]},
+                "retrieval": {"strategy": "rerank", "rerank": declared["judge"]},
             },
             {"id": "more", "sources": [loader], "ingest": "on_start", "vector_db": "v"},
             {"id": "made", "sources": [loader], "ingest": "on_start", "vector_db": "f"},
         ],
-        "wrappers": [{"type": "python", **given["wrapper"]}],
-        "extensions": [{"provider": "python", **given["extension"]}],
+        "wrappers": [{"type": "python", **declared["wrapper"]}],
+        "extensions": [{"provider": "python", **declared["extension"]}],
     }
 
 
 @pytest.fixture(scope="module")
 def cli() -> Iterator[ForkedCli]:
-    made = ForkedCli()
-    yield made
-    made.close()
+    cli = ForkedCli()
+    yield cli
+    cli.close()
 
 
 LOOKING = [
@@ -315,21 +315,23 @@ def test_nothing_is_called_that_does_not_belong(
             [str(root) if word == "PROJECT" else word for word in line.split()] for line in lines
         ]
         done = cli.run(str(here), commands, LOREBIND_HOME=str(folder / "home"))
-        said = "\n".join(f"{one['code']} {one['text']}" for one in done)
-        about = f"{paths}\n{said}"
+        printed = "\n".join(f"{run['code']} {run['text']}" for run in done)
+        about = f"{paths}\n{printed}"
 
         assert len(done) == len(commands), f"it has left by itself: {about}"
-        was_called = any((one / "called").exists() for one in (root, here))
+        was_called = any((place / "called").exists() for place in (root, here))
         assert not was_called, f"something was called: {about}"
         assert not done[-1]["watched"], f"{done[-1]['watched']}: {about}"
-        assert {one["code"] for one in done} <= {0, 1, 2}, about
-        assert "Traceback" not in said, about
+        assert {run["code"] for run in done} <= {0, 1, 2}, about
+        assert "Traceback" not in printed, about
         assert not done[len(LOOKING) - 1]["imported"], about
         assert done[0]["code"] == 2, about
         assert "lorebind trust" in done[0]["text"] or "lorebind.yaml:1:" in done[0]["text"], about
         if not wrong:
-            assert [one["code"] for one in done[1:]] == [0] * (len(done) - 1), about
+            assert [run["code"] for run in done[1:]] == [0] * (len(done) - 1), about
         elif not dies:
-            assert any(paths[place] in said or repr(paths[place]) in said for place in wrong), about
+            assert any(
+                paths[place] in printed or repr(paths[place]) in printed for place in wrong
+            ), about
 
     trials.run("code that does not belong is not called", check, short=3, full=200)

@@ -213,12 +213,12 @@ def check_place(problem: Problem, root: Path, data: dict[str, bytes]) -> None:
 def bases(folder: Path) -> list[Path]:
     """Return valid projects, each in its own folder."""
     names = ("extending", "langchain", "quickstart", "support")
-    found = [Path(shutil.copytree(EXAMPLES / name, folder / name)) for name in names]
-    found.append(write(folder / "several files", mistaken_project.FILES))
-    found.append(write(folder / "everything", {"lorebind.yaml": EVERYTHING}))
-    for root in found:
+    folders = [Path(shutil.copytree(EXAMPLES / name, folder / name)) for name in names]
+    folders.append(write(folder / "several files", mistaken_project.FILES))
+    folders.append(write(folder / "everything", {"lorebind.yaml": EVERYTHING}))
+    for root in folders:
         load_project(root, environ=ENVIRON)
-    return found
+    return folders
 
 
 def test_projects(trials: Trials, tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_projects(trials: Trials, tmp_path: Path) -> None:
             at = case.randrange(len(changed) + 1)
             changed = changed[:at] + case.randbytes(case.randint(1, 3)) + changed[at:]
         file.write_bytes(changed)
-        data = {one.relative_to(root).as_posix(): one.read_bytes() for one in files}
+        data = {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
         problems: list[Problem] = []
         try:
             with at_most(500_000 + 200 * sum(map(len, data.values()))):
@@ -253,8 +253,8 @@ def test_projects(trials: Trials, tmp_path: Path) -> None:
             file.write_bytes(before)
         for problem in problems:
             check_place(problem, root, data)
-        said = "\n".join(map(str, problems))
-        assert VALUE not in said
-        assert LITERAL not in said or edit is edit_text
+        printed = "\n".join(map(str, problems))
+        assert VALUE not in printed
+        assert LITERAL not in printed or edit is edit_text
 
     trials.run("projects", check, short=15, full=3_000)

@@ -111,26 +111,26 @@ class Scene:
         while True:
             first = max(len(self._states) - 2, 0)
             strategy = chance.choice(STRATEGIES)
-            found = await self._found(bench, strategy)
+            served = await self._search(bench, strategy)
             states = self._states[first:]
             if all(self._in_one_step[first + 1 :]):
-                assert found in states
-            for uri in {uri for state in states for uri in state} | found.keys():
+                assert served in states
+            for uri in {uri for state in states for uri in state} | served.keys():
                 versions = [
                     first + at
                     for at, state in enumerate(states)
-                    if found.get(uri) == state.get(uri) and first + at >= newest[uri]
+                    if served.get(uri) == state.get(uri) and first + at >= newest[uri]
                 ]
-                assert versions, (strategy, uri, found.get(uri))
+                assert versions, (strategy, uri, served.get(uri))
                 newest[uri] = versions[0]
             self._searches += 1
 
-    async def _found(self, bench: Bench, strategy: str) -> State:
-        found: State = defaultdict(list)
+    async def _search(self, bench: Bench, strategy: str) -> State:
+        by_uri: State = defaultdict(list)
         answer: Any = await bench.ask("and some more words", top_k=50, strategy=strategy)
         for match in answer.matches:
-            found[match.metadata["uri"]].append(match.text)
-        return {uri: sorted(texts) for uri, texts in found.items()}
+            by_uri[match.metadata["uri"]].append(match.text)
+        return {uri: sorted(texts) for uri, texts in by_uri.items()}
 
 
 def parts(kind: str, root: Path, dsn: str) -> tuple[Any, Catalog]:

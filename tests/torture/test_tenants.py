@@ -173,8 +173,8 @@ class World:
     def _settings(self) -> RetrievalDeclaration:
         strategy = self._case.choice(STRATEGIES)
         uri = {"uri": self._case.choice(URIS)} if self._case.random() < 0.2 else {}
-        given = {"strategy": strategy, "top_k": 50, "filters": uri}
-        return RetrievalDeclaration.model_validate(given)
+        values = {"strategy": strategy, "top_k": 50, "filters": uri}
+        return RetrievalDeclaration.model_validate(values)
 
     def _question(self) -> str:
         secrets = [text for texts in self._indexed.values() for text in texts.values()]
@@ -191,18 +191,18 @@ class World:
             with pytest.raises(NotIngestedError):
                 await service.open(owner.kb, owner.workflow).query(question, settings)
             return
-        found = await service.open(owner.kb, owner.workflow).query(question, settings)
-        assert Counter(match.text for match in found) == self._expected(owner, settings)
+        matches = await service.open(owner.kb, owner.workflow).query(question, settings)
+        assert Counter(match.text for match in matches) == self._expected(owner, settings)
 
     async def query_several(self, owner: Owner, service: KnowledgeService) -> None:
         both = [owner._replace(workflow=None, kb=kb) for kb in ("one", "two")]
-        if any(one not in self._indexed for one in both):
+        if any(owner not in self._indexed for owner in both):
             return
         question, settings = self._question(), self._settings()
-        handles = [service.open(one.kb) for one in both]
-        found = await service.query_several(handles, question, settings)
-        expected = sum((self._expected(one, settings) for one in both), Counter[str]())
-        assert {match.text for match in found} == expected.keys()
+        handles = [service.open(owner.kb) for owner in both]
+        matches = await service.query_several(handles, question, settings)
+        expected = sum((self._expected(owner, settings) for owner in both), Counter[str]())
+        assert {match.text for match in matches} == expected.keys()
 
     # Documents that are added by calls.
 
@@ -226,10 +226,10 @@ class World:
 
     async def search(self, owner: Owner, service: KnowledgeService) -> None:
         collection, mine = self._collection(owner, service)
-        found = await collection.asimilarity_search(self._question(), k=50)
-        assert {one.id: one.page_content for one in found} == mine
+        documents = await collection.asimilarity_search(self._question(), k=50)
+        assert {document.id: document.page_content for document in documents} == mine
         by_id = await collection.aget_by_ids(list(IDS))
-        assert {one.id: one.page_content for one in by_id} == mine
+        assert {document.id: document.page_content for document in by_id} == mine
 
 
 @pytest.mark.enable_socket

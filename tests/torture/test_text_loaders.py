@@ -181,8 +181,8 @@ def test_bombs(trials: Trials) -> None:
             check=False,
         )
         assert done.returncode == 0, (names[case.number], done.stderr)
-        said = json.loads(done.stdout)
-        assert said["memory"] <= MEMORY, (names[case.number], said)
-        assert said["outcome"]
+        measured = json.loads(done.stdout)
+        assert measured["memory"] <= MEMORY, (names[case.number], measured)
+        assert measured["outcome"]
 
     trials.run("bombs of text", check, short=len(FEW), full=len(names))

@@ -62,14 +62,14 @@ class Workshop:
         return self.log.index(("start", name))
 
     def ended(self, name: str) -> int:
-        return max(at for at, one in enumerate(self.log) if one == ("end", name))
+        return max(at for at, event in enumerate(self.log) if event == ("end", name))
 
     def declared(self, graph: Graph, around: Collection[str] = ()) -> list[dict[str, Any]]:
         return [self._task(graph.nodes[at], around) for at in graph.order]
 
     def _task(self, node: Node, around: Collection[str]) -> dict[str, Any]:
         keys: dict[str, Any] = {}
-        known = self.known[node.name] = {*around, *node.before}
+        past = self.known[node.name] = {*around, *node.before}
         if node.kind == "router":
             routes = {route: node.targets[route] for route in ("a", "b")}
             keys = {"routes": routes, "default": node.targets["default"]}
@@ -80,10 +80,10 @@ class Workshop:
         if not node.targets:
             keys["final"] = True
         if node.kind == "parallel":
-            branches = [self.declared(branch, known) for branch in node.branches]
+            branches = [self.declared(branch, past) for branch in node.branches]
             return {"id": node.name, "type": "parallel", "branches": branches, **keys}
-        seen = {name: f"{{{{ .tasks.{name}.output }}}}" for name in sorted(known)}
-        return python(node.name, self._function(node), given={"outputs": seen}, **keys)
+        seen = {name: f"{{{{ .tasks.{name}.output }}}}" for name in sorted(past)}
+        return python(node.name, self._function(node), args={"outputs": seen}, **keys)
 
     def _function(self, node: Node) -> Callable[..., Any]:
         tries = 0
@@ -134,7 +134,7 @@ def check(graph: Graph, model: Expected, workshop: Workshop, result: RunResult) 
     for name in runs:
         before = model.past[name]
         outputs, seen = workshop.sees[name]
-        assert all(workshop.ended(one) < workshop.began(name) for one in before & runs)
+        assert all(workshop.ended(task) < workshop.began(name) for task in before & runs)
         assert outputs == before & model.completed & workshop.known[name]
         assert set(seen) == before & writers
         assert is_in_order(seen, model)
@@ -144,7 +144,7 @@ def is_in_order(seen: list[str], model: Expected) -> bool:
     """Check that each task comes once, and after those that led to it."""
     places = {name: at for at, name in enumerate(seen)}
     return len(places) == len(seen) and all(
-        places[one] < at for name, at in places.items() for one in model.past[name] & {*places}
+        places[task] < at for name, at in places.items() for task in model.past[name] & {*places}
     )
 
 
@@ -173,13 +173,13 @@ def test_state_is_of_the_graph_and_not_of_the_clock(examples: settings) -> None:
     @examples
     @given(graphs(), st.randoms(use_true_random=False))
     def compare(graph: Graph, dice: random.Random) -> None:
-        found = []
+        results = []
         for _ in range(2):
             workshop = Workshop(dice.random())
             result, _ = asyncio.run(played(graph, workshop, outputs=outputs))
-            found.append(result.output)
-        assert found[0] == found[1]
-        assert is_in_order(found[0]["seen"], Expected.of(graph))
+            results.append(result.output)
+        assert results[0] == results[1]
+        assert is_in_order(results[0]["seen"], Expected.of(graph))
 
     compare()
 
@@ -197,12 +197,12 @@ class Machine:
         self.tasks = [first, *others]
 
     def _all(self, program: list[Any]) -> Part:
-        parts = [self._one(one) for one in program]
+        parts = [self._part(statement) for statement in program]
         for (_, ends), (entry, _) in pairwise(parts):
             _lead(ends, entry)
         return parts[0][0], parts[-1][1]
 
-    def _one(self, statement: Any) -> Part:
+    def _part(self, statement: Any) -> Part:
         name = statement.name
         match statement:
             case Choice(_, arms):
@@ -283,7 +283,7 @@ def test_programs_with_loops(examples: settings) -> None:
             counts[name] += 1
             executions.append((name, counts[name]))
             start = places["start", name, counts[name]]
-            assert all(places["end", *executions[one]] < start for one in before)
+            assert all(places["end", *executions[earlier]] < start for earlier in before)
         assert len(places) == 2 * len(executions)
         event(f"{len(executions) // 10 * 10} executions")
 

@@ -74,14 +74,14 @@ class Scene:
         """Return the started items in order."""
         return self._began.read_text().splitlines() if self._began.exists() else []
 
-    def told(self) -> set[str]:
+    def reported(self) -> set[str]:
         """Return the tasks whose end was reported, and whose records are therefore stored."""
-        found = set()
+        paths = set()
         events = self.root / "events.jsonl"
         for line in events.read_text().split("\n")[:-1] if events.exists() else ():
             if line and (event := json.loads(line))["type"] == "task_end":
-                found.add(event["path"])
-        return found
+                paths.add(event["path"])
+        return paths
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -107,7 +107,7 @@ def test_killed_runs(
         scene = Scene(root, processes)
         at, moment = case.randrange(ITEMS + 1), case.random() * 0.02
         was_killed = scene.killed_after(at, moment, "run")
-        told, before = scene.told(), Counter(scene.begun())
+        reported, before = scene.reported(), Counter(scene.begun())
         if was_killed:
             assert scene.resumed() == [[2 * item for item in range(ITEMS)], ITEMS * (ITEMS - 1)]
         times = Counter(scene.begun())
@@ -117,7 +117,7 @@ def test_killed_runs(
         assert len(twice) <= WORKERS, twice
         assert all(before[name] for name in twice)
         paths = {f"all[{name}].one" if name.isdecimal() else name for name in twice}
-        assert not paths & told
+        assert not paths & reported
         again[len(twice)] += 1
         shutil.rmtree(root)
 

@@ -60,10 +60,10 @@ class Trials:
         tried = len(numbers) + len(passed)
         self.figures.append(f"{claim}: {tried} cases tried{before}, {len(failed)} failed")
         if failed:
-            shown = "\n".join(
+            traces = "\n".join(
                 f"case {number}:\n{trace}" for number, trace in list(failed.items())[:_SHOWN]
             )
-            pytest.fail(f"{self.figures[-1]}: {sorted(failed)}\n{shown}", pytrace=False)
+            pytest.fail(f"{self.figures[-1]}: {sorted(failed)}\n{traces}", pytrace=False)
 
     def _file(self, claim: str) -> Path:
         return self.folder / f"{claim.replace(' ', '-')}.txt"

@@ -189,19 +189,19 @@ def making_scenes(
     server: Server,
 ) -> Iterator[Callable[[str], Scene]]:
     """Yield a function that creates a scene for a kind of database and ends the previous one."""
-    made: list[Scene] = []
+    scenes: list[Scene] = []
 
     def make(kind: str) -> Scene:
-        while made:
-            made.pop().end()
+        while scenes:
+            scenes.pop().end()
         root = Path(shutil.copytree(monday[kind], folder / "scene"))
         database = f"friday_{time.monotonic_ns()}"
         if kind == "pgvector":
             with server.connect() as db:
                 db.execute(f"create database {database} template monday")
-        made.append(Scene(root, processes, expected, server, database))
-        return made[-1]
+        scenes.append(Scene(root, processes, expected, server, database))
+        return scenes[-1]
 
     yield make
-    while made:
-        made.pop().end()
+    while scenes:
+        scenes.pop().end()

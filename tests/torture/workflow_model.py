@@ -73,7 +73,9 @@ def graphs(draw: st.DrawFn, names: Iterator[int] | None = None, depth: int = 0) 
         if not any(node.name in edge for edge in leading):
             draw(st.sampled_from(leading)).append(node.name)
         leads = (
-            one for one in nodes[:at] if any(node.name in edge for edge in one.targets.values())
+            before
+            for before in nodes[:at]
+            if any(node.name in edge for edge in before.targets.values())
         )
         for lead in leads:
             node.before |= {lead.name, *lead.before}
@@ -109,23 +111,23 @@ class Expected:
     @classmethod
     def of(cls, graph: Graph) -> Expected:
         """Return the expected execution, which does not depend on the order of tasks."""
-        found = cls()
+        model = cls()
         led_by: dict[str, set[str]] = {graph.nodes[0].name: set()}
         last = -1
         for at, node in enumerate(graph.nodes):
             name = node.name
-            found.status[name], found.values[name] = "skipped", None
+            model.status[name], model.values[name] = "skipped", None
             if name not in led_by:
                 continue
-            seen = ({one, *found.past[one], *found._held[one]} for one in led_by[name])
-            found.past[name] = set().union(*seen)
-            targets = node.targets.get(found._run(node), [])
+            seen = ({task, *model.past[task], *model._held[task]} for task in led_by[name])
+            model.past[name] = set().union(*seen)
+            targets = node.targets.get(model._run(node), [])
             for target in targets:
                 led_by.setdefault(target, set()).add(name)
             place = graph.order.index(at)
-            if not targets and place > last and found.status[name] == "completed":
-                last, found.output = place, found.values[name]
-        return found
+            if not targets and place > last and model.status[name] == "completed":
+                last, model.output = place, model.values[name]
+        return model
 
     def _run(self, node: Node) -> str:
         """Run a task, and return the field that names the next tasks."""
@@ -134,19 +136,21 @@ class Expected:
         if node.condition is False:
             return "on_success"
         inner = [Expected.of(branch) for branch in node.branches]
-        for one in inner:
-            self.past |= {task: past | self.past[name] for task, past in one.past.items()}
-            self.completed |= one.completed
-            self.status |= one.status
+        for part in inner:
+            self.past |= {task: past | self.past[name] for task, past in part.past.items()}
+            self.completed |= part.completed
+            self.status |= part.status
         if node.fails == "always":
             self.status[name] = "failed"
             return "on_error"
         self.completed.add(name)
         self.values[name] = name
         if node.branches:
-            self.values[name] = {task: value for one in inner for task, value in one.values.items()}
-            held = (item for one in inner for item in one._held.items())
-            self._held[name] = {task for own, others in held for task in (own, *others)}
+            self.values[name] = {
+                task: value for part in inner for task, value in part.values.items()
+            }
+            held = (item for part in inner for item in part._held.items())
+            self._held[name] = {task for lead, others in held for task in (lead, *others)}
         self.status[name] = "completed"
         if node.kind != "router":
             return "on_success"

@@ -42,8 +42,8 @@ class Model:
         )
         self._embedded = 0
         self._one_at_a_time = threading.Lock()
-        self._known = sqlite3.connect(os.environ["COMPARE_VECTORS"], check_same_thread=False)
-        self._known.execute("create table if not exists vectors (text primary key, vector)")
+        self._cache = sqlite3.connect(os.environ["COMPARE_VECTORS"], check_same_thread=False)
+        self._cache.execute("create table if not exists vectors (text primary key, vector)")
 
     def documents(self, texts: list[str]) -> np.ndarray:
         """Return one row of float32 per text."""
@@ -63,16 +63,16 @@ class Model:
     def _vectors(self, kind: str, texts: list[str]) -> np.ndarray:
         used = time.thread_time()
         read = "select vector from vectors where text = ?"
-        with self._one_at_a_time, self._known:
-            found = [self._known.execute(read, (text,)).fetchone() for text in texts]
-            if not all(found):
+        with self._one_at_a_time, self._cache:
+            cached = [self._cache.execute(read, (text,)).fetchone() for text in texts]
+            if not all(cached):
                 rows = [
                     (text, row.tobytes()) for text, row in zip(texts, self._run(texts), strict=True)
                 ]
-                self._known.executemany("insert or replace into vectors values (?, ?)", rows)
-                found = [row[1:] for row in rows]
+                self._cache.executemany("insert or replace into vectors values (?, ?)", rows)
+                cached = [row[1:] for row in rows]
             time.sleep(float(os.environ.get("COMPARE_PACE", "0")) * len(texts))
-        vectors = np.stack([np.frombuffer(vector, dtype=np.float32) for (vector,) in found])
+        vectors = np.stack([np.frombuffer(vector, dtype=np.float32) for (vector,) in cached])
         with open(os.environ["COMPARE_LOG"], "a", encoding="utf-8") as log:
             log.write(f"{kind} {len(texts)} {time.thread_time() - used:.6f}\n")
         return vectors

@@ -16,5 +16,5 @@ source = TextFileKnowledgeSource(
 knowledge = Knowledge(collection_name="docs", sources=[source], embedder=EMBEDDER)
 knowledge.add_sources()
 for question in sys.argv[1:]:
-    for number, found in enumerate(knowledge.query([question], results_limit=3), 1):
-        print(f"[{number}]\n{found['content']}\n")
+    for number, hit in enumerate(knowledge.query([question], results_limit=3), 1):
+        print(f"[{number}]\n{hit['content']}\n")

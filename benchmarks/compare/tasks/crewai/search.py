@@ -11,10 +11,10 @@ from embedding import EMBEDDER
 corpus, queries = (
     [json.loads(line) for line in Path(name).read_text().splitlines()] for name in sys.argv[1:3]
 )
-ids = {f"{one['title']}\n{one['text']}": one["id"] for one in corpus}
+ids = {f"{row['title']}\n{row['text']}": row["id"] for row in corpus}
 sources = [StringKnowledgeSource(content=text, chunk_size=20_000) for text in ids]
 knowledge = Knowledge(collection_name="docs", sources=sources, embedder=EMBEDDER)
 knowledge.add_sources()
 for query in queries:
-    found = knowledge.query([query["text"]], results_limit=50, score_threshold=0.0)
-    print(json.dumps([query["id"], [ids[one["content"]] for one in found]]))
+    hits = knowledge.query([query["text"]], results_limit=50, score_threshold=0.0)
+    print(json.dumps([query["id"], [ids[hit["content"]] for hit in hits]]))

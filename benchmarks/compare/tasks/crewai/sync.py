@@ -17,5 +17,5 @@ knowledge = Knowledge(collection_name="docs", sources=[source], embedder=EMBEDDE
 knowledge.reset()
 knowledge.add_sources()
 for question in sys.argv[1:]:
-    for number, found in enumerate(knowledge.query([question], results_limit=3), 1):
-        print(f"[{number}]\n{found['content']}\n")
+    for number, hit in enumerate(knowledge.query([question], results_limit=3), 1):
+        print(f"[{number}]\n{hit['content']}\n")

@@ -35,10 +35,10 @@ asking.add_component("retriever", ChromaEmbeddingRetriever(store))
 asking.connect("embedder.embedding", "retriever.query_embedding")
 limits = {"triage": {"top_k": 2, "threshold": 0.3}, "writer": {"top_k": 6, "threshold": None}}
 for agent, limit in limits.items():
-    given = {"embedder": {"text": sys.argv[1]}, "retriever": {"top_k": limit["top_k"]}}
-    found = asking.run(given)["retriever"]["documents"]
+    inputs = {"embedder": {"text": sys.argv[1]}, "retriever": {"top_k": limit["top_k"]}}
+    passages = asking.run(inputs)["retriever"]["documents"]
     if limit["threshold"] is not None:
         # The score of this store is the cosine distance.
-        found = [passage for passage in found if 1 - passage.score >= limit["threshold"]]
-    for number, passage in enumerate(found, 1):
+        passages = [passage for passage in passages if 1 - passage.score >= limit["threshold"]]
+    for number, passage in enumerate(passages, 1):
         print(f"{agent} [{number}] {passage.meta['file_path']}")

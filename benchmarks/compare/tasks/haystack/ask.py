@@ -31,8 +31,8 @@ asking.add_component("embedder", MiniLMTextEmbedder())
 asking.add_component("retriever", ChromaEmbeddingRetriever(store, top_k=3))
 asking.connect("embedder.embedding", "retriever.query_embedding")
 for question in sys.argv[1:]:
-    found = asking.run({"embedder": {"text": question}})["retriever"]["documents"]
-    for number, passage in enumerate(found, 1):
+    passages = asking.run({"embedder": {"text": question}})["retriever"]["documents"]
+    for number, passage in enumerate(passages, 1):
         path, start = passage.meta["file_path"], passage.meta["split_idx_start"]
         first = Path(path).read_text(encoding="utf-8").count("\n", 0, start) + 1
         last = first + passage.content.count("\n")

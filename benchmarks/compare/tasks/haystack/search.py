@@ -14,7 +14,7 @@ corpus, queries = (
     [json.loads(line) for line in Path(name).read_text().splitlines()] for name in sys.argv[1:3]
 )
 documents = [
-    Document(content=f"{one['title']}\n{one['text']}", meta={"id": one["id"]}) for one in corpus
+    Document(content=f"{row['title']}\n{row['text']}", meta={"id": row["id"]}) for row in corpus
 ]
 store = InMemoryDocumentStore(embedding_similarity_function="cosine")
 store.write_documents(MiniLMDocumentEmbedder().run(documents)["documents"])
@@ -28,6 +28,6 @@ search.connect("embedder.embedding", "vectors.query_embedding")
 search.connect("vectors", "joiner")
 search.connect("words", "joiner")
 for query in queries:
-    given = {"embedder": {"text": query["text"]}, "words": {"query": query["text"]}}
-    found = search.run(given)["joiner"]["documents"]
-    print(json.dumps([query["id"], [passage.meta["id"] for passage in found]]))
+    inputs = {"embedder": {"text": query["text"]}, "words": {"query": query["text"]}}
+    passages = search.run(inputs)["joiner"]["documents"]
+    print(json.dumps([query["id"], [passage.meta["id"] for passage in passages]]))

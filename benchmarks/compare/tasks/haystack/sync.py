@@ -36,6 +36,6 @@ asking.add_component("embedder", MiniLMTextEmbedder())
 asking.add_component("retriever", ChromaEmbeddingRetriever(store, top_k=3))
 asking.connect("embedder.embedding", "retriever.query_embedding")
 for question in sys.argv[1:]:
-    found = asking.run({"embedder": {"text": question}})["retriever"]["documents"]
-    for number, passage in enumerate(found, 1):
+    hits = asking.run({"embedder": {"text": question}})["retriever"]["documents"]
+    for number, passage in enumerate(hits, 1):
         print(f"[{number}] {passage.meta['file_path']}\n{passage.content}\n")

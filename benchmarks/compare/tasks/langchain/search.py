@@ -14,11 +14,11 @@ corpus, queries = (
     [json.loads(line) for line in Path(name).read_text().splitlines()] for name in sys.argv[1:3]
 )
 documents = [
-    Document(f"{one['title']}\n{one['text']}", metadata={"id": one["id"]}) for one in corpus
+    Document(f"{row['title']}\n{row['text']}", metadata={"id": row["id"]}) for row in corpus
 ]
 words = BM25Retriever.from_documents(documents, k=50)
 vectors = Chroma.from_documents(documents, MiniLM()).as_retriever(search_kwargs={"k": 50})
 retriever = EnsembleRetriever(retrievers=[words, vectors], weights=[0.5, 0.5])
 for query in queries:
-    found = retriever.invoke(query["text"])
-    print(json.dumps([query["id"], [passage.metadata["id"] for passage in found]]))
+    passages = retriever.invoke(query["text"])
+    print(json.dumps([query["id"], [passage.metadata["id"] for passage in passages]]))

@@ -35,5 +35,5 @@ for agent, (retriever, postprocessors) in limits.items():
     nodes = retriever.retrieve(sys.argv[1])
     for postprocessor in postprocessors:
         nodes = postprocessor.postprocess_nodes(nodes, QueryBundle(sys.argv[1]))
-    for number, found in enumerate(nodes, 1):
-        print(f"{agent} [{number}] {found.metadata['file_name']}")
+    for number, node in enumerate(nodes, 1):
+        print(f"{agent} [{number}] {node.metadata['file_name']}")

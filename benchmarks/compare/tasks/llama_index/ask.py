@@ -24,8 +24,8 @@ else:
 
 retriever = index.as_retriever(similarity_top_k=3)
 for question in sys.argv[1:]:
-    for number, found in enumerate(retriever.retrieve(question), 1):
-        path = Path(found.metadata["file_path"]).relative_to(Path.cwd())
-        first = path.read_text(encoding="utf-8").count("\n", 0, found.node.start_char_idx) + 1
-        last = first + found.text.count("\n")
-        print(f"[{number}] {path}:{first}-{last}\n{found.text}\n")
+    for number, hit in enumerate(retriever.retrieve(question), 1):
+        path = Path(hit.metadata["file_path"]).relative_to(Path.cwd())
+        first = path.read_text(encoding="utf-8").count("\n", 0, hit.node.start_char_idx) + 1
+        last = first + hit.text.count("\n")
+        print(f"[{number}] {path}:{first}-{last}\n{hit.text}\n")

@@ -14,7 +14,7 @@ from llama_index.retrievers.bm25 import BM25Retriever
 corpus, queries = (
     [json.loads(line) for line in Path(name).read_text().splitlines()] for name in sys.argv[1:3]
 )
-nodes = [TextNode(text=f"{one['title']}\n{one['text']}", id_=one["id"]) for one in corpus]
+nodes = [TextNode(text=f"{row['title']}\n{row['text']}", id_=row["id"]) for row in corpus]
 index = VectorStoreIndex(nodes, embed_model=MiniLM())
 retriever = QueryFusionRetriever(
     [
@@ -27,5 +27,5 @@ retriever = QueryFusionRetriever(
     similarity_top_k=50,
 )
 for query in queries:
-    found = retriever.retrieve(query["text"])
-    print(json.dumps([query["id"], [one.node.node_id for one in found]]))
+    hits = retriever.retrieve(query["text"])
+    print(json.dumps([query["id"], [hit.node.node_id for hit in hits]]))

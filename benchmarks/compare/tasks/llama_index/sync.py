@@ -27,5 +27,5 @@ pipeline.persist("pipeline")
 
 retriever = VectorStoreIndex.from_vector_store(store, MiniLM()).as_retriever(similarity_top_k=3)
 for question in sys.argv[1:]:
-    for number, found in enumerate(retriever.retrieve(question), 1):
-        print(f"[{number}] {found.metadata['file_name']}\n{found.text}\n")
+    for number, hit in enumerate(retriever.retrieve(question), 1):
+        print(f"[{number}] {hit.metadata['file_name']}\n{hit.text}\n")

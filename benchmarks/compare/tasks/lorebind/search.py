@@ -13,10 +13,10 @@ corpus, queries = (
     [json.loads(line) for line in Path(name).read_text().splitlines()] for name in sys.argv[1:3]
 )
 documents = [
-    Document(f"{one['title']}\n{one['text']}", metadata={"source": one["id"]}) for one in corpus
+    Document(f"{row['title']}\n{row['text']}", metadata={"source": row["id"]}) for row in corpus
 ]
 with Project.build(embedder=MiniLM(), documents=documents) as project:
     project.ingest("documents")
     for query in queries:
-        found = project.query("documents", query["text"], top_k=50)
-        print(json.dumps([query["id"], [passage.metadata["uri"] for passage in found]]))
+        passages = project.query("documents", query["text"], top_k=50)
+        print(json.dumps([query["id"], [passage.metadata["uri"] for passage in passages]]))
