@@ -34,16 +34,16 @@ def explain(
     from lorebind.cli.printing import print_data, print_line
 
     with given_declarations(project) as loaded:
-        found = loaded.explain(workflow=workflow, task=task, agent=agent)
+        resolved = loaded.explain(workflow=workflow, task=task, agent=agent)
         scope = loaded.unbound_by(workflow=workflow, task=task, agent=agent)
     if output is not Output.table:
-        print_data({"bindings": found, "unbound_by": scope}, output)
+        print_data({"bindings": resolved, "unbound_by": scope}, output)
         return
-    if not found:
+    if not resolved:
         print_line("Nothing is bound here.")
     if scope is not None:
         print_line(f"{scope.scope} removes all bindings of outer scopes: {scope.location}")
-    for binding in found:
+    for binding in resolved:
         print_binding(binding)
 
 
@@ -57,7 +57,7 @@ def print_binding(binding: ResolvedBinding) -> None:
         (
             (
                 name,
-                _shown(getattr(binding.settings, name)),
+                _cell(getattr(binding.settings, name)),
                 place.scope,
                 place.location,
                 ", ".join(place.overrode),
@@ -80,7 +80,7 @@ def _level(binding: ResolvedBinding) -> str:
     return f"A match is weak if its best passage has a relevance below {level}."
 
 
-def _shown(value: Any) -> str:
+def _cell(value: Any) -> str:
     from pydantic import BaseModel
 
     if value is None:
@@ -97,4 +97,4 @@ def _shown(value: Any) -> str:
 def _inner(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{name}: {_inner(part)}' for name, part in value.items())} }}"
-    return _shown(value)
+    return _cell(value)

@@ -91,8 +91,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"lorebind {version('lorebind')}")
         raise typer.Exit
 
@@ -113,8 +113,8 @@ def main(
 def load_command(name: str) -> Any:
     """Import one of Lorebind's own commands or groups, and add the options of every command."""
     module, _, attribute = _COMMANDS[name][0].partition(":")
-    found = getattr(import_module(f"lorebind.cli.{module}"), attribute)
-    group = found if isinstance(found, typer.Typer) else _group_of(name, found, module)
+    loaded = getattr(import_module(f"lorebind.cli.{module}"), attribute)
+    group = loaded if isinstance(loaded, typer.Typer) else _group_of(name, loaded, module)
     for info in group.registered_commands:
         command = info.callback
         assert command is not None

@@ -31,16 +31,16 @@ def documents(
     from lorebind.cli.printing import print_data, print_failures, print_table
 
     with open_read_only(project) as loaded:
-        found = loaded.knowledge_base(kb_id, workflow=workflow).documents(state=state)
+        documents = loaded.knowledge_base(kb_id, workflow=workflow).documents(state=state)
     if output is not Output.table:
-        print_data({"documents": found}, output)
+        print_data({"documents": documents}, output)
         return
     columns = ["uri", "title", "state", "chunks", "textless_pages", "origin", "id"]
-    if not any(one.textless_pages for one in found):
+    if not any(info.textless_pages for info in documents):
         columns.remove("textless_pages")
     names = [column.replace("_", " ") for column in columns]
-    print_table(names, ([getattr(one, column) for column in columns] for one in found))
-    print_failures([one for one in found if one.reason])
+    print_table(names, ([getattr(info, column) for column in columns] for info in documents))
+    print_failures([info for info in documents if info.reason])
 
 
 def chunks(
@@ -55,11 +55,11 @@ def chunks(
     from lorebind.cli.printing import print_chunks, print_data
 
     with open_read_only(project) as loaded:
-        found = loaded.knowledge_base(kb_id, workflow=workflow).chunks(document)
+        chunks = loaded.knowledge_base(kb_id, workflow=workflow).chunks(document)
     if output is not Output.table:
-        print_data({"chunks": found}, output)
+        print_data({"chunks": chunks}, output)
         return
-    print_chunks(found)
+    print_chunks(chunks)
 
 
 def add(
@@ -78,16 +78,16 @@ def add(
     from lorebind.cli.printing import print_data, print_report
     from lorebind_knowledge.documents.changing import read_document
 
-    given = []
+    documents = []
     for file in files:
         try:
             name = Path(os.path.normpath(file)).as_posix()
-            given.append({"id": name, "data": file.read_bytes()})
+            documents.append({"id": name, "data": file.read_bytes()})
         except OSError as error:
             raise UsageError(f"{file} cannot be read: {error.strerror or error}") from error
-        read_document(given[-1], str(file))
+        read_document(documents[-1], str(file))
     with given_project(project) as loaded:
-        report = loaded.knowledge_base(kb_id, workflow=workflow).add_documents(given)
+        report = loaded.knowledge_base(kb_id, workflow=workflow).add_documents(documents)
     if output is not Output.table:
         print_data(report, output)
     else:
@@ -120,7 +120,7 @@ def delete(
             gone = [kb.delete_document(document)]
         else:
             gone = kb.documents()
-            added = sum(one.origin == "added" for one in gone)
+            added = sum(info.origin == "added" for info in gone)
             if not yes:
                 raise UsageError(
                     f"this deletes the index of {kb_id!r}: {counted(len(gone), 'document')}, "
@@ -145,16 +145,16 @@ def stats(
     from lorebind.plain_data import as_data
 
     with open_read_only(project) as loaded:
-        found = loaded.knowledge_base(kb_id, workflow=workflow).stats()
+        stats = loaded.knowledge_base(kb_id, workflow=workflow).stats()
     if output is not Output.table:
-        print_data(found, output)
+        print_data(stats, output)
         return
-    shown = as_data(found)
-    shown |= {f"documents {state}": count for state, count in shown.pop("documents").items()}
-    languages = shown["languages"].items()
-    shown["languages"] = ", ".join(f"{name} {count}" for name, count in languages)
-    if not found.embedder:  # there is no index
-        del shown["embedder"], shown["dimension"], shown["languages"]
-    last_run = shown.pop("last_run") or {}
-    shown["last ingest"] = last_run.get("status", "never")
-    print_table(("", kb_id), ((name, value) for name, value in shown.items() if name != "kb_id"))
+    data = as_data(stats)
+    data |= {f"documents {state}": count for state, count in data.pop("documents").items()}
+    languages = data["languages"].items()
+    data["languages"] = ", ".join(f"{name} {count}" for name, count in languages)
+    if not stats.embedder:  # there is no index
+        del data["embedder"], data["dimension"], data["languages"]
+    last_run = data.pop("last_run") or {}
+    data["last ingest"] = last_run.get("status", "never")
+    print_table(("", kb_id), ((name, value) for name, value in data.items() if name != "kb_id"))

@@ -113,7 +113,7 @@ def _print_questions(scores: Sequence[StrategyScores]) -> None:
             (
                 declared.id,
                 declared.text,
-                *(f"{one.ndcg_10:.3f}" for one in (declared, *others)),
+                *(f"{result.ndcg_10:.3f}" for result in (declared, *others)),
                 ", ".join(declared.missing),
             )
             for declared, *others in sorted(rows, key=lambda row: row[0].ndcg_10)

@@ -83,13 +83,13 @@ def given_server_project() -> RemoteProject | None:
     Raises:
         UsageError: the address of the server is not valid.
     """
-    given = current_server.get()
-    if given is None:
+    server = current_server.get()
+    if server is None:
         return None
     from lorebind.cli.interrupts import completed_by
     from lorebind.cli.opening import extensions
     from lorebind.remote import RemoteProject
 
     return RemoteProject(
-        given.url, tenant=given.tenant, extensions=extensions(), tell_end=completed_by
+        server.url, tenant=server.tenant, extensions=extensions(), tell_end=completed_by
     )

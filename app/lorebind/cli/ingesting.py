@@ -65,7 +65,7 @@ def knowledge_bases(
         chosen = project.knowledge_base(kb_id, workflow=workflow)
         _ = chosen.info  # reports an unknown id, also on a server
         return [(chosen, values)]
-    found: list[tuple[AnyKnowledgeBase, dict[str, Any] | None]] = []
+    selected: list[tuple[AnyKnowledgeBase, dict[str, Any] | None]] = []
     every = [kb for kb in project.knowledge_bases() if not kb.filled_by_others]
     if workflow is not None:
         every = [kb for kb in every if kb.workflow == workflow]
@@ -82,8 +82,8 @@ def knowledge_bases(
                     stderr=True,
                 )
             continue
-        found.append((project.knowledge_base(kb.id, workflow=kb.workflow), values))
-    return found
+        selected.append((project.knowledge_base(kb.id, workflow=kb.workflow), values))
+    return selected
 
 
 def print_heading(kb: AnyKnowledgeBase) -> None:

@@ -111,12 +111,12 @@ def get(
     from lorebind.cli.printing import print_data
 
     with open_read_only(project) as loaded:
-        found = loaded.knowledge_base(kb_id, workflow=workflow).info
-        stats, error = Indexes(loaded).stats(found)
+        info = loaded.knowledge_base(kb_id, workflow=workflow).info
+        stats, error = Indexes(loaded).stats(info)
     data: dict[str, Any] = {
-        "workflow": found.workflow,
-        "knowledge_base": found.knowledge_base,
-        "with_defaults": found.with_defaults,
+        "workflow": info.workflow,
+        "knowledge_base": info.knowledge_base,
+        "with_defaults": info.with_defaults,
         "stats": stats,
         "stats_error": error,
     }
@@ -218,9 +218,9 @@ def ingest(
     reports: list[IngestReport | dict[str, Any]] = []
     failed: list[str] = []
     with given_project(project) as loaded:
-        found = knowledge_bases(loaded, kb_id, workflow, inputs)
-        for kb, values in found:
-            if len(found) > 1 and output is Output.table:
+        selected = knowledge_bases(loaded, kb_id, workflow, inputs)
+        for kb, values in selected:
+            if len(selected) > 1 and output is Output.table:
                 print_heading(kb)
             try:
                 report = ingest_with_bars(
@@ -288,17 +288,24 @@ def purge(
     from lorebind.cli.printing import print_data, print_line, print_table
 
     with given_project(project) as loaded:
-        found = loaded.purge(dry_run=not yes)
+        orphans = loaded.purge(dry_run=not yes)
     if output is not Output.table:
-        print_data({"removed" if yes else "undeclared": found}, output)
-    elif not found:
+        print_data({"removed" if yes else "undeclared": orphans}, output)
+    elif not orphans:
         print_line("no data is left of knowledge bases that are no longer declared")
     else:
         print_table(
             ("id", "vector database", "tenant", "scope", "documents", "chunks"),
             (
-                (one.kb_id, one.vector_db, one.tenant, one.scope, one.documents, one.chunks)
-                for one in found
+                (
+                    orphan.kb_id,
+                    orphan.vector_db,
+                    orphan.tenant,
+                    orphan.scope,
+                    orphan.documents,
+                    orphan.chunks,
+                )
+                for orphan in orphans
             ),
         )
         print_line("removed" if yes else "nothing was removed; remove it with --yes")
@@ -337,7 +344,7 @@ def plan(
             if output is Output.table and kb_id is None:
                 print_heading(kb)
             try:
-                shown = show_plan(kb, output, inputs=values, strategy=strategy, tokens=True)
+                plan = show_plan(kb, output, inputs=values, strategy=strategy, tokens=True)
             except LorebindError as error:
                 if kb_id:
                     raise
@@ -345,13 +352,13 @@ def plan(
                 failed = True
                 plans.append(failed_entry(IngestPlan(kb.id), error))
                 continue
-            shown.read = None  # frees the fetched documents, because no ingest follows
-            plans.append(shown)
+            plan.read = None  # frees the fetched documents, because no ingest follows
+            plans.append(plan)
             if output is not Output.table:
                 continue
-            print_without_text(shown)
-            print_source_reports(shown.sources)
-            print_failures(shown.failures, "unreadable")
+            print_without_text(plan)
+            print_source_reports(plan.sources)
+            print_failures(plan.failures, "unreadable")
     if output is not Output.table:
         print_data(plans[0] if kb_id else plans, output)
     if failed:
@@ -395,7 +402,7 @@ def query(
     if (text is None) == (question is None):
         raise UsageError(f'write one question: lorebind query {kb_id} "…"')
     question = question or text or ""
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "top_k": top_k,
         "min_score": min_score,
         "strategy": strategy,
@@ -404,9 +411,9 @@ def query(
     with given_project(project) as loaded:
         kb, binding = loaded.knowledge_base(kb_id, workflow=workflow), None
         if explain:
-            result, binding = kb.query_explained(question, **given)
+            result, binding = kb.query_explained(question, **settings)
         else:
-            result = kb.query(question, **given)
+            result = kb.query(question, **settings)
     for notice in result.notices:
         print_line(f"note: {notice}", stderr=True)
     if output is not Output.table:

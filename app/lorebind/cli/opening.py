@@ -107,7 +107,7 @@ def _say_where_settings_are(project: Project, report: IngestPlan | IngestReport)
     """Explain how to change settings in a plain folder, if the printed report may name some."""
     from lorebind.cli.printing import print_line
 
-    if report.failures or any(one.setting for source in report.sources for one in source.skipped):
+    if report.failures or any(item.setting for source in report.sources for item in source.skipped):
         root, here = Path(project.config.root), Path.cwd()
         folder = root.relative_to(here) if root.is_relative_to(here) else root
         where = "" if root == here else f" {shlex.quote(str(folder))}"

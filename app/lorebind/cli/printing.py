@@ -233,21 +233,21 @@ def print_source_reports(sources: Sequence[SourceReport]) -> None:
 
 def print_skipped(sources: Iterable[SourceReport]) -> None:
     """Print how many files are skipped and why, some names, and how to read them."""
-    skipped = list(dict.fromkeys(one for source in sources for one in source.skipped))
+    skipped = list(dict.fromkeys(item for source in sources for item in source.skipped))
     if not skipped:
         return
     from lorebind_knowledge.loaders.registry import conversion_of
 
-    folders = sum(one.uri.endswith("/") for one in skipped)
+    folders = sum(item.uri.endswith("/") for item in skipped)
     files = len(skipped) - folders
     counts = [counted(files, "file")] * bool(files) + [counted(folders, "folder")] * bool(folders)
     print_line(f"skipped {' and '.join(counts)}:")
-    for setting in sorted({one.setting for one in skipped}):
-        some = [one for one in skipped if one.setting == setting]
-        names = _first_of([one.uri for one in some])
+    for setting in sorted({item.setting for item in skipped}):
+        some = [item for item in skipped if item.setting == setting]
+        names = _first_of([item.uri for item in some])
         way = _WAYS_TO_READ.get(setting, f"; to read them, see {setting} of the source")
         print_line(f"  {skipped_summary(some)} ({names}){way}")
-    for ending in sorted({one.reason for one in skipped}):
+    for ending in sorted({item.reason for item in skipped}):
         if conversion := conversion_of(ending):
             print_line(f"  {conversion}")
 
@@ -349,8 +349,8 @@ def _snippet(text: str, words: set[str]) -> list[str]:
         return []
 
     def matching(line: str) -> int:  # a long word says more than a short one
-        found = set(words_of(line))
-        return sum(len(word) for word in words if any(one.startswith(word) for one in found))
+        there = set(words_of(line))
+        return sum(len(word) for word in words if any(other.startswith(word) for other in there))
 
     best = max(range(len(lines)), key=lambda index: (matching(lines[index]), -index))
     first = max(0, min(best - 1, len(lines) - SNIPPET_LINES))

@@ -65,7 +65,7 @@ def run(
     from lorebind.cli.run_result import how_to_resume, show_result
     from lorebind.cli.streaming import show_events
 
-    given = answer_values(answers)
+    replies = answer_values(answers)
     resumed = resume or bool(answers)
     _check_options(workflow, thread, resumed, inputs, project)
     if stream and output is Output.yaml:
@@ -82,7 +82,7 @@ def run(
         }
         if resumed:
             start = loaded.resume_stream if stream else loaded.resume
-            begun: Any = start(workflow, thread_id, given, **shared)
+            begun: Any = start(workflow, thread_id, replies, **shared)
         else:
             values = input_values(inputs, takes)
             begin = loaded.run_stream if stream else loaded.run

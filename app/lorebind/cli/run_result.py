@@ -74,12 +74,12 @@ def _print_outputs(result: RunResult) -> None:
         items = [] if origin is None else tasks[origin].items
         for at, item in enumerate(items):
             out.rule(f"{name}[{at}]", align="left")
-            print(_shown(item.output))
+            print(_text(item.output))
             if item.citations:
                 _print_sources(f"{origin}[{at}]", item)
         if not items:
             out.rule(name, align="left")
-            print(_shown(value))
+            print(_text(value))
         if origin is not None:
             print_task(origin, sources=not items)
     for task_id in list(tasks):
@@ -91,12 +91,12 @@ def _is_of(value: Any, task: TaskResult) -> bool:
     return bool(task.citations) and value == task.output
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     """Format a text unchanged, a list of texts as paragraphs, and anything else as JSON."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and any(isinstance(one, str) for one in value):
-        return "\n\n".join(map(_shown, value))
+    if isinstance(value, list) and any(isinstance(item, str) for item in value):
+        return "\n\n".join(map(_text, value))
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -108,8 +108,8 @@ def _print_task(
 
     if task.status == "failed" and task.error:
         console().rule(f"{name} failed", align="left")
-        said = f"{task.error['type']}: {task.error['message']}"
-        print_line(f"{said} ({counted(task.attempts, 'attempt')})")
+        failure = f"{task.error['type']}: {task.error['message']}"
+        print_line(f"{failure} ({counted(task.attempts, 'attempt')})")
         return
     if not (prompts or task.citations or task.unknown_markers):
         return

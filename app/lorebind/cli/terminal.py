@@ -37,8 +37,8 @@ def is_showable(text: str, encoding: str) -> bool:
     return _ACTING.search(text) is None
 
 
-def _written_out(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
+def _written_out(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
 
 
 class OutputError(Exception):

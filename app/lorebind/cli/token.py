@@ -53,9 +53,9 @@ def create(
     config = _loaded(project)
     tenants = tenant or [config.tenant]  # an error if the project requires a name
     with _tokens(config) as tokens:
-        made, text = tokens.create(name, rights, tenants, expires)
+        token, text = tokens.create(name, rights, tenants, expires)
     if output is not Output.table:
-        print_data({"token": text, **_shown(made)}, output)
+        print_data({"token": text, **_token_data(token)}, output)
         return
     print_line("send it as `Authorization: Bearer …`; it is not shown again", stderr=True)
     print(text)
@@ -67,13 +67,13 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
     from lorebind.cli.printing import print_data, print_line, print_table
 
     with _tokens(_loaded(project)) as tokens:
-        shown = [_shown(token) for token in tokens.all()]
+        rows = [_token_data(token) for token in tokens.all()]
     if output is not Output.table:
-        print_data({"tokens": shown}, output)
-    elif not shown:
+        print_data({"tokens": rows}, output)
+    elif not rows:
         print_line("there are no tokens; create one with: lorebind token create NAME --rights read")
     else:
-        print_table(("name", "rights", "tenants", "created", "expires"), map(_row, shown))
+        print_table(("name", "rights", "tenants", "created", "expires"), map(_row, rows))
 
 
 @app.command()
@@ -84,7 +84,7 @@ def revoke(
     from lorebind.cli.printing import print_data, print_line
 
     with _tokens(_loaded(project)) as tokens:
-        revoked = _shown(tokens.revoke(name))
+        revoked = _token_data(tokens.revoke(name))
     if output is not Output.table:
         print_data(revoked, output)
     else:
@@ -110,7 +110,7 @@ def _tokens(config: LoadedProject) -> Iterator[Tokens]:
         database.close()
 
 
-def _shown(token: Token) -> dict[str, Any]:
+def _token_data(token: Token) -> dict[str, Any]:
     """Return the public data of a token."""
     return {
         "id": token.id,
@@ -123,14 +123,14 @@ def _shown(token: Token) -> dict[str, Any]:
     }
 
 
-def _row(shown: dict[str, Any]) -> tuple[str, ...]:
-    expires = shown["expires_at"] or "never"
+def _row(data: dict[str, Any]) -> tuple[str, ...]:
+    expires = data["expires_at"] or "never"
     return (
-        shown["name"],
-        shown["rights"],
-        ", ".join(shown["tenants"]),
-        shown["created_at"],
-        f"{expires} (expired)" if shown["expired"] else expires,
+        data["name"],
+        data["rights"],
+        ", ".join(data["tenants"]),
+        data["created_at"],
+        f"{expires} (expired)" if data["expired"] else expires,
     )
 
 

@@ -41,8 +41,8 @@ def trust(
         if demands.all:
             trusted.trust(demands)
         result = {"folder": folder, "demands": demands.all}
-        said = "is trusted with this" if demands.all else "asks for nothing that needs trust"
-        lines = [*map(str, demands.all), f"{folder} {said}"]
+        state = "is trusted with this" if demands.all else "asks for nothing that needs trust"
+        lines = [*map(str, demands.all), f"{folder} {state}"]
     if output is not Output.table:
         print_data(result, output)
         return

@@ -145,17 +145,17 @@ class _Rounds:
         from lorebind.cli.printing import plan_line, print_data, print_line
 
         try:
-            found = knowledge_bases(loaded, self._kb_id, quiet=True)
+            kbs = knowledge_bases(loaded, self._kb_id, quiet=True)
         except NotFoundError as error:  # it was renamed; the next change may bring it back
             print_line(f"lorebind: {error}", stderr=True)
             return
-        for kb, _ in found:
+        for kb, _ in kbs:
             try:
                 plan = kb.plan()
                 if not self._has_news((kb.id, kb.workflow), plan, changed):
                     continue
                 if self._output is Output.table:
-                    if len(found) > 1:
+                    if len(kbs) > 1:
                         print_heading(kb)
                     print_line(plan_line(plan))
                 report = ingest_with_bars(kb, loaded.events, self._output, plan=plan, wait=True)
@@ -172,7 +172,11 @@ class _Rounds:
         failed |= {
             (source.source, source.reason) for source in plan.sources if source.status == "failed"
         }
-        failed |= {(one.uri, one.reason) for source in plan.sources for one in source.unlisted}
+        failed |= {
+            (document.uri, document.reason)
+            for source in plan.sources
+            for document in source.unlisted
+        }
         new = failed - self.reported.get(name, set())
         self.reported[name] = failed
         return bool(

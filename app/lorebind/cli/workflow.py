@@ -50,18 +50,18 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
     from lorebind.cli.printing import print_data, print_line, print_table
 
     with given_declarations(project) as loaded:
-        found = loaded.workflows()
+        workflows = loaded.workflows()
     if output is not Output.table:
-        print_data({"workflows": found}, output)
+        print_data({"workflows": workflows}, output)
         return
-    if not found:
+    if not workflows:
         print_line("The project declares no workflow; see workflows: in the YAML reference.")
         return
     print_table(
         ("workflow", "inputs", "tasks", "description"),
         (
-            (one["id"], ", ".join(one["inputs"]), len(one["tasks"]), one["description"])
-            for one in found
+            (info["id"], ", ".join(info["inputs"]), len(info["tasks"]), info["description"])
+            for info in workflows
         ),
     )
 
@@ -105,21 +105,21 @@ def threads(
     from lorebind.cli.printing import print_data, print_line, print_table
 
     with open_read_only(project) as loaded:
-        found = loaded.threads(workflow, limit=limit)
+        threads = loaded.threads(workflow, limit=limit)
     if output is not Output.table:
-        shown = [
+        rows = [
             {name: value for name, value in asdict(thread).items() if name not in _HIDDEN}
-            for thread in found
+            for thread in threads
         ]
-        print_data({"threads": shown}, output)
+        print_data({"threads": rows}, output)
         return
-    if not found:
+    if not threads:
         begin = same_project(f"lorebind run {workflow}", project)
         print_line(f"Workflow {workflow} has no threads yet; start one: {begin}")
         return
     print_table(
         ("thread", "status", "last changed", "about"),
-        ((one.thread_id, one.status, _minute(one.updated), _about(one)) for one in found),
+        ((info.thread_id, info.status, _minute(info.updated), _about(info)) for info in threads),
     )
 
 
@@ -137,26 +137,26 @@ def history(
 
     thread = _thread(thread, named)
     with open_read_only(project) as loaded:
-        found = loaded.history(workflow, thread)
+        history = loaded.history(workflow, thread)
     if output is not Output.table:
-        print_data({"history": found}, output)
+        print_data({"history": history}, output)
         return
-    if not found:
+    if not history:
         print_line(f"No task of thread {thread} has finished yet.")
         return
     print_table(
         ("turn", "step", "task", "status", "attempts", "seconds", "output"),
         (
             (
-                one["turn"],
-                one["step"],
-                one["path"],
-                one["status"],
-                one["attempts"],
-                f"{one['seconds']:.2f}",
-                _gave(one),
+                step["turn"],
+                step["step"],
+                step["path"],
+                step["status"],
+                step["attempts"],
+                f"{step['seconds']:.2f}",
+                _gave(step),
             )
-            for one in found
+            for step in history
         ),
     )
 
@@ -203,10 +203,10 @@ def _thread(thread: str | None, named: str | None) -> str:
     Raises:
         UsageError: there is none, or there are two.
     """
-    found = thread if named is None else named
-    if found is None or None not in (thread, named):
+    name = thread if named is None else named
+    if name is None or None not in (thread, named):
         raise UsageError("name one thread, as in: lorebind workflow history WORKFLOW THREAD")
-    return found
+    return name
 
 
 def _minute(moment: str) -> str:
@@ -217,7 +217,9 @@ def _minute(moment: str) -> str:
 def _about(thread: ThreadInfo) -> str:
     """Return the questions that the thread waits for, or its error."""
     if thread.waiting:
-        return ", ".join(f"{one['path']}: {one['prompt']}" for one in thread.waiting)
+        return ", ".join(
+            f"{interrupt['path']}: {interrupt['prompt']}" for interrupt in thread.waiting
+        )
     if thread.paused:
         return f"before {', '.join(thread.paused)}"
     return thread.error

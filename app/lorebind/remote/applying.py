@@ -47,14 +47,14 @@ def apply(server: Connection, text: str, shown_as: str, *, dry_run: bool) -> App
     for declared in resources.knowledge_bases:
         path = f"/knowledge-bases/{segment(declared.id)}"
         written = declared.written()
-        before, known = _before(server, path)
-        action = "unchanged" if before == written else "created" if known is None else "updated"
+        before, etag = _before(server, path)
+        action = "unchanged" if before == written else "created" if etag is None else "updated"
         changes.append(Change("knowledge_bases", declared.id, action))
         if action == "unchanged":
             continue
         differences.append(_difference(before, written, declared.id, shown_as))
         if not dry_run:
-            _put(server, path, declared, known)
+            _put(server, path, declared, etag)
     return Applied(changes, "".join(differences), written=bool(differences) and not dry_run)
 
 
@@ -68,10 +68,10 @@ def _before(server: Connection, path: str) -> tuple[dict[str, Any] | None, str |
 
 
 def _put(
-    server: Connection, path: str, declared: KnowledgeBaseDeclaration, known: str | None
+    server: Connection, path: str, declared: KnowledgeBaseDeclaration, etag: str | None
 ) -> None:
     # The condition refuses the request if someone else has changed it in the meantime.
-    condition = {"If-None-Match": "*"} if known is None else {"If-Match": known}
+    condition = {"If-None-Match": "*"} if etag is None else {"If-Match": etag}
     try:
         server.send("PUT", path, json=declared.written(), headers=condition)
     except ConfigurationError as error:

@@ -71,7 +71,7 @@ class Connection:
         Raises:
             LorebindError: the server's error, or `ServerError`.
         """
-        return self.send("GET", path, params=_given(parameters)).json()
+        return self.send("GET", path, params=_without_none(parameters)).json()
 
     def all(self, path: str, *, most: int | None = None, **parameters: Any) -> list[Any]:
         """Return the items of all pages of a list, or only the first `most`.
@@ -110,7 +110,7 @@ class Connection:
         Raises:
             LorebindError: as for `get`.
         """
-        self._awaited("DELETE", path, params=_given(parameters))
+        self._awaited("DELETE", path, params=_without_none(parameters))
 
     def _awaited(self, method: str, path: str, **options: Any) -> Any:
         """Return the data of the only event that answers a request."""
@@ -153,7 +153,7 @@ class Connection:
         if after is not None:
             headers["Last-Event-ID"] = after
         response = self._answer(method, path, stream=True, headers=headers, **options)
-        with closing(response), self._told():
+        with closing(response), self._naming_server():
             yield _events(_lines(response.iter_bytes()))
 
     def error_of(self, document: dict[str, Any], retry_after: float = 0) -> LorebindError:
@@ -181,7 +181,7 @@ class Connection:
         self._client.close()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _naming_server(self) -> Iterator[None]:
         """Turn connection errors within the block into errors of one line."""
         try:
             yield
@@ -199,7 +199,7 @@ class Connection:
         """Send a request until it succeeds; the body of a stream is not read."""
 
         def attempt() -> httpx.Response:
-            with self._told():
+            with self._naming_server():
                 request = self._client.build_request(method, path, **options)
                 response = self._client.send(request, stream=stream)
                 if not response.is_success:
@@ -306,7 +306,7 @@ def _for_header(text: str, name: str) -> str:
     raise UsageError(f"{name} cannot be sent to a server: it contains more than plain ASCII")
 
 
-def _given(parameters: dict[str, Any]) -> dict[str, Any]:
+def _without_none(parameters: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value is not None}
 
 
@@ -332,14 +332,14 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
 
 def _events(lines: Iterator[str]) -> Iterator[SentEvent]:
     """Parse server-sent events (https://html.spec.whatwg.org/#event-stream-interpretation)."""
-    known: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in lines:
         if not line:
-            if "data" in known:
-                name = known.get("event", "message")
-                yield SentEvent(known.get("id", ""), name, json.loads(known["data"]))
-            known = {}
+            if "data" in fields:
+                name = fields.get("event", "message")
+                yield SentEvent(fields.get("id", ""), name, json.loads(fields["data"]))
+            fields = {}
             continue
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
-        known[name] = f"{known[name]}\n{value}" if name == "data" and name in known else value
+        fields[name] = f"{fields[name]}\n{value}" if name == "data" and name in fields else value

@@ -84,13 +84,13 @@ class RemoteKnowledgeBase:
     ) -> tuple[QueryResult, ResolvedBinding]:
         from lorebind_bindings import ResolvedBinding
 
-        found = self._query(question, settings, explain=True)
-        return read(QueryResult, found), read(ResolvedBinding, found.get("binding"))
+        answer = self._query(question, settings, explain=True)
+        return read(QueryResult, answer), read(ResolvedBinding, answer.get("binding"))
 
     def _query(self, question: str, settings: Mapping[str, Any], **more: Any) -> Any:
-        given = {name: value for name, value in settings.items() if value is not None}
-        _check(question, given)
-        body = self._body(query=question, **given, **more)
+        overrides = {name: value for name, value in settings.items() if value is not None}
+        _check(question, overrides)
+        body = self._body(query=question, **overrides, **more)
         answer = self._server.post(f"{self._path}/query", body)
         ingest = self._command("ingest")
         here = self._server.command(ingest)
@@ -120,9 +120,9 @@ class RemoteKnowledgeBase:
 
     def delete_document(self, document: str) -> DocumentInfo:
         path = f"/documents/{self._id(document)}"
-        found = self._get(path)
+        answer = self._get(path)
         self._server.delete_patiently(f"{self._path}{path}", **self._parameters)
-        return read(DocumentInfo, found)
+        return read(DocumentInfo, answer)
 
     def delete(self) -> None:
         self._server.delete_patiently(f"{self._path}/documents", **self._parameters)
@@ -173,14 +173,14 @@ class RemoteKnowledgeBase:
         Raises:
             NotFoundError: no such document or knowledge base.
         """
-        found = document if _ID.fullmatch(document) else document_id(document)
+        name = document if _ID.fullmatch(document) else document_id(document)
         try:
-            self._get(f"/documents/{found}")
+            self._get(f"/documents/{name}")
         except NotFoundError:
             # raises another error if the knowledge base does not exist
-            known = self._get("/documents", limit=HINTS)["items"]
-            raise no_document(self.id, document, [one["uri"] for one in known]) from None
-        return found
+            infos = self._get("/documents", limit=HINTS)["items"]
+            raise no_document(self.id, document, [info["uri"] for info in infos]) from None
+        return name
 
     def _run(self, action: str, body: dict[str, Any], *, wait: bool = False) -> IngestReport:
         # The key makes retries after a lost answer refer to the same run.
@@ -188,13 +188,13 @@ class RemoteKnowledgeBase:
         path = f"{self._path}/{action}"
         while True:
             try:
-                asked = self._server.send("POST", path, json=body, headers=key).json()
+                answer = self._server.send("POST", path, json=body, headers=key).json()
                 break
             except IngestRunningError:
                 if not wait:
                     raise
             time.sleep(_PAUSE_SECONDS)
-        return self._report(str(asked["run_id"]))
+        return self._report(str(answer["run_id"]))
 
     def _report(self, run_id: str) -> IngestReport:
         """Wait for a run, and return its report.

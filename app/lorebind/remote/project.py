@@ -72,17 +72,17 @@ class RemoteProject(RemoteWorkflows):
                 yield event.data["files"]
 
     def knowledge_bases(self) -> list[KnowledgeBaseInfo]:
-        found = self._server.all("/knowledge-bases")
-        found += self._server.all("/knowledge-bases", workflow="*")
-        return read(list[KnowledgeBaseInfo], found)
+        infos = self._server.all("/knowledge-bases")
+        infos += self._server.all("/knowledge-bases", workflow="*")
+        return read(list[KnowledgeBaseInfo], infos)
 
     def knowledge_base(self, kb_id: str, *, workflow: str | None = None) -> RemoteKnowledgeBase:
         """Return a knowledge base; its first request reports an unknown id."""
         return RemoteKnowledgeBase(self._server, self.events, self._tell_end, kb_id, workflow)
 
     def export(self, kb_id: str | None = None, *, workflow: str | None = None) -> dict[str, Any]:
-        found = self._server.get("/export", knowledge_base=kb_id, workflow=workflow)
-        return read(dict, found)
+        answer = self._server.get("/export", knowledge_base=kb_id, workflow=workflow)
+        return read(dict, answer)
 
     def apply(self, text: str, shown_as: str, *, dry_run: bool = False) -> Applied:
         """Create and replace knowledge bases over the API; see `apply_resources`."""
@@ -95,21 +95,21 @@ class RemoteProject(RemoteWorkflows):
     ) -> list[ResolvedBinding]:
         from lorebind_bindings import ResolvedBinding
 
-        found = self._server.get("/bindings", workflow=workflow, task=task, agent=agent)
-        return read(list[ResolvedBinding], found["items"])
+        answer = self._server.get("/bindings", workflow=workflow, task=task, agent=agent)
+        return read(list[ResolvedBinding], answer["items"])
 
     def unbound_by(
         self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
     ) -> Provenance | None:
         from lorebind_bindings import Provenance
 
-        found = self._server.get("/bindings", workflow=workflow, task=task, agent=agent)
-        scope = found["unbound_by"]
+        answer = self._server.get("/bindings", workflow=workflow, task=task, agent=agent)
+        scope = answer["unbound_by"]
         return None if scope is None else read(Provenance, scope)
 
     def purge(self, *, dry_run: bool = True) -> list[OrphanedIndex]:
-        found = self._server.post_patiently("/purge", {"dry_run": dry_run})
-        return read(list[OrphanedIndex], found["items"])
+        answer = self._server.post_patiently("/purge", {"dry_run": dry_run})
+        return read(list[OrphanedIndex], answer["items"])
 
     def close(self) -> None:
         self._server.close()

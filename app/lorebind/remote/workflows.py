@@ -30,11 +30,11 @@ class RemoteWorkflows:
         return read(WorkflowOutline, self._server.get(_path(workflow)))
 
     def workflow_inputs(self, workflow: str) -> dict[str, dict[str, Any]]:
-        known = {workflow["id"]: workflow for workflow in self.workflows()}
-        if workflow not in known:
-            hint = did_you_mean(workflow, known)
+        infos = {workflow["id"]: workflow for workflow in self.workflows()}
+        if workflow not in infos:
+            hint = did_you_mean(workflow, infos)
             raise NotFoundError(f"there is no workflow {workflow!r}; {hint}")
-        return read(dict, known[workflow]["inputs"])
+        return read(dict, infos[workflow]["inputs"])
 
     def run(
         self,

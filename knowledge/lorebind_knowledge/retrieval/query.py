@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lorebind_config.declarations.retrieval import RetrievalDeclaration
+    from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.chunks import StoredChunk
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.records import Matrix, Vector
@@ -225,20 +226,22 @@ class Query:
 
     def _passage(self, candidate: Candidate, chunk: StoredChunk) -> DocumentMatch:
         about = chunk.metadata
-        _check_metadata(candidate, about)
+        _check_metadata(candidate, about, self.views[candidate.kb_id].index.key.namespace)
         decisive = score_of(deciding(candidate.scores, self.settings))
         return DocumentMatch(
             candidate.id, candidate.score, decisive, candidate.scores, chunk.text, about
         )
 
 
-def _check_metadata(candidate: Candidate, metadata: Mapping[str, Any]) -> None:
+def _check_metadata(candidate: Candidate, metadata: Mapping[str, Any], owner: Namespace) -> None:
     """Raise `StoreError` if the source or the span of a passage has a wrong type."""
     for key, kind, default in _CHECKED:
         if not isinstance(metadata.get(key, default), kind):
+            rebuild = owner.command("reindex")
             raise StoreError(
                 f"the metadata of passage {candidate.id} of knowledge base {candidate.kb_id!r} are "
-                f"damaged; rebuild its index with: lorebind knowledge reindex {candidate.kb_id}"
+                f"damaged; rebuild its index with: {rebuild}",
+                suggestions=[rebuild],
             )
 
 
