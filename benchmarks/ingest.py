@@ -119,10 +119,10 @@ def against_the_model(folder: Path, rounds: int) -> None:
 
 def embedded_texts(folder: Path) -> list[str]:
     """Return the texts that an ingest of the folder sends to the embedder."""
-    Cheap.given.clear()
+    Cheap.texts.clear()
     with project(folder, None, embedder=CHEAP) as declared:
         declared.ingest("docs")
-    return list(Cheap.given)
+    return list(Cheap.texts)
 
 
 def bare_loop(session: Any, tokenizer: Any, texts: list[str]) -> None:
@@ -212,10 +212,10 @@ def peers(rounds: int, files: int) -> None:
                 for change, taken in zip(STEPS.values(), times[name], strict=True):
                     change(Path(scratch) / "docs")
                     passages = contents(Path(scratch) / "docs")
-                    Cheap.given.clear()
+                    Cheap.texts.clear()
                     taken.append(timed(peer.ingest, passages))
                     stale = peer.held() - len(passages)
-                    notes[name].append(f"{len(Cheap.given)} embedded, {stale} left behind")
+                    notes[name].append(f"{len(Cheap.texts)} embedded, {stale} left behind")
     base = times["Lorebind, sqlite"]
     print(f"{files} files of 10 chunks, times of Lorebind with sqlite, median of {rounds} rounds:")
     for name, rows in times.items():
