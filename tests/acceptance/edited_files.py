@@ -32,8 +32,7 @@ class Document:
     encoding: str = "utf-8"
 
     def edited(self, place: int, *, cut: int = 0, put: tuple[str, ...] = ()) -> Document:
-        """Return a copy with `cut` words replaced by `put`. A negative place counts from the end:
-        -1 is after the last word."""
+        """Return a copy with `cut` words replaced by `put`; place -1 is after the last word."""
         words = list(self.words)
         start = place if place >= 0 else len(words) + 1 + place - cut
         start = min(max(start, 0), len(words))

@@ -260,8 +260,7 @@ class EditedProject:
         return {uri: hits for uri, hits in fresh.items() if hits}
 
     def _check_meaning(self, kb: str, expected: Passages) -> None:
-        """Check that expected passages match the intended content. A passage has one id, wherever
-        it stands in its document, and no other passage has this id."""
+        """Check that expected passages match the intended content, each with one id of its own."""
         declared = self.of(kb)
         for uri, hits in expected.items():
             texts: Counter[str] = Counter()
@@ -294,8 +293,7 @@ class EditedProject:
         return contents(all_passages(project, kb, "one"))
 
     def _account(self, kb: str, expected: Passages, *, complete: bool) -> None:
-        """Check that only new texts were embedded, each once; an interruption costs at most the
-        calls that were running."""
+        """Check that only new texts were embedded, once unless their call was interrupted."""
         embedder = self.of(kb)["embedder"]
         needed = {(embedder, read_by_embedder(hit)) for hits in expected.values() for hit in hits}
         sent = Counter(self._embedded())

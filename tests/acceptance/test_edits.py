@@ -159,8 +159,7 @@ SCENARIOS: dict[str, Callable[[EditedProject], None]] = {
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_an_edit(project: EditedProject, name: str) -> None:
-    """An edit in every format, or of a declaration, takes effect with one ingest. Undoing it
-    restores the old state without embedding anything again."""
+    """An edit in any format, or of a declaration, takes one ingest; undoing it embeds nothing."""
     before = dict(project.files.documents)
     declared = {kb: dict(project.of(kb)) for kb in KBS}
     SCENARIOS[name](project)
@@ -196,8 +195,7 @@ POINTS = (
 def test_an_edit_that_was_half_ingested(
     project: EditedProject, edit: str, strategy: str, cancels: bool, points: tuple[str, ...]
 ) -> None:
-    """Wherever an ingest is interrupted, its documents are whole, and the next ingest relies on no
-    unfinished work: neither for new content nor, if that was undone, for old content."""
+    """Wherever an ingest is interrupted, documents are whole, and the next one completes it."""
     for name in sorted(project.files.documents.keys() - {*KEPT, *HALF_INGESTED}):
         project.files.remove(name)
     before = dict(project.files.documents)

@@ -1,5 +1,4 @@
-"""Sources that fail after a successful ingest: everything stays served, and each failure is
-named."""
+"""Sources that fail after an ingest: everything stays served, and each failure is named."""
 
 from __future__ import annotations
 
@@ -290,9 +289,7 @@ FAILURES: dict[str, tuple[Callable[[World], str], str]] = {
 def test_a_source_that_goes_wrong(
     world: World, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A failing source keeps its documents and adds no foreign ones. The reason is reported, and
-    the command exits with 1. Everything else is updated, and so is the source after it is
-    repaired."""
+    """A failing source keeps its documents, its reason is reported, and the rest is updated."""
     before = world.served()
     mend = keep(world)
     break_it, reason = FAILURES[name]

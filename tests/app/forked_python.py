@@ -177,8 +177,7 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
 
 
 def _stay_on_one_processor() -> None:
-    """Pin each test worker to one processor, because threads of a model busy-wait for each
-    other."""
+    """Pin each test worker to one processor, as threads of a model busy-wait for each other."""
     if hasattr(os, "sched_setaffinity"):
         processors = sorted(os.sched_getaffinity(0))
         worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

@@ -162,8 +162,7 @@ def results(model: Agentic) -> list[ToolMessage]:
 
 @pytest.mark.parametrize("face", FACES)
 def test_tools_are_called(project: Project, face: str) -> None:
-    """LangChain functions and tools, sync and async, may be called together; then the model
-    answers."""
+    """LangChain functions and tools, sync and async, may be called together before the answer."""
     asking = calling(call("refund", order=7), call("price", name="pen"), call("stock", name="abc"))
     model = Streaming(says=[asking, AIMessage("Done.")])
     answer = asked(project, face, model, "clerk")
@@ -227,8 +226,7 @@ def test_a_tool_searches_as_bound(project: Project, tmp_path: Path) -> None:
 
 
 def test_failures_are_told_to_the_model(project: Project) -> None:
-    """Exceptions of tools, wrong arguments and unknown tools are reported to the model, which may
-    correct them."""
+    """Exceptions of tools, wrong arguments and unknown tools are reported to the model."""
     says = [
         calling(
             call("refund", order=-1),
@@ -295,8 +293,7 @@ def test_a_model_without_tools(project: Project) -> None:
     ],
 )
 def test_what_is_no_tool(project: Project, agent: str, said: str) -> None:
-    """The object that a path names is checked before the model is called, and the location is
-    reported."""
+    """The object that a path names is checked before the model is called, with its location."""
     with pytest.raises(UsageError, match=said) as caught:
         project.generate("How?", agent=agent, model=Agentic(says=[]))
     assert agent == "twice" or "lorebind.yaml:" in str(caught.value)
@@ -335,8 +332,7 @@ def test_an_answer_by_a_schema(project: Project, face: str) -> None:
 def test_a_model_that_takes_no_tools_is_asked_for_json(
     project: Project, face: str, text: str
 ) -> None:
-    """A model without tool support gets the schema, and its text is parsed; a stream yields only
-    the parsed answer."""
+    """A model without tool support gets the schema; a stream yields only the parsed answer."""
     model = Scripted(says=[text.replace("{}", json.dumps(RIGHT))])
     stream = face.endswith("stream")
     answer = asked(project, face, model, "counter")
@@ -382,8 +378,7 @@ def test_a_value_that_is_no_object(project: Project) -> None:
 
 @pytest.mark.parametrize("face", FACES)
 def test_tools_and_a_schema(project: Project, face: str) -> None:
-    """With tools and a schema, the model calls tools, then returns its answer, whose texts have
-    citations."""
+    """With tools and a schema, the model calls tools, then returns its answer with citations."""
     says = [calling(call("price", name="pen")), calling(call("final_answer", **RIGHT))]
     model = Streaming(says=says)
     answer = asked(project, face, model, "both")

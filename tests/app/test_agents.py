@@ -228,8 +228,7 @@ def others() -> list[Any]:
 def test_beside_other_middleware(
     project: Project, searched: list[str], other: Any, first: str
 ) -> None:
-    """In either order, there is one search, the passages precede each call, and citations are
-    right."""
+    """In either order, there is one search, the passages precede each call, and citations fit."""
     model = Agentic(says=[calls("who may", tool="search_rules"), AIMessage("See [1] and [4].")])
     parts: Any = [project.middleware("guide"), other]
     agent: Any = create_agent(
@@ -335,8 +334,7 @@ def test_a_blank_query_is_answered_with_words(project: Project, query: str) -> N
 
 @pytest.mark.parametrize("wrong", [{}, {"q": "keys"}, {"query": 3}, {"query": None}], ids=str)
 def test_wrong_arguments_are_for_the_model_to_mend(project: Project, wrong: Any) -> None:
-    """A tool call without a text to search for returns an error message, and the agent
-    continues."""
+    """A tool call without a text to search for returns an error, and the agent continues."""
     called = AIMessage("", tool_calls=[{"name": "search_guide", "args": wrong, "id": "1"}])
     model = Agentic(says=[called, AIMessage("Sorry.")])
     *_, told, _ = create_agent(model, [project.tool("guide")]).invoke(ASKED)["messages"]

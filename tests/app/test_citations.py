@@ -89,8 +89,7 @@ def test_a_chain_gives_what_generate_gives(tmp_path: Path, way: Any) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_chain_within_others(tmp_path: Path, way: Any) -> None:
-    """A chain works nested, behind a mapping, retried, with a fallback, and next to another
-    chain."""
+    """A chain works nested, behind a mapping, retried, with a fallback, and next to another."""
     with shop(tmp_path) as project:
         model = ExtractiveChatModel()
 
@@ -193,8 +192,7 @@ def test_a_message_that_middleware_has_checked(tmp_path: Path) -> None:
 
 
 def test_citations_without_their_prompt(tmp_path: Path) -> None:
-    """If the prompt is missing, wrapped or from another project, the error shows how to write the
-    chain."""
+    """If the prompt is missing, wrapped or foreign, the error shows how to write the chain."""
     with shop(tmp_path / "one") as project, shop(tmp_path / "two") as other:
         model = ExtractiveChatModel()
         for chain in (

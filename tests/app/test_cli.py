@@ -321,8 +321,7 @@ def test_the_result_of_a_run(ready_cli: Cli) -> None:
 
 
 def test_a_misspelled_folder_of_autoload(cli: Cli) -> None:
-    """`validate` prints a notice for a pattern in a folder that is missing and resembles another;
-    a pattern for files that do not exist yet has none."""
+    """`validate` prints a notice only for a pattern whose missing folder resembles another."""
     autoload = "autoload: { include: ['prats/*.yaml', 'parts/*.yaml', 'later/*.yaml'] }\n"
     cli.write({"parts/notes.txt": "", "lorebind.yaml": "name: p\n" + autoload})
     done = cli("validate")

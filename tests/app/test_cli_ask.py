@@ -35,8 +35,7 @@ knowledge: [{{ id: d }}]
 
 
 def test_a_folder_answers(empty_cli: Cli, forked: ForkedPython) -> None:
-    """A plain folder is indexed and answers, with passages, citations and the size of the
-    prompt."""
+    """A plain folder is indexed and answers with passages, citations and the prompt's size."""
     empty_cli.write(DOCUMENTS | {"notes.txt": "Lunch is at noon.\n", "ignored.bin": "x"})
     done = run_forked(forked, empty_cli.root, "ask", ".", QUESTION)
     assert (done.code, done.err) == (0, "")
@@ -75,8 +74,7 @@ def test_the_passage_is_shown_around_the_words_that_matter(empty_cli: Cli) -> No
 
 
 def test_a_question_that_is_not_answered_exits_1(empty_cli: Cli) -> None:
-    """If no passage is likely to answer, this is printed with the nearest ones, and the exit code
-    is 1."""
+    """If no passage is likely to answer, the nearest ones are printed, and the exit code is 1."""
     empty_cli.write(DOCUMENTS)
     done = empty_cli("ask", ".", "What is the capital of Mongolia?")
     assert (done.code, done.err) == (1, "")
@@ -86,8 +84,7 @@ def test_a_question_that_is_not_answered_exits_1(empty_cli: Cli) -> None:
 
 
 def test_a_project_is_asked_with_what_it_declares(ready_cli: Cli) -> None:
-    """In a project, its own bindings and embedders are used, and its knowledge bases are
-    ingested."""
+    """A project's own bindings and embedders are used, and its knowledge bases are ingested."""
     for path in (".", "lorebind.yaml"):
         data = json.loads(ready_cli("ask", path, QUESTION, "-o", "json").out)
         assert [report["kb_id"] for report in data["ingests"]] == ["docs", "rules"]
@@ -150,8 +147,7 @@ def test_documents_without_text_are_named(empty_cli: Cli) -> None:
 
 
 def test_pages_without_text_are_counted(empty_cli: Cli, tmp_path: Path) -> None:
-    """Plan, ingest and `ask` tell in one line how many pages have no text, and the list of
-    documents has a column for them if there are any."""
+    """Plan, ingest, `ask` and the list of documents say how many pages have no text, if any."""
     empty_cli.write({"docs/keys.md": DOCUMENTS["docs/keys.md"], "lorebind.yaml": ANY_FILE})
     assert "textless" not in empty_cli("ingest").out + empty_cli("knowledge", "documents", "d").out
     (tmp_path / "docs/scan.pdf").write_bytes(pdf_bytes(["Doors are locked.", "", "", ""]))
@@ -234,8 +230,7 @@ def test_a_setting_in_a_failure_needs_a_project(empty_cli: Cli) -> None:
 def test_a_missing_extra_is_printed_once(
     empty_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The extra that a format needs is printed once, with its documents, wherever they are
-    listed."""
+    """The extra that a format needs is printed once, with its documents, in every list."""
     empty_cli.write({"lorebind.yaml": ANY_FILE, "docs/keys.md": DOCUMENTS["docs/keys.md"]})
     for name in "abcde":
         (tmp_path / f"docs/{name}.xlsx").write_bytes(xlsx_bytes({"Prices": [["key", 12]]}))

@@ -36,8 +36,7 @@ def line_of(text: str, part: str) -> int:
 
 
 def test_an_unknown_key_is_shown_with_its_place(cli: Cli) -> None:
-    """An unknown key is reported with file, line and column, the nearest key, and all known
-    keys."""
+    """An unknown key is reported with file, line, column, the nearest key, and all known keys."""
     text = PROJECT.replace("description: How we work", "descripton: How we work")
     cli.write({"lorebind.yaml": text})
     done = cli("validate")
@@ -114,8 +113,7 @@ def test_a_project_file_that_is_not_utf8_is_named(cli: Cli) -> None:
 
 
 def test_a_document_that_is_no_text_fails_alone(cli: Cli) -> None:
-    """A document that cannot be read is reported by name; the others are ingested; the exit is
-    1."""
+    """A document that cannot be read is named, the others are ingested, and the exit is 1."""
     (cli.root / "docs/latin.md").write_bytes(b"# Latin\n\ncaf\0\n")
     done = cli("knowledge", "ingest", "docs")
     assert done.code == 1

@@ -96,8 +96,7 @@ def test_json(judged: Cli) -> None:
 
 
 def test_each_question(judged: Cli) -> None:
-    """`--questions` adds a table with the nDCG@10 of each question, the worst first, and what is
-    not among the first ten."""
+    """`--questions` adds the nDCG@10 of each question, worst first, and what it did not find."""
     judged.write({"qrels.tsv": QRELS.replace("2\tdocs/bills.md", "2\tdocs/nowhere.md")})
     done = judged("eval", *FILES, "--strategy", "lexical", "--questions")
     assert done.code == 0, done
@@ -127,8 +126,7 @@ def test_another_knowledge_base(judged: Cli) -> None:
 
 
 def test_a_bar(judged: Cli) -> None:
-    """Below the threshold, the command fails after printing the figures; at the threshold, it
-    passes."""
+    """Below the threshold the command fails after printing the figures; at it, it passes."""
     assert judged("eval", *FILES, "--min-ndcg", "1").code == 0
     judged.write({"qrels.tsv": QRELS.replace("1\tdocs/keys.md\t1\n", "1\tdocs/bills.md\t1\n")})
     done = judged("eval", *FILES, "--min-ndcg", "0.99", "-o", "json")

@@ -30,8 +30,7 @@ def project_of(cli: Cli) -> str:
 
 
 def test_export_prints_yaml_and_json(cli: Cli) -> None:
-    """`export` prints everything, or one knowledge base with its resources; the same in both
-    formats."""
+    """`export` prints everything, or one knowledge base with its resources, in both formats."""
     done = cli("knowledge", "export")
     assert (done.code, done.err) == (0, "")
     data = yaml.safe_load(done.out)
@@ -101,8 +100,7 @@ def test_what_is_exported_applies_without_a_change(
 
 
 def test_one_goes_through_a_pipe(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`apply` accepts the output of `get ID -o yaml` and `export ID`, of the project or a
-    workflow."""
+    """`apply` accepts the output of `get ID -o yaml` and `export ID`."""
     own = "knowledge_bases: [{ id: docs, sources: [{ type: file_glob, path: 'own/*' }] }]\n"
     workflow = f"# Ours.\n{WORKFLOW}{own}"
     file = cli.root / "workflows/reply.yaml"
@@ -148,8 +146,7 @@ def test_one_of_a_workflow_is_exported(cli: Cli) -> None:
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_written(cli: Cli, text: str, message: str) -> None:
-    """The exit code is 2, the problems are on stderr, the file does not change, and secrets are not
-    repeated."""
+    """The exit code is 2, the problems are on stderr without secrets, and the file is unchanged."""
     cli.write({"new.yaml": text})
     done = cli("knowledge", "apply", "--file", "new.yaml")
     assert (done.code, done.out) == (2, "")

@@ -32,8 +32,7 @@ def _broken(cli: Cli) -> None:
 
 
 def test_a_failed_one_is_in_the_data(cli: Cli) -> None:
-    """The JSON of an ingest of all has an entry for a knowledge base that failed, with the
-    reason."""
+    """The JSON of an ingest of all has an entry with the reason for one that failed."""
     _broken(cli)
     done = cli("ingest", "-o", "json")
     reports = json.loads(done.out)
@@ -69,8 +68,7 @@ def test_the_name_is_above_the_plan(cli: Cli) -> None:
 
 
 def test_what_needs_an_input_is_skipped(cli: Cli) -> None:
-    """An ingest of all skips knowledge bases whose sources need an input, directly or through a
-    variable, and shows the command; with the input, it ingests those of the workflow."""
+    """Knowledge bases whose sources need an input are skipped with the command that has it."""
     cli.write(FILES)
     done = cli("ingest")
     assert done.code == 0

@@ -48,8 +48,7 @@ def shown(cli: Cli, database: str, more: str = "") -> tuple[Done, dict[str, str]
 
 
 def test_without_a_secret(ready_cli: Cli) -> None:
-    """An index whose location needs a missing variable is not counted, and its line gives the
-    reason; others are."""
+    """An index whose location needs a missing variable has the reason in its line; others count."""
     dsn = 'type: pgvector, config: { dsn: "{{ .secrets.LOREBIND_TEST_NO }}" }'
     done, errors = shown(ready_cli, dsn, SECRETS)
     assert list(errors) == ["docs"]

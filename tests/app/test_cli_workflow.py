@@ -89,8 +89,7 @@ def test_a_run_is_paused_before_a_task(cli: Cli) -> None:
 
 
 def test_a_run_that_failed_goes_on_where_it_failed(cli: Cli) -> None:
-    """A failed run exits with 1 and prints the command that resumes it; finished tasks do not run
-    again."""
+    """A failed run exits with 1 and prints the command that resumes it; no task is repeated."""
     failed = cli("run", "strict", "-i", "ticket=boom", "--thread", "a b")
     assert (failed.code, failed.out) == (1, "")
     assert "task 'read' of workflow 'strict' failed" in failed.err
@@ -143,8 +142,7 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_says_what_to_write(cli: Cli, name: str) -> None:
-    """Options that exclude each other and answers that do not match are refused; the thread does
-    not change."""
+    """Options that exclude each other and wrong answers are refused; the thread does not change."""
     assert cli(*REFUND).code == 3
     options, code, said = WRONG[name]
     done = cli("run", "triage", *options)
@@ -164,8 +162,7 @@ def test_a_thread_that_completed_is_resumed_and_continued(cli: Cli) -> None:
 
 
 def test_threads_in_memory_cannot_be_resumed(cli: Cli) -> None:
-    """They end with the command, and the message says so, instead of a command that would not
-    work."""
+    """They end with the command, and the message says so, not a command that would fail."""
     cli.write({"lorebind.yaml": FILES["lorebind.yaml"] + "checkpointer: { type: memory }\n"})
     asked = cli(*REFUND)
     assert asked.code == 3
@@ -190,8 +187,7 @@ def test_a_run_is_watched(cli: Cli) -> None:
 
 
 def test_a_run_is_watched_by_a_program(cli: Cli) -> None:
-    """With `--output json`, each event is a line, and the result the last one; a file has the same
-    lines."""
+    """With `--output json`, each event is a line and the result the last, also in a file."""
     done = cli(*REFUND, "--stream", "-o", "json", "--events", "events.jsonl")
     assert (done.code, done.err) == (3, "")
     *events, result = map(json.loads, done.out.splitlines())
@@ -229,8 +225,7 @@ def _event(kind: Any, path: str, **data: Any) -> RunEvent:
 def test_models_that_speak_at_once_are_read_one_after_the_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Events and texts of other tasks are printed after the current text; nothing is lost or
-    repeated."""
+    """Events and texts of other tasks follow the current text; nothing is lost or repeated."""
     from lorebind.cli.streaming import EventLines
 
     lines = EventLines()
@@ -273,8 +268,7 @@ def test_one_that_says_nothing_does_not_hide_the_others(
 
 
 def test_a_run_that_was_interrupted_names_its_thread(cli: Cli, forked: ForkedPython) -> None:
-    """Ctrl-C prints the command that resumes the thread, even if the user has not named the
-    thread."""
+    """Ctrl-C prints the command that resumes the thread, even if the user has not named it."""
     slow = 'id: slow\ntasks: [{ id: nap, type: python, call: "naps:nap" }]\n'
     nap = "import asyncio\n\nasync def nap():\n    open('begun', 'w').close()\n"
     cli.write({"workflows/slow.yaml": slow, "naps.py": nap + "    await asyncio.sleep(60)\n"})

@@ -48,8 +48,7 @@ def server(socket_enabled: None) -> Iterator[WebServer]:
 
 
 def test_values_of_the_environment_stay_there(empty_cli: Cli, server: WebServer) -> None:
-    """Plan, ingest, query and the lists show templates in every format, and so does the
-    database."""
+    """Plan, ingest, query, lists and the database have templates instead, in every format."""
     environment = f"WIKI={server.url('/space-hidden1')}\nTOKEN=hidden%2F3\nKEY=hidden2\n"
     shelf = {"hidden4/hidden5/bills.md": "# Bills\n\nBills are sent by mail.\n"}
     files = {"lorebind.yaml": PROJECT, ".env": f"{environment}SHELF=hidden4\nTEAM=hidden5\n"}

@@ -35,8 +35,7 @@ def answer(ingested: Path, tmp_path_factory: pytest.TempPathFactory, forked: For
 
 @pytest.mark.parametrize("way", [*LOUD, *QUIET])
 def test_what_is_damaged_is_said(ready_cli: Cli, answer: str, way: str) -> None:
-    """Damage is reported in one line with a suggested fix and a defined exit code, and never leads
-    to a wrong answer."""
+    """Damage is one line with a suggested fix and a defined exit code, never a wrong answer."""
     change(ready_cli.root / ".lorebind/lorebind.db", (LOUD | QUIET)[way])
     done = ready_cli(*QUERY)
     if way in LOUD:

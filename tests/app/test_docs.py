@@ -136,8 +136,7 @@ def test_the_blocks_of_a_page(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each block runs, in order, with the packages that the page says to install; each command
-    prints the output on the page."""
+    """Each block runs with the packages that the page installs, and prints the page's output."""
     folder = folder_of(ROOT / page, clone)
     hide(missing_modules(requirements_of(ROOT / page, ROOT)), tmp_path / "missing")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "missing"))

@@ -92,8 +92,7 @@ def test_a_workflows_own_is_examined_too(cli: Cli) -> None:
 
 
 def test_documents_in_another_language_than_the_embedders(tmp_path: Path) -> None:
-    """A warning lists embedders that know the language, because vectors hardly find such
-    documents."""
+    """A warning lists embedders that know the language, as vectors hardly find such documents."""
     (tmp_path / "a.md").write_text("The keys are kept at the desk, and the doors are open.")
     (tmp_path / "b.md").write_text("Die Schlüssel sind am Empfang, und die Türen sind offen.")
     declared = {
@@ -167,8 +166,7 @@ def test_a_store_that_holds_the_vectors_of_another_day(ready_cli: Cli) -> None:
 
 
 def test_a_store_that_lost_one_of_many(cli: Cli) -> None:
-    """If another vector replaces one of many, --deep detects it, and the suggested command restores
-    it."""
+    """If another vector replaces one of many, --deep detects it, and the command restores it."""
     cli.write({f"docs/{number}.md": f"# {number}\n\nRule {number}.\n" for number in range(200)})
     assert cli("knowledge", "ingest").code == 0
     lose(cli, "docs", [2], others=True)
@@ -209,8 +207,7 @@ def test_documents_that_failed_are_a_warning(cli: Cli) -> None:
 
 
 def test_a_variable_that_is_not_set(cli: Cli) -> None:
-    """The finding names the variable, whether a template or an embedder needs it; others are
-    examined."""
+    """The finding names the variable that a template or an embedder needs; others are examined."""
     openai = WORDS.replace("hashing", "openai")
     cli.write({"lorebind.yaml": PROJECT.replace(WORDS, openai)})
     found = {one.part: one for one in examined(cli)}

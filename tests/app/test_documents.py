@@ -74,8 +74,7 @@ pytestmark = pytest.mark.enable_socket
 
 
 def test_documents_and_their_chunks(project: Project) -> None:
-    """Documents are listed with uri and id, failed ones with reasons; the chunks are those of a
-    search."""
+    """Documents have uri and id, or the reason of a failure; the chunks are those of a search."""
     assert project.documents("docs") == []
     project.ingest("docs")
     broken, keys = project.documents("docs")
@@ -103,8 +102,7 @@ def test_failures_are_listed_even_where_all_fail_at_first(
 
 
 def test_what_is_added_stays(project: Project, tmp_path: Path) -> None:
-    """Added documents survive ingest, replace, reindex and restarts, and are searched like
-    others."""
+    """Added documents survive ingest, replace, reindex and restarts, and are searched."""
     report = project.add_documents("docs", [LUNCH, BILLS])
     assert (report.status, report.documents["added"]) == ("completed", 2)
     assert uris(project) == ["added:bills.txt", "added:lunch.md"]
@@ -233,8 +231,7 @@ async def test_added_again_while_its_deletion_waits(project: Project) -> None:
 
 
 def test_an_index_is_deleted(project: Project) -> None:
-    """Deleting an index removes everything in it; the next ingest rebuilds it from cached
-    embeddings."""
+    """Deleting an index removes all in it; the next ingest rebuilds it from cached embeddings."""
     seen: list[str] = []
 
     class Watching(Extension):

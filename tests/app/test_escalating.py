@@ -47,8 +47,7 @@ def asked(project: Project, model: Agentic, face: str) -> Any:
 @pytest.mark.parametrize("face", ["generate", "agenerate", "stream"])
 @pytest.mark.parametrize(("way", "choice"), [("auto", None), ("escalate", "any")])
 def test_it_searches_and_cites(tmp_path: Path, face: str, way: str, choice: str | None) -> None:
-    """Weak passages are given; the numbers of the model's own search continue theirs, and can be
-    cited."""
+    """Weak passages are in the prompt; the model's own search continues their numbers."""
     kind = Streaming if face == "stream" else Agentic
     model = kind(says=[SEARCH, AIMessage("By command [3].")])
     with shop(tmp_path, guide=f", tool_fallback: {way}") as project:
@@ -83,8 +82,7 @@ def test_an_answer_without_a_search(tmp_path: Path) -> None:
 
 
 def test_a_search_without_words_and_without_end(tmp_path: Path) -> None:
-    """A blank query gets an error message; a model that keeps searching is finally called without
-    tools."""
+    """A blank query gets an error; a model that keeps searching is finally called without tools."""
     says = [calls("", tool="search_guide"), *[SEARCH] * MOST_SEARCHES]
     model = Agentic(says=says)
     with shop(tmp_path, guide=", tool_fallback: auto") as project:

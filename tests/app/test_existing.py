@@ -213,8 +213,7 @@ def open_store():
     ]
 )
 def shop(request: pytest.FixtureRequest, empty_cli: Cli) -> tuple[Cli, float | None]:
-    """Return a project whose YAML names the class or function that opens the store, and a hit
-    score."""
+    """Return a project whose YAML names what opens the store, and a hit score."""
     maker, code, embedder, level = request.param
     yaml = YAML.replace("MAKER", maker).replace("EMBEDDER", embedder)
     # Chroma caches what it has opened by the given path.
@@ -229,8 +228,7 @@ def shop(request: pytest.FixtureRequest, empty_cli: Cli) -> tuple[Cli, float | N
 
 
 def test_files_name_it(shop: tuple[Cli, float | None]) -> None:
-    """A file can name its class, or a function of the project with or without an embedder
-    parameter."""
+    """A file can name its class, or a function of the project with or without an embedder."""
     cli, level = shop
     done = cli("knowledge", "query", "old", "-q", QUESTION, "--output", "json", "--top-k", "1")
     assert done.code == 0, done

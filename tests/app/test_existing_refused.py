@@ -87,8 +87,7 @@ def test_scores_that_are_none(
 
 
 def test_an_empty_store(tmp_path: Path) -> None:
-    """An empty store is refused, because it is probably the wrong one; once filled, it is
-    searched."""
+    """An empty store, which is probably the wrong one, is refused until it is filled."""
     store = InMemoryVectorStore(UNIT)
     with Project.build(vector_store=existing(store), root=tmp_path) as project:
         with pytest.raises(NotIngestedError, match="check that its collection, table or file"):

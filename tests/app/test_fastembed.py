@@ -143,8 +143,7 @@ def test_ctrl_c(hub: HubServer, shop: Cli) -> None:
 
 
 def test_a_moved_revision_asks_for_a_reindex(hub: HubServer, shop: Cli) -> None:
-    """Another revision counts as another embedder: its index is refused with the command to rebuild
-    it."""
+    """Another revision counts as another embedder, with the command to rebuild the index."""
     from tests.knowledge.hub_server import EMBEDDER_REPOSITORY, embedder_files
 
     assert shop("knowledge", "ingest", "docs").code == 0

@@ -47,8 +47,7 @@ workflows:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    """Return a project with two documents. The follow-up alone is nearer to the wrong one, and too
-    far away."""
+    """Return a project whose follow-up alone is nearer to the wrong document, and too far away."""
     with Project.load(write(tmp_path, {**FILES, "lorebind.yaml": PROJECT})) as loaded:
         loaded.ingest("docs")
         assert loaded.generate(SECOND).verdict == "fallback"
@@ -166,8 +165,7 @@ def test_a_model_condenses(tmp_path: Path) -> None:
 
 
 def test_what_a_model_condenses_is_no_part_of_the_answer(tmp_path: Path) -> None:
-    """The stream of an agent's messages has only the answer and, in a chunk without text, its
-    citations; callbacks see both calls."""
+    """A stream of messages has only the answer and its citations; callbacks see both calls."""
     seen: list[str] = []
 
     class Watching(BaseCallbackHandler):

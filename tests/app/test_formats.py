@@ -123,8 +123,7 @@ def test_source_code_is_cut_by_its_syntax(project: Project) -> None:
 
 
 def test_the_fields_can_be_filtered_by(project: Project) -> None:
-    """Locations and headers are ordinary metadata, and metadata from the document cannot replace
-    locations."""
+    """Locations and headers are metadata, and a document's own cannot replace locations."""
     by_chapter = project.query("all", "mahogany", filters={"chapter": "Sales"})
     assert [match.metadata["uri"] for match in by_chapter] == ["docs/a.md"]
     by_slide = project.query("all", "maple", filters={"locator": "slide 2"})
@@ -178,8 +177,7 @@ FACTS = {
 
 @pytest.mark.parametrize("name", FACTS)
 def test_short_parts_are_cited_where_the_fact_is(tmp_path: Path, name: str) -> None:
-    """Slides, sheets and chapters are passages of their own; pages and cells are cited from the
-    first to the last."""
+    """Slides, sheets and chapters are passages; pages and cells are cited from first to last."""
     content, place = FACTS[name]
     write(tmp_path, {"lorebind.yaml": PROJECT.replace("chunking: { size: 64, overlap: 0 }", "")})
     (tmp_path / "docs").mkdir()

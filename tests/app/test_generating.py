@@ -87,8 +87,7 @@ def test_every_way_gives_the_same_answer(tmp_path: Path, way: Any) -> None:
 
 
 def test_an_answer_has_its_grounds(tmp_path: Path) -> None:
-    """An answer has its citations, offered passages, unknown markers, verdict, and tokens by the
-    model's counter."""
+    """An answer has citations, passages, unknown markers, a verdict, and the model's tokens."""
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("By command [1]; see also [7].")])
         answer = project.generate(QUESTION, "guide", model=model)
@@ -112,8 +111,7 @@ def test_an_agent_answers_with_its_instructions_and_bindings(tmp_path: Path) -> 
 
 
 def test_what_was_found_before_is_not_searched_again(tmp_path: Path) -> None:
-    """`retrieved_contexts` are put into the prompt unchanged, capped and numbered like other
-    passages."""
+    """`retrieved_contexts` are put into the prompt unchanged, capped and numbered as others."""
     given = [RetrievedContext("mine", "Turn the key twice.", 0.4, 5, {"uri": "mine.md"}, id="m")]
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("Twice [1].")])
@@ -232,8 +230,7 @@ def test_a_stream_is_read_once(tmp_path: Path, when: str) -> None:
 
 
 def test_a_stream_is_the_answer_for_the_tenant_that_asked(tmp_path: Path) -> None:
-    """A later reader, such as a web server, gets the passages of the tenant that called, and no
-    others."""
+    """A later reader, such as a web server, gets only passages of the tenant that called."""
     with shop(tmp_path) as project:
         (tmp_path / "guide/keys.md").write_text("Acme rotates the keys by hand.\n")
         with tenant("acme"):

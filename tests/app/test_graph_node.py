@@ -60,8 +60,7 @@ def asked(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_node_interrupts_and_goes_on(project: Project) -> None:
-    """The node raises LangGraph's interrupt while a task waits, takes the answer, and returns the
-    output; the next turn of the caller's thread is a new thread of the workflow."""
+    """The node interrupts while a task waits, takes the answer, and returns the output."""
     graph = desk(project.graph("triage"), checkpointer=InMemorySaver())
     first = asked(graph.invoke({"ticket": "refund"}, USER))
     assert [one["path"] for one in first["waiting"]] == ["approve"]
@@ -181,8 +180,7 @@ def test_a_failure_is_resumed_where_it_failed(project: Project, tmp_path: Path) 
 
 
 def test_a_run_that_was_not_noted_is_not_run_again(project: Project, tmp_path: Path) -> None:
-    """A completed workflow does not run again if the process dies before LangGraph has stored the
-    result."""
+    """A completed workflow does not run again if the process dies before the result is stored."""
 
     class Dies(InMemorySaver):
         dies = True
@@ -233,8 +231,7 @@ class Chat(TypedDict, total=False):
 
 
 def test_messages_go_in_and_come_back(tmp_path: Path) -> None:
-    """Tasks read the caller's messages as `state.messages`; the messages they add go back to the
-    caller."""
+    """Tasks read the caller's messages as `state.messages`; messages they add go back."""
     talk = """\
 id: talk
 tasks:
@@ -257,8 +254,7 @@ tasks:
 
 
 def test_a_run_within_a_node_is_on_its_own(project: Project) -> None:
-    """`project.run` in a user's node stores its state in the workflow's checkpointer, not in the
-    user's."""
+    """`project.run` in a user's node keeps its state in the workflow's checkpointer."""
     saver = InMemorySaver()
 
     def node(state: Desk) -> Desk:

@@ -54,8 +54,7 @@ def keep_waiting(project: Project, *names: str) -> None:
 
 
 def test_pages_in_both_directions(project: Project) -> None:
-    """Joined pages are the whole list: in code point order, including documents that wait for an
-    ingest."""
+    """Joined pages are the whole list in code point order, with documents that are not ingested."""
     project.ingest("docs")
     keep_waiting(project, "added:1", "docs/b", "docs/zz", "zzz")
     whole = uris(project.documents("docs"))
@@ -102,8 +101,7 @@ def test_pages_while_documents_go(project: Project, tmp_path: Path) -> None:
 
 
 def test_one_document(project: Project) -> None:
-    """A document is found by uri and by id, even if it waits; for an unknown one, the known ones
-    are listed."""
+    """A document is found by uri and id, even if it waits; otherwise the known ones are listed."""
     docs = project.knowledge_base("docs")
     with pytest.raises(NotFoundError, match=r"has no document 'docs/a\.txt'; known: none"):
         docs.document("docs/a.txt")

@@ -154,8 +154,7 @@ def test_a_knowledge_base_is_looked_up_once(
 
 
 def test_only_the_first_question_ingests(tmp_path: Path, counts: Counts) -> None:
-    """With `ingest: on_start`, the first question creates each part once, and later ones create
-    none."""
+    """With `ingest: on_start`, the first question creates each part once; later ones do not."""
     text = PROJECT.replace("chunking: {", "ingest: on_start\n    chunking: {")
     with Project.load(write(tmp_path, FILES | {"lorebind.yaml": text}), environ={}) as project:
         assert project.query("guide", QUESTION).matches
@@ -186,8 +185,7 @@ def test_statistics_make_nothing(
 def test_doctor_finds_a_chunker_that_cannot_be_made(
     project: Project, counts: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A question does not need the chunker, so nothing else would report it before the next
-    ingest."""
+    """A question needs no chunker, so nothing else would report it before the next ingest."""
     project.ingest("guide")
 
     def broken(declaration: Any, environment: Any) -> Any:

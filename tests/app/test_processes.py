@@ -65,8 +65,7 @@ print(json.dumps(found))
 
 
 def documents(version: str) -> dict[str, str]:
-    """Return documents of three chunks; each chunk has its number and the version of its
-    document."""
+    """Return documents of three chunks with their number and the document's version."""
     return {
         f"docs/{name}.md": "\n\n".join(
             f"paragraph {number} {version} of document {name}, {'long enough ' * 6}"

@@ -67,8 +67,7 @@ def contents(root: Path) -> dict[str, list[Any]]:
 
 
 def rows(root: Path) -> dict[str, int]:
-    """Return the number of rows per table that belong to knowledge bases, including full-text
-    rows."""
+    """Return the number of rows per table of knowledge bases, including full-text rows."""
     words = {"catalog_words": 0}
     for name, found in contents(root).items():
         if name.startswith("catalog_words_"):
@@ -122,8 +121,7 @@ def test_it_is_shown_first(gone_cli: Cli) -> None:
 
 
 def test_it_is_removed(ready_cli: Cli) -> None:
-    """With --yes, its vectors, chunks, words, documents and runs are removed; declared ones
-    stay."""
+    """With --yes, its vectors, chunks, words, documents and runs are removed."""
     with_both = rows(ready_cli.root)
     ready_cli.write({"lorebind.yaml": WITHOUT_RULES})
     done = ready_cli("knowledge", "purge", "--yes")
@@ -301,8 +299,7 @@ def test_while_it_is_ingested(ready_cli: Cli, forked: ForkedPython) -> None:
 
 
 def test_a_process_that_still_declares_it(ready_cli: Cli) -> None:
-    """Its searches report that nothing is ingested, with a suggested command; its ingest restores
-    the data."""
+    """Its searches report that nothing is ingested; its ingest restores the data."""
     with Project.load(ready_cli.root) as before:
         assert before.query("rules", "access").matches
         ready_cli.write({"lorebind.yaml": WITHOUT_RULES})
@@ -403,8 +400,7 @@ def postgres_project(root: Path, dsn: str, *knowledge_bases: tuple[str, str]) ->
 
 
 def postgres_rows(dsn: str) -> dict[str, int]:
-    """Return the number of rows per table that belong to knowledge bases, including full-text
-    rows."""
+    """Return the number of rows per table of knowledge bases, including full-text rows."""
     with psycopg.connect(dsn) as db:
         tables = db.execute(
             "select relname from pg_class where relkind = 'r' and relnamespace = %s::regnamespace",

@@ -139,8 +139,7 @@ def test_ask(ready_cli: Cli, read_only: ReadOnly) -> None:
 
 
 def test_beside_a_process_that_writes(ready_cli: Cli, read_only: ReadOnly) -> None:
-    """Changes that another process has committed, but not yet moved into the file, are found
-    too."""
+    """Changes that a process has committed, but not moved into the file, are found too."""
     with closing(sqlite3.connect(ready_cli.root / ".lorebind/lorebind.db")) as writer:
         writer.execute(
             "update catalog_chunks set text = 'Moved.' where version in"

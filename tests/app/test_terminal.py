@@ -24,8 +24,7 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 @pytest.fixture
 def hostile(cli: Cli) -> Cli:
-    """Return a project whose names and texts try to control the terminal, ingested with a
-    failure."""
+    """Return an ingested project whose names and texts try to control the terminal."""
     cli.write(
         {
             "docs/a\nforged line\x1b[2J.md": f"# Keys {HOSTILE}\n\nRotate the keys. {HOSTILE}\n",
@@ -172,8 +171,7 @@ def test_lost_output_is_no_success(cli: Cli, redirected: str, code: int, message
 
 
 def test_a_database_never_gets_the_place_of_a_closed_stream(cli: Cli) -> None:
-    """A file that is opened as descriptor 1 or 2 would be overwritten by every library that
-    prints."""
+    """A file opened as descriptor 1 or 2 would be overwritten by all that print."""
     script = '"$0" knowledge ingest >&- 2>&-; "$0" knowledge ingest > /dev/null 2>&- && "$0" doctor'
     done = subprocess.run(
         ["bash", "-c", script, LOREBIND],

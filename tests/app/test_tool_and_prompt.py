@@ -31,8 +31,7 @@ def contents(text: Any) -> list[str]:
 
 
 def test_what_a_model_is_told_of_a_tool(tmp_path: Path) -> None:
-    """A tool's name has the ids; its description has the content and how to cite; it has one
-    argument."""
+    """A tool's name has the ids, its description content and citing; it has one argument."""
     with shop(tmp_path) as project:
         told = convert_to_openai_tool(project.tool("guide", "rules"))["function"]
     assert told["name"] == "search_guide_rules"
@@ -44,8 +43,7 @@ def test_what_a_model_is_told_of_a_tool(tmp_path: Path) -> None:
 
 
 def test_a_tool_gives_a_block_and_its_citations(tmp_path: Path) -> None:
-    """The model reads the passages; the program finds the citations next to them, as plain
-    values."""
+    """The model reads the passages; the program finds the citations next to them."""
     with shop(tmp_path) as project:
         found = project.tool("guide").invoke(
             {"name": "search_guide", "args": {"query": QUESTION}, "id": "1", "type": "tool_call"}
@@ -182,8 +180,7 @@ def test_a_score_that_is_none(tmp_path: Path, score: Any) -> None:
 
 @pytest.mark.parametrize("given", [{"qestion": QUESTION}, {"question": 3}, 3, [], None, b"keys"])
 def test_what_holds_no_question(tmp_path: Path, given: Any) -> None:
-    """A mapping with another key, and a value that is not text, are refused with the expected
-    form."""
+    """Another key, and a value that is not text, are refused with the expected form."""
     with shop(tmp_path) as project, pytest.raises(UsageError, match=r"question|user's"):
         project.prompt("guide").invoke(given)
 

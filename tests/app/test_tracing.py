@@ -76,8 +76,7 @@ FACES: dict[str, tuple[bool, Callable[[Project, Any], object]]] = {
 
 @pytest.mark.parametrize("face", FACES)
 def test_each_face_tells_of_its_search(tmp_path: Path, face: str) -> None:
-    """Each search is reported once, with question and documents, below the run that it belongs
-    to."""
+    """Each search is reported once, with question and documents, below its own run."""
     heard = Heard()
     is_below, ask = FACES[face]
     with shop(tmp_path) as project:

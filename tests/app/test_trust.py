@@ -37,8 +37,7 @@ STOPPED = (
 
 
 def test_ask_stops_before_anything_is_run(others_cli: Cli) -> None:
-    """The project's demands are listed, with the command to trust it; nothing is imported or
-    written."""
+    """The project's demands and the command to trust it are printed; nothing runs."""
     (others_cli.root / "a b").mkdir()
     for path, named in ((".", "."), ("lorebind.yaml",) * 2, ("./a b/..", "'a b/..'")):
         done = others_cli("ask", path, QUESTION)
@@ -114,8 +113,7 @@ def test_trust_can_be_listed_and_removed(others_cli: Cli, tmp_path: Path) -> Non
 def test_variables_need_trust_too(
     empty_cli: Cli, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """A project that would send a variable to its own address is stopped before the address is
-    resolved."""
+    """A project that sends a variable to an address is stopped before it is resolved."""
     source = (
         '{ type: url, url: "http://example.com",'
         f' fetch: {{ headers: {{ X: "{{{{ .{variable}.MINE }}}}" }} }} }}'
@@ -238,8 +236,7 @@ def test_where_nothing_can_be_kept(
 
 
 def test_the_folder_is_the_systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The folder is below XDG_STATE_HOME if that is absolute, else in the home folder; or an error
-    is raised."""
+    """The folder is below an absolute XDG_STATE_HOME, else at home, or an error is raised."""
     if sys.platform in ("win32", "darwin"):
         pytest.skip("has a convention of its own")
     monkeypatch.delenv(trust.HOME)

@@ -103,8 +103,7 @@ def test_every_face_has_the_same_verdict(project: Project, question: str) -> Non
 
 @pytest.mark.parametrize("strategy", ["hybrid", "similarity", "lexical", "mmr"])
 def test_min_score_goes_by_the_relevance_that_is_shown(project: Project, strategy: str) -> None:
-    """Exactly the passages whose `relevance` reaches `min_score` are returned, as every face shows
-    it."""
+    """Exactly the passages whose `relevance` reaches `min_score` are returned."""
     for question in QUESTIONS:
         every = project.query("help", question, top_k=50, strategy=strategy).matches
         for low in (0.2, 0.35):

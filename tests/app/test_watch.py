@@ -109,8 +109,7 @@ def change(empty_cli: Cli) -> Callable[[str, str], None]:
 def test_changes_are_ingested(
     empty_cli: Cli, change: Callable[[str, str], None], forked: ForkedPython
 ) -> None:
-    """New, changed and removed files are ingested, and so is another project file, after an invalid
-    one."""
+    """New, changed and removed files, and a project file after an invalid one, are ingested."""
     change("docs/keys.md", "# Keys\n\nRotate the keys.\n")
     change("rules/a.md", "# Access\n")
     change("lorebind.yaml", PROJECT)
@@ -152,8 +151,7 @@ def test_changes_are_ingested(
 def test_what_is_ignored_and_what_is_hidden(
     empty_cli: Cli, change: Callable[[str, str], None], forked: ForkedPython
 ) -> None:
-    """Changes of `.gitignore` take effect, and so do those in a hidden folder that a pattern
-    names."""
+    """Changes of `.gitignore` and in a hidden folder that a pattern names take effect."""
     for name in ("keys", "more", "last"):
         change(f"docs/{name}.md", f"# {name}\n\nText of {name}.\n")
     with_notes = 'paths: ["docs/**/*.md", "docs/.notes/*.md"]'
@@ -235,8 +233,7 @@ def test_the_web_is_asked_again(
 def test_a_reported_failure_is_no_news(
     empty_cli: Cli, change: Callable[[str, str], None], forked: ForkedPython
 ) -> None:
-    """A broken document and a missing folder are reported once, again when the file changes, and
-    again after a change of the project."""
+    """A failure is reported once, and again after a change of the file or the project."""
     change("docs/a.md", "# A\n\nText of a.\n")
     change("docs/bad.pdf", "%PDF-1.7\n")
     sources = "[{ type: file_glob, path: 'docs/*' }, { type: file_glob, path: 'nowhere/*' }]"
@@ -257,8 +254,7 @@ def test_a_reported_failure_is_no_news(
 def test_its_own_log_is_no_change(
     empty_cli: Cli, change: Callable[[str, str], None], forked: ForkedPython
 ) -> None:
-    """The file that the command writes its messages to starts no ingest, even of a document that
-    is refused each time."""
+    """The command's own log starts no ingest, even of a document that is always refused."""
     for name in "abc":
         change(f"docs/{name}.md", f"# {name}\n\nText of {name}.\n")
     change("lorebind.yaml", PROJECT)
@@ -275,8 +271,7 @@ def test_its_own_log_is_no_change(
 def test_a_renamed_knowledge_base_is_waited_for(
     empty_cli: Cli, change: Callable[[str, str], None], forked: ForkedPython
 ) -> None:
-    """If the project no longer declares the knowledge base, that is reported, and it is ingested
-    when it is declared again."""
+    """A removed declaration is reported; the knowledge base is ingested when declared again."""
     change("docs/a.md", "# A\n\nText of a.\n")
     change("lorebind.yaml", PROJECT)
     with watching(forked, empty_cli.root, "docs") as watch:

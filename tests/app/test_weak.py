@@ -99,8 +99,7 @@ def test_the_right_document_is_first(project: Project) -> None:
 
 
 def test_the_extractive_model_quotes(tmp_path: Path, forked: ForkedPython) -> None:
-    """Without a model, `ask` quotes the nearest passage, and says that it matches weakly if the
-    verdict does."""
+    """Without a model, `ask` quotes the nearest passage, and says so if it matches weakly."""
     write(tmp_path, DOCUMENTS)
     for question, code in (("Can I bring the stuff back?", 1), ("Will I have my cash again?", 0)):
         done = run_forked(forked, tmp_path, "ask", ".", question)

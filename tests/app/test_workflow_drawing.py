@@ -75,8 +75,7 @@ end   composite  workflow inner
 
 
 def test_a_workflow_as_data(tmp_path: Path) -> None:
-    """The data has tasks with their paths, flows with their entries, and edges with their
-    conditions."""
+    """The data has tasks with paths, flows with entries, and edges with conditions."""
     drawn = outline(Project.load(write(tmp_path, FILES)).config, "triage")
     assert (drawn.flow.entry, drawn.flow.ends) == ("read", ["reply", "apologise"])
     edges = {(edge.source, edge.target): (edge.on, edge.label) for edge in drawn.flow.edges}
@@ -107,8 +106,7 @@ def test_mermaid_has_all_tasks_and_edges(tmp_path: Path) -> None:
 
 
 def test_no_text_is_read_as_mermaid(tmp_path: Path) -> None:
-    """Ids are generated and labels are escaped: quotes, brackets, comments and keywords of
-    Mermaid."""
+    """Ids are generated, and labels are escaped: quotes, brackets, comments and keywords."""
     hostile = 'a"]\n  evil --> x %%{init: {}}%% #quot; `b` <script> | end'
     tasks = [
         {"id": "end", "type": "router", "condition": "'x'", "routes": {hostile: "subgraph"}},

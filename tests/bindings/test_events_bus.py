@@ -55,8 +55,7 @@ STEPS = st.lists(
 async def test_what_is_received_and_lost_is_what_was_emitted(
     steps: list[tuple[str, Any]], capacity: int
 ) -> None:
-    """With any sequence of joins, leaves and reads, events stay in order and every loss is
-    reported, and a reader never loses events that fit its capacity."""
+    """Events stay in order, every loss is reported, and what fits the capacity is never lost."""
     bus = EventBus("t1", capacity)
     readers: list[tuple[int, Subscription, list[RunEvent]]] = []
     for step, number in steps:

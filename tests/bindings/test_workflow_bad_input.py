@@ -158,8 +158,7 @@ value = 3
 async def test_a_function_that_cannot_be_called(
     tmp_path: Path, call: str, inputs: dict[str, Any], message: str
 ) -> None:
-    """The error names the task and the module, name or argument that is wrong, and can be
-    handled."""
+    """The error names the task and the wrong module, name or argument, and can be handled."""
     write(tmp_path, {"steps.py": STEPS, "broken.py": "1 / 0\n"})
     task: Declared = {"id": "t", "type": "python", "call": call, "with": inputs}
     with task_fails(UsageError, f"task 't' of workflow 'w' failed: .*{message}"):
@@ -195,8 +194,7 @@ def tell(key, var): return key
 
 @pytest.mark.parametrize(("function", "count"), [("use", 0), ("leak", 0), ("tell", 1)])
 async def test_secrets_are_not_kept(tmp_path: Path, function: str, count: int) -> None:
-    """Secrets in `vars` and `with` are not stored in threads, not even if an error quotes them;
-    a secret that a task returns is stored."""
+    """Secrets in `vars` and `with` are not stored, even if an error quotes them."""
     write(tmp_path, {"spy.py": SPY})
     inputs = {"key": "{{ .secrets.API_KEY }}", "var": "{{ .workflow.vars.dsn }}"}
     task: Declared = {"id": "t", "type": "python", "call": f"spy:{function}", "with": inputs}

@@ -88,8 +88,7 @@ async def check_threads(flows: Workflows) -> None:
 
 
 async def test_runs_of_two_tenants_do_not_mix() -> None:
-    """A hundred concurrent runs on one event loop see only their own input, state, answers and
-    threads; a thread of another tenant is not found."""
+    """A hundred concurrent runs on one loop see only their own tenant's data and threads."""
     flows = workflows(declared())
     results = await asyncio.gather(*(run_one(flows, number) for number in range(RUNS)))
     for number, (paused, result) in enumerate(results):

@@ -68,8 +68,7 @@ class Picky:
 
 @pytest.mark.parametrize("how", ["best effort", "on_error", "around", "branch", "composite"])
 async def test_a_failure_is_durable_before_it_is_told(tmp_path: Path, how: str) -> None:
-    """A handled failure is stored before it is reported. If the process is killed then, the task
-    does not run again, and the result stays the same."""
+    """A handled failure is stored before it is reported, so a kill does not repeat the task."""
     picky = Picky()
     inner = {"id": "inner", "tasks": [python("b", picky.work)]}
     composite = {"id": "s", "type": "composite", "workflow": "inner"}
@@ -95,8 +94,7 @@ async def test_a_failure_is_durable_before_it_is_told(tmp_path: Path, how: str) 
 
 
 async def test_what_failed_as_a_whole_shows_its_parts() -> None:
-    """If a collection or parallel task fails and `on_error` handles it, the result shows each item
-    and branch, and its own output is null."""
+    """If a failure is handled, the result shows each item and branch, and the output is null."""
     picky = Picky()
     branches = [python("good", says("fine")), python("bad", picky.work), picky.items()]
     end = python("end", says("end"), final=True)

@@ -109,8 +109,7 @@ def test_it_does_not_wait_for_strangers() -> None:
 
 @pytest.mark.parametrize("forward", [True, False])
 def test_no_graph_comes_to_a_halt(forward: bool) -> None:
-    """In any graph, for any edges taken, tasks run or may start until all tokens are gone. Without
-    loops, each task runs once or is skipped."""
+    """Tasks run or may start until all tokens are gone; without loops, each at most once."""
     for seed in range(300):
         dice = random.Random(seed)
         names = [f"t{number}" for number in range(dice.randint(1, 7))]

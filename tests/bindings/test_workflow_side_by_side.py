@@ -81,8 +81,7 @@ async def test_items_of_several_collections_do_not_mix() -> None:
 
 
 async def test_each_item_has_a_chain_of_its_own() -> None:
-    """With `tasks`, a task sees earlier tasks of the same item only; the last one that ran
-    determines the output."""
+    """A task of `tasks` sees earlier ones of its item; the last that ran gives the output."""
     double = python("double", lambda item: item * 2, args=ITEM)
     join = {"id": "told", "type": "aggregate", "outputs": {"was": "{{ .tasks.double.output }}"}}
     odd = {"id": "odd", "type": "aggregate", "outputs": {"x": 1}, "condition": "item % 2 == 1"}
@@ -369,8 +368,7 @@ async def test_a_handled_failure_is_no_failure() -> None:
 
 
 async def test_parallel_in_collection_in_parallel() -> None:
-    """Each level has its own paths and outputs; inner tasks see the outputs of outer tasks and the
-    innermost item."""
+    """Each level has its paths and outputs; inner tasks see outer outputs and their item."""
     paths = []
 
     async def work(item: int, before: str, context: Any) -> str:
@@ -411,8 +409,7 @@ async def test_results_of_branches_within_branches() -> None:
 
 
 async def test_items_that_ask_ask_all_at_once() -> None:
-    """All waiting items ask together, even if there are fewer workers. They are answered by path,
-    one by one or together; the other items have ended."""
+    """All items ask together despite fewer workers, and are answered by path in any groups."""
     done = []
 
     async def work(item: int, answer: Any) -> str:
@@ -467,8 +464,7 @@ async def test_a_race_against_a_person() -> None:
 
 
 async def test_items_write_into_a_channel_in_their_order() -> None:
-    """Items' writes are applied in the order of the items, whichever ends first. Without a reducer,
-    two items that write are an error that names both."""
+    """Writes have the order of the items; without a reducer, the error names two items."""
     turn = [asyncio.Event() for _ in range(3)]
     turn[2].set()
 

@@ -82,8 +82,7 @@ async def state_after(*updates: Update) -> dict[str, Any]:
 
 
 async def test_messages_are_appended_by_id() -> None:
-    """A message replaces one with the same id, and a message without an id is always appended. One
-    message or a list may be written."""
+    """A message replaces the one with its id; others are appended, alone or as a list."""
     state = await state_after(
         Update(messages=[message("a", id="1"), message("b")]),
         Update(messages=message("c", id="2")),
@@ -203,8 +202,7 @@ FORK = python("start", says(1), on_success=to("a", "b"))
 
 @pytest.mark.parametrize("watched", [False, True])
 async def test_two_side_by_side_need_a_reducer(watched: bool) -> None:
-    """Two concurrent tasks that write a channel without a reducer are an error that names both and
-    the channel, even if no task reads the channel."""
+    """Concurrent writes without a reducer are an error that names both tasks and the channel."""
     inputs = {"args": {"seen": "{{ .state.seen }}"}} if watched else {}
     join = python("join", lambda seen=None: seen, final=True, **inputs)
     tasks = [FORK, writes("a", on_success=to("join")), writes("b", on_success=to("join")), join]
@@ -353,8 +351,7 @@ async def test_nobody_changes_what_others_see() -> None:
 
 
 async def test_many_rounds_that_write() -> None:
-    """A task sees all writes before it. The hundredth write costs as much as the first: the number
-    of reducer calls is proportional to the writes, not to their square."""
+    """A task sees all writes before it, and reducer calls are proportional to the writes."""
     rounds = 100
     calls.clear()
     count = python(

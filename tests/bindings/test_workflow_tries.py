@@ -69,8 +69,7 @@ class Flaky:
     ],
 )
 async def test_outages_are_tried_again(error: Exception) -> None:
-    """A lost connection, an overload or a timeout is retried, and the result has the number of
-    attempts."""
+    """A lost connection, overload or timeout is retried; the result counts the attempts."""
     flaky = Flaky(error, error)
     result = await run(python("t", flaky.work, retry=AT_ONCE))
     assert (result.output, result.tasks["t"].attempts) == ("done", 3)
@@ -184,8 +183,7 @@ class MuteError(Exception):
 )
 @pytest.mark.parametrize("colour", ["async", "plain"])
 async def test_exceptions_of_any_kind(error: BaseException, problem: str, colour: str) -> None:
-    """Whatever a function raises fails its task with a short reason, and `on_error` applies. It
-    ends neither the event loop nor the run silently."""
+    """Any exception fails its task with a short reason, and `on_error` applies."""
 
     async def fails() -> None:
         raise error
@@ -256,8 +254,7 @@ async def test_a_cancelled_run_can_be_resumed() -> None:
 
 
 async def test_what_handles_an_error_sees_it() -> None:
-    """`on_error` tasks, nested ones and their conditions can use task, type and message. The failed
-    task's output is null, and channel `errors` has the failure."""
+    """`on_error` tasks and conditions can use task, type and message, also in `errors`."""
     error = {
         "task": "{{ .error.task }}",
         "type": "{{ .error.type }}",
@@ -286,8 +283,7 @@ async def test_what_handles_an_error_sees_it() -> None:
 
 
 async def test_an_error_is_seen_behind_a_join() -> None:
-    """A task that follows a failure and a success sees the error, whichever is declared
-    last."""
+    """A task that follows a failure and a success sees the error, in any order of both."""
     for names in (["bad", "good"], ["good", "bad"]):
         tasks = {
             "bad": python(
@@ -369,8 +365,7 @@ async def test_a_loop_is_stopped() -> None:
 
 
 async def test_a_key_names_the_work() -> None:
-    """`idempotency_key` is the same for all attempts and resumes of a task. It differs per task,
-    item, round, turn and thread."""
+    """The key is the same for attempts and resumes, and differs by task, item, round and thread."""
     keys: list[str] = []
     fails = [ConnectionError(), ValueError("no")]
 

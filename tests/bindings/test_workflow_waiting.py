@@ -48,8 +48,7 @@ async def info(flows: Workflows) -> ThreadInfo:
 
 
 async def test_a_question_is_told_and_its_answer_is_the_output() -> None:
-    """The run ends as waiting with task, path, prompt and schema, and with the results so far. The
-    answer is the output of the waiting task."""
+    """The run waits with task, path, prompt and schema; the answer is the task's output."""
     ask = wait("ask", prompt="Pay {{ .tasks.read.output }}?", schema=OK)
     flows, result = await begun(python("read", says(5)), ask, python("after", says("paid")))
     question = {"task": "ask", "path": "ask", "prompt": "Pay 5?", "schema": OK}
@@ -61,8 +60,7 @@ async def test_a_question_is_told_and_its_answer_is_the_output() -> None:
 
 
 async def test_what_needs_no_answer_goes_on() -> None:
-    """All tasks that do not depend on a waiting task run, and a join waits for the answer. Answers
-    can be given one by one, and nothing runs again."""
+    """Independent tasks run, a join waits, answers come one by one, and nothing runs again."""
     ran: list[str] = []
 
     async def note(name: str) -> str:
@@ -163,8 +161,7 @@ async def test_an_answer_that_does_not_fit_changes_nothing(
 
 
 async def test_a_resume_tells_everything_once() -> None:
-    """Answers are stored before anything runs. No task is reported as started or skipped twice, and
-    the next task does not wait for tasks of an earlier resume."""
+    """Answers are stored before anything runs, and no task is reported as started twice."""
     started, answered = asyncio.Event(), asyncio.Event()
 
     async def slow() -> None:
@@ -225,8 +222,7 @@ async def test_a_waiting_thread_takes_no_input() -> None:
 
 
 async def test_a_completed_thread_gives_its_result() -> None:
-    """A resume that is repeated, because the process was killed just after it, gives the result. An
-    answer that the thread did not receive is refused."""
+    """A repeated resume gives the result; an answer that the thread did not get is refused."""
     skips = python("skips", says(1), condition="false")
     inner = parallel("p", wait("b"), python("c", says("c")), update={"extra": {"x": 1}})
     flows, _ = await begun(skips, wait("a"), inner, python("end", says("ended")))
@@ -263,8 +259,7 @@ async def test_threads_that_cannot_be_resumed() -> None:
 
 
 async def test_a_changed_graph_is_refused(tmp_path: Path) -> None:
-    """Changed tasks are named; prompts, retries and conditions may change. When its graph is
-    restored, the thread can be resumed."""
+    """Changed tasks are named until restored; prompts, retries and conditions may change."""
 
     def project(*tasks: Declared) -> Workflows:
         place = {"type": "sqlite"}
@@ -296,8 +291,7 @@ async def test_a_changed_graph_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_new_turn_keeps_the_conversation() -> None:
-    """Input to a completed thread starts a new turn: messages and extra are preserved, errors and
-    the declared channels are reset, and tasks run again."""
+    """A new turn preserves messages and extra, resets errors and channels, and runs tasks again."""
     tasks = (
         python("bad", raises(ValueError("no")), on_error=to("say"), on_success=to("say")),
         python(
@@ -334,8 +328,7 @@ async def test_a_turn_that_waits_after_another() -> None:
 
 
 async def test_pausing_before_a_task() -> None:
-    """The run pauses before a task while others run. Resuming starts the task; asked again, the run
-    pauses before the next one."""
+    """The run pauses before a task while others run; resumed, it pauses before the next one."""
     ran: list[str] = []
 
     async def note(name: str) -> str:

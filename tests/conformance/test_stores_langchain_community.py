@@ -33,8 +33,7 @@ def faiss_store(embedding: Embeddings) -> VectorStore:
 
 
 class TestFaiss(VectorStoreConformance):
-    """FAISS compares with every vector, and refuses ids to add that exist, or to delete that do
-    not."""
+    """FAISS compares all vectors, refuses to add existing ids and to delete missing ones."""
 
     @pytest.fixture
     def store(self) -> Iterator[LangChainStore]:

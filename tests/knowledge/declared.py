@@ -44,8 +44,7 @@ def some(**optional: Any) -> DataStrategy:
 
 
 def with_(required: Data, **optional: Any) -> DataStrategy:
-    """Draw a mapping with all required keys and any of the others. Each value is a constant or is
-    drawn from a strategy."""
+    """Draw a mapping with all required keys and any others, from constants or strategies."""
     fixed = {
         key: value if isinstance(value, st.SearchStrategy) else st.just(value)
         for key, value in required.items()

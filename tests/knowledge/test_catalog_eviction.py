@@ -214,8 +214,7 @@ async def test_a_text_that_goes_while_it_is_waited_for(database: Database) -> No
 
 @pytest.mark.parametrize("kind", ["file", "postgres"])
 def test_many_trim_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """Catalogs of one database that note, write and evict at the same time do not deadlock, and do
-    not evict more than necessary."""
+    """Catalogs that note, write and evict together do not deadlock or evict too much."""
 
     def opened() -> Database:
         if kind == "file":

@@ -68,8 +68,7 @@ def test_stopped_and_not_missed(catalog: Catalog) -> None:
 
 @pytest.mark.parametrize(("seconds", "is_free"), [(-1, True), (20, False), (7200, True)])
 def test_a_clock_that_was_set_back(catalog: Catalog, seconds: float, is_free: bool) -> None:
-    """A lease of a dead holder that ends in two hours was taken before the clock was set back, and
-    is free. The clock is the database's."""
+    """The database's clock was set back: a lease that ends too late is free if its holder died."""
     with catalog.lease(HERE):
         pass
     with catalog._database.writing() as sql:

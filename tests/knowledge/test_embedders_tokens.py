@@ -51,8 +51,7 @@ def test_openai_is_exact(model: str) -> None:
 
 
 def test_openai_counts_what_is_sent() -> None:
-    """Texts are counted as sent: truncated to the limit, without line breaks if configured, and
-    with a space for each empty text."""
+    """Texts are counted as sent: truncated, without line breaks, and a space for empty ones."""
     embedder = openai("text-embedding-3-small")
     assert embedder.count_tokens(["word " * 20_000]).tokens == MAX_TOKENS
     assert embedder.count_tokens([""]).tokens == 1

@@ -30,8 +30,7 @@ def read(folder: Path, queries: str | bytes, qrels: str | bytes) -> Dataset:
     ],
 )
 def test_judgements(tmp_path: Path, qrels: str | bytes) -> None:
-    """Judgements may have tabs or spaces, three columns or TREC's four, with or without column
-    names. Documents judged 0 or less are not relevant, and unknown questions are skipped."""
+    """Judgements have tabs or spaces, three or four columns, and names of columns or none."""
     data = read(tmp_path, QUERIES, qrels)
     assert data.relevant == {"1": frozenset("ab")}
     assert data.queries == {"1": "first", "2": "second"}

@@ -46,8 +46,7 @@ class Asking(Diary):
 
 
 async def test_texts_for_those_who_ask(tmp_path: Path) -> None:
-    """An extension that asks for texts receives them; another one receives the same events without
-    texts, in any order of declaration."""
+    """Only extensions that ask for texts get them; others get the same events without."""
     before, asking, after = Diary(), Asking(), Diary()
     cache = [{"type": "cache"}]
     extensions = [before, asking, after]
@@ -157,8 +156,7 @@ async def test_failures_have_a_kind(bench: Bench) -> None:
 
 
 async def test_reasons_may_quote_texts(bench: Bench) -> None:
-    """The reason of a failure, which may quote a text, is only for extensions that ask for texts;
-    all get its kind."""
+    """The reason of a failure may quote a text; other extensions get only its kind."""
     asking = Asking()
     bench.events.subscribe(asking)  # type: ignore[arg-type]  # it answers to every hook
     bench.write("a.md", "secret alpha")
@@ -186,8 +184,7 @@ async def test_reasons_may_quote_texts(bench: Bench) -> None:
 
 
 async def test_reasons_in_reports(bench: Bench) -> None:
-    """A report in an event has the reasons of its failures only for extensions that ask for
-    texts; the caller's report has them too."""
+    """Reports in events have reasons only for extensions with texts; the caller's always has."""
     asking = Asking()
     bench.events.subscribe(asking)  # type: ignore[arg-type]  # it answers to every hook
     bench.write_bytes("b.md", b"\xff\xfe\xfa")

@@ -130,8 +130,7 @@ async def test_two_projects_have_one_handler(
 
 
 async def test_closing_ends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Once the last project that writes records is closed, the logger is as before; until then,
-    the settings of the latest open one are in effect."""
+    """The last project that closes restores the logger; the latest open one sets it."""
     before = list(LOGGER.handlers), LOGGER.level
     first = small_project(tmp_path, _logging(format="text", level="error"))
     second = small_project(tmp_path, _logging(format="json", level="debug"))
@@ -148,8 +147,7 @@ async def test_closing_ends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
 async def test_it_formats_warnings_of_extensions_before_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A warning that another extension logs when it is made has the format of `logging`, wherever
-    that is declared; events are still received in the declared order."""
+    """`logging` formats warnings of extensions that are made before it, in declared order."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

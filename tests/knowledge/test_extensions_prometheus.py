@@ -194,8 +194,7 @@ def test_names_that_are_taken(registry: CollectorRegistry) -> None:
 
 
 async def test_the_textfile(tmp_path: Path) -> None:
-    """The file is written when a project that has ingested is closed, not by one that only
-    searches, and it contains no metrics of the process."""
+    """A project that has ingested writes the file when closed, without process metrics."""
     declared = {"provider": "prometheus", "textfile": "metrics/lore.prom"}
     file = tmp_path / "metrics" / "lore.prom"
     on_disk = [{"id": "main", "type": "sqlite"}]
@@ -272,8 +271,7 @@ def test_two_textfiles(tmp_path: Path) -> None:
 
 @pytest.mark.enable_socket
 async def test_the_port(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Metrics are served on loopback until the project is closed. A second project that finds the
-    port taken still works, and logs a warning."""
+    """Metrics are served on loopback until closed; a taken port is only a warning."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

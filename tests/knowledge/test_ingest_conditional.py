@@ -62,8 +62,7 @@ async def test_a_plan_asks_for_the_ingest(bench: Bench, source: VersionedSource)
 
 
 class RemotePages:
-    """A source with three pages of a megabyte, and one that answers only after its first failure;
-    it records each request."""
+    """A source with three pages of a megabyte and one that fails first; it records requests."""
 
     key = "remote"
 
@@ -82,8 +81,7 @@ class RemotePages:
 
 
 async def test_pages_are_fetched_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An ingest fetches no page again that its plan fetched: neither pages beyond the limit of
-    memory nor failed ones. A failure of long ago is tried again."""
+    """An ingest does not fetch pages that its plan has fetched, or has just failed to fetch."""
     monkeypatch.setattr("lorebind_knowledge.ingest.prepared._MOST_KEPT", 1_000_000)
     source = RemotePages()
     bench.change(sources=[source])

@@ -176,8 +176,7 @@ async def test_the_catalog_fails(
 
 
 async def test_an_edit_taken_back_after_an_outage(make_bench: Callable[[str], Bench]) -> None:
-    """A document whose new version was already published, and whose file was then reverted, does
-    not count as unchanged."""
+    """A document that was reverted after its new version was published is not unchanged."""
     bench = make_bench("memory")
     fill(bench)
     store = failing(bench)

@@ -72,8 +72,7 @@ async def test_what_was_lost_is_there_again(bench: Bench) -> None:
 
 
 async def test_readers_of_the_old_and_the_new(bench: Bench) -> None:
-    """While the embedder changes, readers with the old one get full results until the swap, and
-    readers with the new one after it. The others get an error about the embedder."""
+    """Until the swap, only readers with the old embedder get results; then only the others."""
     fill(bench, 8)
     await bench.ingest()
     everything = await bench.texts()

@@ -191,8 +191,7 @@ async def test_documents_without_text(bench: Bench) -> None:
 
 
 async def test_pages_without_text(bench: Bench) -> None:
-    """Every plan and report counts the pages without text of each document that has any, also when
-    it is unchanged."""
+    """Every plan and report counts the pages without text, also of unchanged documents."""
     fill(bench, 1)
     bench.write_bytes("full.md", pdf_bytes(["Keys", "Doors"]))
     bench.write_bytes("scan.md", pdf_bytes(["", "Keys", "", ""]))

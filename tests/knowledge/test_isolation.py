@@ -144,8 +144,7 @@ def disturb(to: Driver, victim: Namespace, way: str) -> None:
     [("memory", 25), ("sqlite", 15), ("pgvector", 8), ("qdrant", 6), ("langchain", 10)],
 )
 def test_indexes_of_one_store(kind: str, examples: int, new_dsn: Callable[[], str]) -> None:
-    """Each index gives the same results as alone, including BM25 scores, and a deletion in one
-    does not affect the others."""
+    """Each index gives the same results and BM25 scores as alone."""
 
     @settings(
         max_examples=examples,

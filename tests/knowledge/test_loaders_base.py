@@ -73,8 +73,7 @@ def test_spans_agree_with_a_naive_count(text: str, data: st.DataObject) -> None:
     ],
 )
 def test_pages(start: int, end: int, on: tuple[int, int | None]) -> None:
-    """A passage has its first page, and its last one if it ends on another; white space at its
-    end does not count."""
+    """A passage has its first and last page; white space at its end does not count."""
     pages = (Anchor(0, "page", 1), Anchor(5, "page", 2), Anchor(6, "page", 3))
     document = LoadedDocument("one\n\n\nthree", "x", anchors=pages)
     span = document.span(start, end)

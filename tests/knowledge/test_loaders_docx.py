@@ -49,8 +49,7 @@ def test_document_order() -> None:
 
 
 def test_places() -> None:
-    """A passage is cited by the headings above its text, from its first to its last; without any
-    heading, by lines."""
+    """A passage is cited by the headings from its first to its last text, else by lines."""
     document = docx.Document()
     document.add_paragraph("A preface.")
     for text, level in (

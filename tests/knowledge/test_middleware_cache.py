@@ -126,8 +126,7 @@ def _decides(asked: Retrieval) -> str:
 @given(st.lists(near(), min_size=1, max_size=4))
 @settings(max_examples=examples(150), deadline=None)
 def test_no_answer_crosses_from_one_to_another(pairs: list[tuple[Question, Question]]) -> None:
-    """After any searches, a result belongs to exactly the tenant, project, workflow, knowledge
-    bases, question and settings of the search."""
+    """A result belongs to exactly the tenant, scope, question and settings of the search."""
 
     async def ask_all() -> None:
         retrieve = QueryCache(4, 60).retrieval(Searches())

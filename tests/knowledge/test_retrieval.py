@@ -107,8 +107,7 @@ async def test_an_unknown_filter(bench: Bench) -> None:
 
 @pytest.mark.parametrize("strategy", ["similarity", "lexical", "hybrid", "mmr"])
 async def test_lost_vectors_are_an_error(bench: Bench, strategy: str) -> None:
-    """If the store lost vectors that the catalog lists, the search raises an error that says how to
-    restore them, instead of returning fewer results."""
+    """If the store lost vectors that the catalog lists, the error says how to restore them."""
     await filled(bench)
     (hit,) = await bench.ask("gamma", top_k=1)
     number = await _number(bench, hit.id)
@@ -273,8 +272,7 @@ async def test_a_filter_on_a_key_that_is_nowhere(bench: Bench) -> None:
     ids=str,
 )
 async def test_a_misspelled_key_that_excludes(bench: Bench, excludes: dict[str, Any]) -> None:
-    """A key that no document has, in a condition that excludes, gets a notice if it resembles a
-    known key; any other may be a key of later documents."""
+    """An unknown key that excludes gets a notice only if it resembles a known key."""
     await filled(bench)
     result = await bench.ask("words", filters=excludes)
     assert result.matches

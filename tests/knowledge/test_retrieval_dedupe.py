@@ -87,8 +87,7 @@ def test_same_as_comparing_each_with_each(changes: list[list[int]]) -> None:
 
 @given(st.lists(texts, max_size=12))
 def test_a_beginning_has_the_same_survivors(passages: list[str]) -> None:
-    """The remaining passages of a prefix also remain in the whole, the first always remains, and
-    a second pass drops nothing."""
+    """A prefix has the same survivors, the first remains, and a second pass drops nothing."""
     found = [match(text, str(at)) for at, text in enumerate(passages)]
     every = without_repeats(found)
     names = [one.id for one in every]

@@ -29,8 +29,7 @@ QUESTION = "keys stay even part1 odd1"
 
 
 def passages(version: int) -> list[str]:
-    """Return one passage that never changes, and three that each version has for itself; every
-    second version equals the one before the last."""
+    """Return one passage that never changes and three of the version; every second one recurs."""
     name = "even" if version % 2 == 0 else f"odd{version % 3}"
     return ["keys stay for ever", *(f"keys {name} part{part} words" for part in range(3))]
 
@@ -157,8 +156,7 @@ def before_each_search(
 def test_versions_that_come_and_go(
     overtaken: Bench, monkeypatch: pytest.MonkeyPatch, times: int, strategy: str
 ) -> None:
-    """A version between two equal ones is never mixed with them, and passages that are deleted
-    during a search are not missing in its result."""
+    """A version between two equal ones is never mixed with them, and no passage is missing."""
     bench = overtaken
     with bench.catalog.lease(bench.kb.namespace) as lease:
         steps = [partial(publish_all, bench, lease, 2 + step) for step in range(times)]

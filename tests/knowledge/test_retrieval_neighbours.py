@@ -74,8 +74,7 @@ async def test_joined_text_is_the_documents(bench: Bench, overlap: int, neighbou
 
 
 async def test_the_ends_of_a_document(bench: Bench) -> None:
-    """Before the first and after the last chunk nothing is added, not even from other
-    documents."""
+    """Nothing is added before the first and after the last chunk, not even other documents."""
     await filled(bench, Pieces(30, 0))
     text = " ".join(NUMBERS)
     (first,) = (await bench.ask("mark0 thing0", top_k=1, neighbours=1)).matches

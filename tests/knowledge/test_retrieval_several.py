@@ -84,8 +84,7 @@ async def ask(
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 async def test_one_ranking(bench: Bench, strategy: str) -> None:
-    """Passages of all knowledge bases are ranked together, best first, in any order of the
-    knowledge bases; a shorter result is a prefix of a longer one."""
+    """All passages are ranked together in any order; a shorter result is a prefix."""
     kbs = await three(bench)
     every = (await ask(kbs, strategy=strategy, top_k=50)).matches
     assert {match.metadata["kb_id"] for match in every} == {"one", "two", "three"}
@@ -175,8 +174,7 @@ def _entry(bench: Bench, kb: IndexedKnowledgeBase) -> IndexEntry:
 
 
 async def test_every_one_is_announced(bench: Bench) -> None:
-    """Each knowledge base emits the start and end of its search with its own matches; a skipped one
-    emits the reason, and an outage is emitted for all."""
+    """Each knowledge base emits its search with its matches, a skip, or the outage of all."""
     kbs = await three(bench)
     later = other(bench, "later")
     bench.diary.entries.clear()

@@ -129,8 +129,7 @@ async def test_what_only_one_list_holds_has_both_figures(bench: Bench, strategy:
 
 
 async def test_a_passage_far_down_one_list_is_found(bench: Bench) -> None:
-    """Passages that match by words are found even if more passages than the depth are nearer, and
-    the reverse."""
+    """Passages that match by words are found even if many others are nearer, and the reverse."""
     for number in range(60):
         bench.write(f"near{number:02}.md", f"keys keys keys keys n{number}")
     bench.write("far.md", "rotate " + " ".join(f"other{n}" for n in range(9)))
@@ -296,8 +295,7 @@ async def test_words_that_were_superseded_meanwhile(bench: Bench) -> None:
 async def test_words_are_scaled_by_the_question_in_small_indexes(
     bench: Bench, count: int, is_scaled: bool
 ) -> None:
-    """If all passages are candidates, few words of a question do not count as much as all words;
-    in larger indexes the best candidate counts fully, also for long questions."""
+    """In small indexes, few words of a question do not count as much as all its words."""
     await filled(bench, count)
     fusion = {"dense_weight": 0, "document_weight": 0, "depth": 50}
     question = "item7 " + " ".join(f"unheard{number}" for number in range(9))

@@ -176,8 +176,7 @@ def test_what_is_found_before_anything_runs(tmp_path: Path, path: str, said: str
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder below the template is shown like its documents; if it holds the template's folder,
-    the source fails, so that its documents are not deleted."""
+    """A folder that cannot be listed is reported, or fails the source that it belongs to."""
     files(tmp_path, "kb/en/a.md", "kb/en/x/b.md", "c.md")
     shut(tmp_path / "kb/en/x", monkeypatch)
     source = made(tmp_path, "kb/en", path=f"{DOCS}/**/*.md")

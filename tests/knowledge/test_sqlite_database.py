@@ -323,8 +323,7 @@ def handles(database: SqliteDatabase) -> int:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_forks(path: Path) -> None:
-    """After a fork, parent and child both work, each with its own connections, while threads read
-    and write, also inside snapshots."""
+    """After a fork, parent and child work with their own connections, also inside snapshots."""
     script = """
 put(0)
 memory = EmbeddedDatabase(None, CATALOG)

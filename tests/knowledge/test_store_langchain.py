@@ -487,8 +487,7 @@ def test_what_a_declaration_names_is_made(tmp_path: Path) -> None:
 def test_what_cannot_be_made(
     tmp_path: Path, declared: dict[str, Any], error: type[Exception], says: str
 ) -> None:
-    """Errors name code that cannot be imported or called, or makes no VectorStore, without
-    secrets."""
+    """Errors name code that cannot be called or makes no VectorStore, without secrets."""
     (tmp_path / "mine.py").write_text(MODULE, encoding="utf-8")
     config = {**declared.get("config", {}), "surplus": "{{ .secrets.NAME }}"}
     if "number" in declared.get("factory", ""):

@@ -73,8 +73,7 @@ def test_same_as_sorting_everything(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("count", [5, 64, 1021])
 def test_ties_survive_the_product(count: int) -> None:
-    """Equal vectors are nominated together, although float32 products may differ in the last
-    digits."""
+    """Equal vectors are nominated together, though float32 products may differ a little."""
     matrix = np.tile(vectors(1, 384, seed=3), (count, 1))
     exact = built(matrix, np.arange(1, count + 1))
     for query in vectors(50, 384, seed=4):
@@ -85,8 +84,7 @@ def test_ties_survive_the_product(count: int) -> None:
 
 @given(st.lists(st.sets(st.integers(1, 41)), max_size=8))
 def test_replacing_is_the_same_as_building(steps: list[set[int]]) -> None:
-    """An updated matrix equals a new one, fetches only missing vectors, and does not change the
-    previous matrix."""
+    """An updated matrix equals a new one, fetches only new vectors, and keeps the previous."""
     known = vectors(42, 5, seed=1)
     matrix, before = ExactMatrix.empty(5), set[int]()
     for step in steps:

@@ -532,8 +532,7 @@ print("done")
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork here")
 def test_after_a_fork(dsn: str) -> None:
-    """After a fork, parent and child both work with their own connections, while a thread
-    searches."""
+    """After a fork, parent and child have their own connections, while a thread searches."""
     command = [sys.executable, "-W", "error", "-c", SCRIPT, dsn]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("done\n", "")

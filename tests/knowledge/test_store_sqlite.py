@@ -176,8 +176,7 @@ def test_killed_writer_leaves_a_readable_file(store: SqliteStore, path: Path) ->
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_after_a_fork(path: Path) -> None:
-    """After a fork, parent and child both work with their own connections, while a thread
-    searches."""
+    """After a fork, parent and child have their own connections, while a thread searches."""
     script = """
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # a fork with threads is what is tried here

@@ -100,8 +100,7 @@ def test_nothing_to_quote_is_said() -> None:
 
 @pytest.mark.parametrize("question", ["What is the capital of France?", "What is it?"])
 def test_without_a_common_word_the_beginning_is_quoted(question: str) -> None:
-    """If no word matches, the first passage's beginning is quoted. It is not called a weak match,
-    because the search decides that."""
+    """If no word matches, the beginning is quoted; only the search calls a match weak."""
     answer = ask(question, CORS, TASKS)
     assert answer.startswith(NO_WORDS_INTRODUCTION)
     assert answer.count(CORS.marker) >= 1

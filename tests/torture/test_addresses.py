@@ -152,8 +152,7 @@ def servers(socket_enabled: None) -> Iterator[tuple[WebServer, WebServer]]:
 def test_addresses(
     trials: Trials, servers: tuple[WebServer, WebServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An internal address is an error of the source in any spelling, whether it is declared, the
-    target of a redirect or what a name resolves to. Nothing connects to it."""
+    """An internal address is an error of the source in any spelling; nothing connects to it."""
     allowed, inside = servers
     inside.otherwise = Answer(b"secret")
     at_once = fetcher_module._RETRY.model_copy(update={"backoff_ms": 0})

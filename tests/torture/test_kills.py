@@ -239,9 +239,7 @@ def test_kills(
     calls: int,
     full: int,
 ) -> None:
-    """After every kill, each document is served completely, old or new. The rerun ends with the
-    same state as an undisturbed ingest and a new index. It repeats at most one batch of texts per
-    concurrent embedder call."""
+    """Every document is served completely, and the rerun repeats at most a batch per call."""
     monkeypatch.setenv("EMBEDDED_LOG", str(tmp_path / "questions.jsonl"))
     server = None if kind == "sqlite" else request.getfixturevalue("postgres")
     scene = Scene(Places(tmp_path, processes, server), kind, verb, calls, begun=begun)

@@ -162,8 +162,7 @@ def within_sqlite(scene: Scene) -> bool:
 def test_a_process_that_is_stopped_as_it_writes(
     trials: Trials, make_scene: MakeScene, postgres: Server, kind: str
 ) -> None:
-    """PostgreSQL ends the transaction before the lease expires. SQLite's file stays locked, and
-    other processes are told so."""
+    """PostgreSQL ends the transaction before the lease expires; SQLite's file stays locked."""
 
     def is_within(scene: Scene) -> bool:
         return within_sqlite(scene) if kind == "sqlite" else within_postgres(scene, postgres)

@@ -210,8 +210,7 @@ def finding(project: Project, *, deep: bool) -> tuple[str, str]:
 def test_lost_vectors(
     trials: Trials, tmp_path_factory: pytest.TempPathFactory, new_dsn: Callable[[], str], kind: str
 ) -> None:
-    """If some or all vectors are lost, questions and `doctor` report it, and an ingest restores
-    them from the embedding cache. If a small loss cannot be noticed, `doctor --deep` finds it."""
+    """Questions and `doctor` report lost vectors, and an ingest restores them from the cache."""
 
     def check(case: Case) -> None:
         scene = Scene(kind, tmp_path_factory.mktemp(kind), new_dsn())

@@ -222,8 +222,7 @@ def bases(folder: Path) -> list[Path]:
 
 
 def test_projects(trials: Trials, tmp_path: Path) -> None:
-    """The result is a project, or problems with a valid location and no secrets. The amount of work
-    is limited, and no other exception is raised."""
+    """The result is a project, or problems with a location and no secrets."""
     projects = bases(tmp_path)
 
     def check(case: random.Random) -> None:

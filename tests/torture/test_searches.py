@@ -79,8 +79,7 @@ class Scene:
                 raise error or AssertionError("a reader has ended")
 
     def _edit(self, verb: str) -> None:
-        """Rewrite some documents, and perhaps add or remove one. None is removed for a reindex,
-        which would then keep the old index."""
+        """Rewrite some documents, and add or remove one; none is removed for a reindex."""
         case, version = self._case, len(self._states)
         state = dict(self._states[-1]) if self._states else {}
         if len(state) > 2 and verb != "reindex":
@@ -158,8 +157,7 @@ def test_searches(
     short: int,
     full: int,
 ) -> None:
-    """No search during an ingest finds a document without its chunks, a mix of its versions, or an
-    older version than before. A rebuilt index becomes visible as a whole, and no search fails."""
+    """No search fails, mixes versions of a document, or finds an older version than before."""
     new_dsn: Callable[[], str] = str
     if kind == "pgvector":
         new_dsn = request.getfixturevalue("new_dsn")

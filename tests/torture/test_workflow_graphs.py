@@ -149,8 +149,7 @@ def is_in_order(seen: list[str], model: Expected) -> bool:
 
 
 def test_graphs_without_loops(examples: settings) -> None:
-    """A task runs once if an edge to it was taken, after all tasks that lead to it, and sees only
-    their outputs and writes. Failures are handled or resumed; all other tasks are skipped."""
+    """A task runs once if an edge to it was taken, after all tasks that lead to it."""
 
     @examples
     @given(graphs())
@@ -166,8 +165,7 @@ def test_graphs_without_loops(examples: settings) -> None:
 
 
 def test_state_is_of_the_graph_and_not_of_the_clock(examples: settings) -> None:
-    """The content of the channels after a run, including its order, does not depend on how long
-    tasks take."""
+    """A channel's content and order do not depend on how long tasks take."""
     outputs = {"seen": "{{ .state.seen }}", "errors": "{{ .state.errors }}"}
 
     @examples
@@ -266,8 +264,7 @@ def _lead(ends: list[Lead], target: str) -> None:
 
 
 def test_programs_with_loops(examples: settings) -> None:
-    """Nested loops, forks and choices run each task as often as the program says, after all tasks
-    before it."""
+    """Nested loops, forks and choices run each task as often as the program says."""
 
     @examples
     @given(programs(), st.randoms(use_true_random=False))

@@ -92,8 +92,7 @@ def test_killed_runs(
     new_dsn: Callable[[], str],
     trials: Trials,
 ) -> None:
-    """Every item is processed. After a kill, at most one item per worker runs again, and no task
-    whose `task_end` was reported."""
+    """Every item is processed; after a kill, at most one item per worker runs again."""
     again = Counter[int]()
     dsn = new_dsn() if kind == "postgres" else ""
 

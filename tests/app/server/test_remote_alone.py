@@ -286,8 +286,7 @@ def slow(tmp_path: Path) -> Slow:
 
 @UNCLOSED
 def test_an_ingest_survives_its_server(slow: Slow, tmp_path: Path) -> None:
-    """If the server is killed and restarted, the waiting command gets the remaining events and the
-    report."""
+    """If the server is killed and restarted, the waiting command gets its events and report."""
     recorder, told = Recorder(), list[str]()
     address = tmp_path / "address"
     outcome: list[Any] = []
@@ -328,8 +327,7 @@ def test_an_ingest_survives_its_server(slow: Slow, tmp_path: Path) -> None:
 
 
 def test_an_interrupted_command_leaves_the_run(slow: Slow, forked: ForkedPython) -> None:
-    """Ctrl-C ends the command with 130, and its message says where the run continues, which it
-    does."""
+    """Ctrl-C ends the command with 130, and its message says where the run continues."""
     with serving(slow.folder, **slow.environ) as server:
         url = f"unix:{server.socket}"
         command = [str(forked.commands / "lorebind"), "ingest", "texts", "--server", url]
@@ -450,8 +448,7 @@ seen[:] = [n for n in sys.modules if n.split(".")[0] in ("httpx", "fastapi") or 
 
 
 def test_a_plan_takes_the_time_that_it_needs(shop: Shop) -> None:
-    """The same plan is sent as JSON, or as an event that proxies and the server's time limit
-    allow."""
+    """The same plan is sent as JSON, or as an event that proxies and the time limit allow."""
     with shop.server.client() as api:
         plan = api.post("/knowledge-bases/handbook/plan", json={"strategy": "replace"}).json()
         asked = {"Accept": "text/event-stream"}

@@ -188,8 +188,7 @@ async def test_a_token_names_its_tenants(here: Served) -> None:
 async def test_hosts_and_origins(
     tmp_path: Path, host: str, origin: str | None, code: str | None
 ) -> None:
-    """Only requests under its own names reach the server, so no web page can use a name of its
-    own."""
+    """Only requests under its own names reach the server, so a web page cannot use another name."""
     async with served(tmp_path, {"server": {"hosts": ["docs.example"]}}) as here:
         headers = {"Host": host} | ({} if origin is None else {"Origin": origin})
         answer = await here.client().get("/knowledge-bases", headers=headers)
@@ -369,8 +368,7 @@ async def begin(send: Send) -> None:
 
 
 async def test_an_answer_has_to_begin_in_time(tokens: Tokens) -> None:
-    """If an answer does not begin in time, the caller gets an error and the work is cancelled; its
-    later output is dropped."""
+    """If an answer does not begin in time, the caller gets an error, and the work is cancelled."""
     ended: list[str] = []
 
     async def slow(send: Send) -> None:
@@ -556,8 +554,7 @@ async def test_callers_wait_for_an_outage_together(here: Served, tmp_path: Path)
 
 
 def test_large_bodies_are_answered(process: Process) -> None:
-    """The answer arrives while the caller is still sending, and the next request is answered
-    too."""
+    """The answer arrives while the caller still sends, and the next request is answered too."""
     large = b'{"description": "' + b"x" * MOST_BYTES + b'"}'
     json = {"Content-Type": "application/json"}
     with process.client() as client:

@@ -53,8 +53,7 @@ def test_other_machines_need_tokens(shop: Cli, socket_enabled: None) -> None:
 
 
 def test_other_machines_are_served_with_tokens(shop: Cli, socket_enabled: None) -> None:
-    """Other machines are served only with a token, even if the last token was revoked and the
-    server has never seen one."""
+    """Other machines need a token, even if the last was revoked and the server has seen none."""
     text = shop("token", "create", "one", "--rights", "read").out.strip()
     with started(shop.root, "--host", "0.0.0.0", "--port", "0") as server:
         port = re.search(r":(\d+)\n$", server.first)[1]  # type: ignore[index]
@@ -125,8 +124,7 @@ def test_a_socket_that_cannot_be(shop: Cli, path: str, reason: str) -> None:
 
 
 def test_a_folder_that_cannot_be_written(shop: Cli) -> None:
-    """A socket in a folder that is not writable is refused; root may write everywhere, so the test
-    uses /proc."""
+    """A socket in a folder that is not writable is refused; /proc is such a folder for root too."""
     done = shop("serve", "--uds", "/proc/s")
     assert (done.code, done.out) == (2, "")
     assert re.match(r"lorebind: cannot listen on /proc/s: .*; choose another --uds\n$", done.err)
@@ -141,8 +139,7 @@ def test_without_the_extra(shop: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_socket_belongs_to_its_server(shop: Cli, tmp_path_factory: Any) -> None:
-    """Only its user can connect. It is replaced if no server listens on it, and removed at the
-    end."""
+    """Only its user can connect; it is replaced if no server listens on it, and finally removed."""
     path = Path(f"/tmp/lb-{time.time_ns()}")
     with serving(shop.root, socket=path) as server:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -401,8 +398,7 @@ def metrics(text: str) -> dict[str, float]:
 
 
 def test_metrics_name_only_what_is_declared(shop: Cli) -> None:
-    """No extension needs to be declared. Knowledge bases created over the API are counted together,
-    tenants never."""
+    """Knowledge bases created over the API are counted together, and tenants are never named."""
     wait = {"Prefer": "wait=20"}
     with serving(shop.root) as server, server.client() as client:
         for number in range(3):

@@ -24,8 +24,7 @@ knowledge_bases: [{ id: docs, sources: [{ type: markdown_glob, path: "*.md" }] }
 
 
 def test_a_token_is_told_once(empty_cli: Cli) -> None:
-    """Only the digest is stored; `list` shows neither token nor digest. The command needs none of
-    the project's variables."""
+    """Only the digest is stored; `list` shows neither, and the command needs no variables."""
     empty_cli.write({"lorebind.yaml": UNSET})
     made = empty_cli("token", "create", "ci", "--rights", "write")
     assert made.code == 0
