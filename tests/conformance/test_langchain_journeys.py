@@ -20,9 +20,9 @@ class Kept(InMemoryVectorStore):
 
     def __init__(self, embedding: Any, name: str = "") -> None:
         super().__init__(embedding)
-        if "kept" not in type(self).__dict__:
-            type(self).kept = {}
-        self.store = type(self).kept
+        if "state" not in type(self).__dict__:
+            type(self).state = {}
+        self.store = type(self).state
 
 
 def test_in_memory(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_class_that_lost_its_documents(tmp_path: Path) -> None:
     with build(tmp_path, declared) as project:
         travel(project, tmp_path)
         before = project.query("docs", "server").matches
-    Kept.kept.clear()
+    Kept.state.clear()
     with build(tmp_path, declared) as project:
         with pytest.raises(StoreError, match=r"langchain store .*Kept has lost .*ingest docs"):
             project.query("docs", "server")
