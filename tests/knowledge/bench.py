@@ -169,10 +169,10 @@ class Bench:
         """All chunks that a search can find, sorted by id."""
 
         def read(view: View) -> list[StoredChunk]:
-            return list(view.chunks(view.rows()[1].tolist()).values())
+            return list(view.rows(view.rows()[1].tolist()).values())
 
-        found = await call(self.index.read, self.kb.namespace, read)
-        matches = [DocumentMatch(one.id, 0.0, 0.0, {}, one.text, one.metadata) for one in found]
+        rows = await call(self.index.read, self.kb.namespace, read)
+        matches = [DocumentMatch(row.id, 0.0, 0.0, {}, row.text, row.metadata) for row in rows]
         return sorted(matches, key=lambda match: match.id)
 
     async def texts(self) -> list[str]:
@@ -185,14 +185,14 @@ def paragraph(word: str) -> str:
     return f"{word} {'and some more words ' * 2}{word}."
 
 
-def counts(**given: int) -> dict[str, int]:
+def counts(**changes: int) -> dict[str, int]:
     """Return the document counts of a report; omitted counts are zero."""
-    return dict.fromkeys(("added", "updated", "removed", "unchanged", "failed"), 0) | given
+    return dict.fromkeys(("added", "updated", "removed", "unchanged", "failed"), 0) | changes
 
 
-def chunk_counts(**given: int) -> dict[str, int]:
+def chunk_counts(**changes: int) -> dict[str, int]:
     """Return the chunk counts of a report; omitted counts are zero."""
-    return dict.fromkeys(("added", "removed", "unchanged", "total"), 0) | given
+    return dict.fromkeys(("added", "removed", "unchanged", "total"), 0) | changes
 
 
 def fill(bench: Bench, documents: int = 4) -> None:

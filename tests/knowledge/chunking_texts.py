@@ -76,7 +76,7 @@ GIANTS = {
 
 def headings(text: str) -> list[int]:
     """Return the starts of lines that begin with `#`, which is accurate enough for tests."""
-    return [found.start() for found in re.finditer(r"^#", text, re.MULTILINE)]
+    return [heading.start() for heading in re.finditer(r"^#", text, re.MULTILINE)]
 
 
 def check_promises(

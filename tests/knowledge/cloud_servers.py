@@ -52,10 +52,10 @@ class CloudServer:
     def breaks(self, *names: str) -> None:
         """Fail each request whose target contains one of these, with an error not retried."""
         broken = Answer(b"<Error><Code>No</Code><Message>out of order</Message></Error>", {}, 505)
-        self.fault = lambda asked: broken if any(x in asked.target for x in names) else None
+        self.fault = lambda request: broken if any(x in request.target for x in names) else None
 
     def mend(self) -> None:
-        self.fault = lambda asked: None
+        self.fault = lambda request: None
 
     def close(self) -> None:
         self.web.close()
@@ -66,24 +66,24 @@ class CloudServer:
     def remove(self, name: str) -> None:
         raise NotImplementedError
 
-    def _allows(self, asked: Asked) -> bool:
+    def _allows(self, request: Asked) -> bool:
         raise NotImplementedError
 
-    def _refusal(self, asked: Asked) -> Answer:
+    def _refusal(self, request: Asked) -> Answer:
         """Return the answer to requests without credentials; it quotes the request."""
         raise NotImplementedError
 
-    def _serve(self, asked: Asked, path: str, query: dict[str, str]) -> Answer:
+    def _serve(self, request: Asked, path: str, query: dict[str, str]) -> Answer:
         raise NotImplementedError
 
-    def _answer(self, asked: Asked) -> Answer:
-        if (fault := self.fault(asked)) is not None:
+    def _answer(self, request: Asked) -> Answer:
+        if (fault := self.fault(request)) is not None:
             return fault
-        if not self._allows(asked):
-            return self._refusal(asked)
-        target = urlsplit(asked.target)
+        if not self._allows(request):
+            return self._refusal(request)
+        target = urlsplit(request.target)
         query = {key: values[0] for key, values in parse_qs(target.query).items()}
-        return self._serve(asked, unquote(target.path), query)
+        return self._serve(request, unquote(target.path), query)
 
 
 class S3(CloudServer):
@@ -113,25 +113,25 @@ class S3(CloudServer):
         answer = self._client.delete(f"/shelf/{quote(name)}", headers=SIGNED)
         assert answer.status_code == 204
 
-    def _allows(self, asked: Asked) -> bool:
-        return "Credential=key-id/" in asked.headers.get("authorization", "")
+    def _allows(self, request: Asked) -> bool:
+        return "Credential=key-id/" in request.headers.get("authorization", "")
 
-    def _refusal(self, asked: Asked) -> Answer:
-        given = asked.headers["authorization"].partition("Credential=")[2].partition("/")[0]
-        body = f"<Error><Code>InvalidAccessKeyId</Code><Message>{given}?</Message></Error>"
+    def _refusal(self, request: Asked) -> Answer:
+        key = request.headers["authorization"].partition("Credential=")[2].partition("/")[0]
+        body = f"<Error><Code>InvalidAccessKeyId</Code><Message>{key}?</Message></Error>"
         return Answer(body.encode(), status=403)
 
-    def _serve(self, asked: Asked, path: str, query: dict[str, str]) -> Answer:
+    def _serve(self, request: Asked, path: str, query: dict[str, str]) -> Answer:
         if "list-type" in query:
             self.pages += 1
-        elif asked.method == "GET":
+        elif request.method == "GET":
             self.sent.append(path.removeprefix("/shelf/"))
-        headers = {name: value for name, value in asked.headers.items() if name != "host"}
-        answer = self._client.open(asked.target, method=asked.method, headers=headers)
-        kept = {k: v for k, v in answer.headers.items() if k.lower() != "content-length"}
-        if asked.method != "HEAD":
-            return Answer(answer.data, kept, answer.status_code)
-        return Answer(b"x" * int(answer.headers.get("content-length", 0)), kept, answer.status_code)
+        headers = {name: value for name, value in request.headers.items() if name != "host"}
+        answer = self._client.open(request.target, method=request.method, headers=headers)
+        rest = {k: v for k, v in answer.headers.items() if k.lower() != "content-length"}
+        if request.method != "HEAD":
+            return Answer(answer.data, rest, answer.status_code)
+        return Answer(b"x" * int(answer.headers.get("content-length", 0)), rest, answer.status_code)
 
 
 class _Written(CloudServer):
@@ -175,14 +175,14 @@ class Gcs(_Written):
     needs = ("gcsfs",)
     settings = "{ endpoint_url: '{{ .env.ENDPOINT }}', token: '{{ .secrets.SECRET }}' }"
 
-    def _allows(self, asked: Asked) -> bool:
-        return asked.headers.get("authorization") == f"Bearer {SECRET}"
+    def _allows(self, request: Asked) -> bool:
+        return request.headers.get("authorization") == f"Bearer {SECRET}"
 
-    def _refusal(self, asked: Asked) -> Answer:
-        given = quote(asked.headers["authorization"].removeprefix("Bearer "), safe="")
-        return _json({"error": {"code": 401, "message": f"{given} may not list"}}, 401)
+    def _refusal(self, request: Asked) -> Answer:
+        token = quote(request.headers["authorization"].removeprefix("Bearer "), safe="")
+        return _json({"error": {"code": 401, "message": f"{token} may not list"}}, 401)
 
-    def _serve(self, asked: Asked, path: str, query: dict[str, str]) -> Answer:
+    def _serve(self, request: Asked, path: str, query: dict[str, str]) -> Answer:
         path = path.removeprefix("/download").removeprefix("/storage/v1/b/")
         bucket, _, rest = path.partition("/o")
         name = rest.removeprefix("/")
@@ -193,7 +193,7 @@ class Gcs(_Written):
             page = {"kind": "storage#objects", "items": [self._resource(name) for name in names]}
             return _json(page | ({"nextPageToken": token} if token else {}))
         if query.get("alt") == "media":
-            return self._part(name, asked.headers["range"], {})
+            return self._part(name, request.headers["range"], {})
         return _json(self._resource(name))
 
     def _resource(self, name: str) -> dict[str, Any]:
@@ -223,15 +223,15 @@ class Azure(_Written):
     def environ(self) -> dict[str, str]:
         return super().environ | {"SECRET": quote(SECRET, safe="")}
 
-    def _allows(self, asked: Asked) -> bool:
-        query = parse_qs(urlsplit(asked.target).query)
+    def _allows(self, request: Asked) -> bool:
+        query = parse_qs(urlsplit(request.target).query)
         return query.get("sig") == [SECRET]
 
-    def _refusal(self, asked: Asked) -> Answer:
-        given = parse_qs(urlsplit(asked.target).query)["sig"][0]
-        return _failed("AuthenticationFailed", 403, f"Signature {given} did not match.")
+    def _refusal(self, request: Asked) -> Answer:
+        signature = parse_qs(urlsplit(request.target).query)["sig"][0]
+        return _failed("AuthenticationFailed", 403, f"Signature {signature} did not match.")
 
-    def _serve(self, asked: Asked, path: str, query: dict[str, str]) -> Answer:
+    def _serve(self, request: Asked, path: str, query: dict[str, str]) -> Answer:
         container, _, name = path.removeprefix("/account/").partition("/")
         if container != "shelf":
             return _failed("ContainerNotFound", 404)
@@ -247,9 +247,9 @@ class Azure(_Written):
             "Last-Modified": DATE,
             "x-ms-blob-type": "BlockBlob",
         }
-        if asked.method == "HEAD":
+        if request.method == "HEAD":
             return Answer(data, headers)
-        return self._part(name, asked.headers["x-ms-range"], headers)
+        return self._part(name, request.headers["x-ms-range"], headers)
 
     def _listing(self, names: list[str], marker: str) -> Answer:
         blobs = ""
@@ -271,8 +271,8 @@ def _json(body: dict[str, Any], status: int = 200) -> Answer:
     return Answer(json.dumps(body).encode(), {"Content-Type": "application/json"}, status)
 
 
-def _failed(code: str, status: int, said: str = "It is not there.") -> Answer:
-    body = f"<Error><Code>{code}</Code><Message>{escape(said)}</Message></Error>"
+def _failed(code: str, status: int, reason: str = "It is not there.") -> Answer:
+    body = f"<Error><Code>{code}</Code><Message>{escape(reason)}</Message></Error>"
     return Answer(
         body.encode(), {"Content-Type": "application/xml", "x-ms-error-code": code}, status
     )

@@ -38,20 +38,20 @@ def diary() -> Diary:
 @pytest.fixture
 def make_bench(tmp_path: Path) -> Iterator[Callable[[str], Bench]]:
     """Create benches by the kind of their store, each in its own folder; close them at the end."""
-    made: list[Bench] = []
+    benches: list[Bench] = []
 
     def make(kind: str) -> Bench:
-        root = tmp_path / f"project{len(made)}"
+        root = tmp_path / f"project{len(benches)}"
         root.mkdir()
         path = root / ".lorebind" / "lorebind.db"
         if kind == "memory":
-            made.append(Bench(root, lambda: (MemoryStore(), Catalog())))
+            benches.append(Bench(root, lambda: (MemoryStore(), Catalog())))
         else:
-            made.append(Bench(root, lambda: (SqliteStore(path), Catalog(path))))
-        return made[-1]
+            benches.append(Bench(root, lambda: (SqliteStore(path), Catalog(path))))
+        return benches[-1]
 
     async def close() -> None:
-        for bench in made:
+        for bench in benches:
             bench.index.close()
 
     yield make
@@ -75,8 +75,8 @@ def catalog(request: pytest.FixtureRequest, path: Path) -> Iterator[Catalog]:
     """A catalog of each kind."""
     if request.param == "postgres":
         address = PostgresAddress(request.getfixturevalue("dsn"))
-        made = Catalog(postgres=PostgresDatabase(address, CATALOG))
+        catalog = Catalog(postgres=PostgresDatabase(address, CATALOG))
     else:
-        made = Catalog(path if request.param == "file" else None)
-    yield made
-    made.close()
+        catalog = Catalog(path if request.param == "file" else None)
+    yield catalog
+    catalog.close()

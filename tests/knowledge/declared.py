@@ -150,7 +150,7 @@ SOURCES: list[DataStrategy] = [
         with_({"id": ids, "text": words}, metadata=metadata),
         min_size=1,
         max_size=2,
-        unique_by=lambda one: one["id"],
+        unique_by=lambda entry: entry["id"],
     ).map(lambda documents: {"type": "inline", "documents": documents}),
     with_({"type": "langchain", "class": class_path}, config=settings_maps),
 ]
@@ -191,12 +191,12 @@ preprocess = some(
 @st.composite
 def bindings(draw: DrawFn, kb_ids: list[str]) -> list[Data]:
     """Draw bindings of some knowledge bases, each override direct or nested."""
-    found = []
+    entries = []
     for kb_id in draw(st.lists(st.sampled_from(kb_ids), unique=True, max_size=2)) if kb_ids else []:
         overrides = draw(some(**NULLABLE))
         nested = {name: overrides.pop(name) for name in list(overrides) if draw(st.booleans())}
-        found.append({"id": kb_id, **overrides, **({"retrieval": nested} if nested else {})})
-    return found
+        entries.append({"id": kb_id, **overrides, **({"retrieval": nested} if nested else {})})
+    return entries
 
 
 @st.composite
@@ -204,17 +204,17 @@ def tools(draw: DrawFn, kb_ids: list[str]) -> list[Data]:
     """Draw code tools, and search tools for some knowledge bases."""
     code = draw(st.lists(factory_path, unique=True, max_size=2))
     searches = [
-        {"knowledge": one.pop("id"), "name": f"search{number}"} | one
-        for number, one in enumerate(draw(bindings(kb_ids)))
+        {"knowledge": binding.pop("id"), "name": f"search{number}"} | binding
+        for number, binding in enumerate(draw(bindings(kb_ids)))
     ]
     return [{"call": path} for path in code] + searches
 
 
 def listed(kinds: list[DataStrategy]) -> SearchStrategy[list[Data]]:
     """Draw declarations of these kinds with different ids."""
-    one = st.one_of(kinds)
-    return st.dictionaries(ids, one, max_size=3).map(
-        lambda found: [{"id": name} | data for name, data in found.items()]
+    entry = st.one_of(kinds)
+    return st.dictionaries(ids, entry, max_size=3).map(
+        lambda entries: [{"id": name} | data for name, data in entries.items()]
     )
 
 
@@ -262,10 +262,10 @@ checkpointers = st.sampled_from(
 @st.composite
 def workflows(draw: DrawFn, knowledge: Any, kb_ids: list[str], agent_ids: list[str]) -> list[Data]:
     """Draw workflows whose composite tasks run earlier workflows."""
-    found: list[Data] = []
+    flows: list[Data] = []
     for name in draw(st.lists(ids, unique=True, max_size=3)):
-        own = draw(knowledge)
-        seen = [*kb_ids, *(kb["id"] for kb in own)]
+        bases = draw(knowledge)
+        seen = [*kb_ids, *(kb["id"] for kb in bases)]
         agents = draw(st.lists(st.sampled_from(agent_ids), max_size=1)) if agent_ids else []
         basic = with_(
             {"prompt": "{{ .input.question }} {{ .workflow.vars.tone }}"},
@@ -283,7 +283,7 @@ def workflows(draw: DrawFn, knowledge: Any, kb_ids: list[str], agent_ids: list[s
                 "workflow": other["id"],
                 "input": inputs,
             }
-            for other in found
+            for other in flows
         ]
         data = with_(
             {
@@ -302,8 +302,8 @@ def workflows(draw: DrawFn, knowledge: Any, kb_ids: list[str], agent_ids: list[s
             knowledge=bindings(list(dict.fromkeys(seen))),
             outputs=st.just({"on": "{{ .workflow.vars.tone }}"}),
         )
-        found.append(draw(data) | ({"knowledge_bases": own} if own else {}))
-    return found
+        flows.append(draw(data) | ({"knowledge_bases": bases} if bases else {}))
+    return flows
 
 
 @st.composite
@@ -354,7 +354,7 @@ def project_data(draw: DrawFn) -> Data:
         "checkpointer": draw(checkpointers),
         "autoload": draw(some(include=st.just(["none/*.yaml"]), exclude=st.just(["x/*"]))),
     }
-    kept = draw(st.sets(st.sampled_from(["description", "autoload"])))
+    empty = draw(st.sets(st.sampled_from(["description", "autoload"])))
     return {"name": draw(ids)} | {
-        key: value for key, value in sections.items() if value or key in kept
+        key: value for key, value in sections.items() if value or key in empty
     }

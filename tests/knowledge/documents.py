@@ -41,8 +41,8 @@ def pdf_bytes(
         f"<< /Title ({title}) >>",
     ]
     for number, page in enumerate(pages):
-        shown = "".join(f"({line}) Tj T* " for line in page.split("\n"))
-        content = f"BT /F1 12 Tf 14 TL 72 720 Td {shown}ET" if page else "0.5 g 72 72 100 100 re f"
+        lines = "".join(f"({line}) Tj T* " for line in page.split("\n"))
+        content = f"BT /F1 12 Tf 14 TL 72 720 Td {lines}ET" if page else "0.5 g 72 72 100 100 re f"
         objects += [
             "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] "
             f"/Resources << /Font << /F1 3 0 R >> >> /Contents {6 + 2 * number} 0 R >>",

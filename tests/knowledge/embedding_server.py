@@ -149,9 +149,9 @@ def embedding_server() -> contextlib.AbstractContextManager[EmbeddingServer]:
 
 
 @contextlib.contextmanager
-def serving(made: S) -> Iterator[S]:
+def serving(fake: S) -> Iterator[S]:
     """Run the server within the block."""
-    with made as server:
+    with fake as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -164,5 +164,5 @@ def serving(made: S) -> Iterator[S]:
 
 def openai_embedder(server: EmbeddingServer, **settings: Any) -> OpenAIEmbedder:
     """Return an embedder that calls the server, with a model that OpenAI does not have."""
-    given = {"model": "small", "api_key": lambda: KEY, "base_url": server.url, "timeout": 20}
-    return OpenAIEmbedder(**(given | settings))
+    defaults = {"model": "small", "api_key": lambda: KEY, "base_url": server.url, "timeout": 20}
+    return OpenAIEmbedder(**(defaults | settings))

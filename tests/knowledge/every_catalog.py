@@ -26,21 +26,21 @@ class OnEveryCatalog(IndexTests):
         self, request: pytest.FixtureRequest, tmp_path: Path
     ) -> Iterator[Callable[[], Catalog]]:
         """Return a function that makes catalogs of the same data; in memory, always the same."""
-        made: list[Catalog] = []
+        catalogs: list[Catalog] = []
 
         def make() -> Catalog:
             match request.param:
                 case "file":
-                    made.append(Catalog(tmp_path / "catalog.db"))
+                    catalogs.append(Catalog(tmp_path / "catalog.db"))
                 case "postgres":
-                    made.append(in_postgres(request.getfixturevalue("dsn")))
-                case "memory" if not made:
-                    made.append(Catalog())
-            return made[-1]
+                    catalogs.append(in_postgres(request.getfixturevalue("dsn")))
+                case "memory" if not catalogs:
+                    catalogs.append(Catalog())
+            return catalogs[-1]
 
         yield make
-        for one in made:
-            one.close()
+        for catalog in catalogs:
+            catalog.close()
 
 
 def in_postgres(dsn: str) -> Catalog:

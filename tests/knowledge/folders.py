@@ -20,18 +20,18 @@ def write(root: Path, *names: str, text: str = "x") -> None:
 
 def read(root: Path, *patterns: str, heed: bool = True, in_folder: str = "**/*") -> list[str]:
     """Return the names of the files to read."""
-    found = files_below(root, patterns, respect_gitignore=heed, in_folder=in_folder).entries
-    return [one.name for one in found if not (one.skipped or one.unlisted)]
+    rows = files_below(root, patterns, respect_gitignore=heed, in_folder=in_folder).entries
+    return [row.name for row in rows if not (row.skipped or row.unlisted)]
 
 
 def skipped(root: Path, *patterns: str) -> dict[str, str]:
     """Return the reason for each file or folder that is skipped."""
-    return {one.name: one.skipped for one in files_below(root, patterns).entries if one.skipped}
+    return {row.name: row.skipped for row in files_below(root, patterns).entries if row.skipped}
 
 
 def unlisted(root: Path, *patterns: str) -> dict[str, str]:
     """Return the reason for each folder that cannot be listed."""
-    return {one.name: one.unlisted for one in files_below(root, patterns).entries if one.unlisted}
+    return {row.name: row.unlisted for row in files_below(root, patterns).entries if row.unlisted}
 
 
 def shut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,8 +41,8 @@ def shut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         real = getattr(os, name)
 
         def refuse(path: Any, **options: Any) -> Any:
-            asked = Path(os.fsdecode(path)) if isinstance(path, str | os.PathLike) else Path()
-            if folder in asked.parents or (asked == folder and not below):
+            target = Path(os.fsdecode(path)) if isinstance(path, str | os.PathLike) else Path()
+            if folder in target.parents or (target == folder and not below):
                 raise PermissionError(13, "Permission denied", str(path))
             return real(path, **options)
 

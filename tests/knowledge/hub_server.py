@@ -71,31 +71,31 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, only_head: bool) -> None:
         path = self.path.partition("?")[0]
-        found = _PATH.fullmatch(path)
-        if found is None:
+        parts = _PATH.fullmatch(path)
+        if parts is None:
             return self._refuse("RepoNotFound", "Repository not found")
-        if not only_head and found["verb"] == "resolve":
+        if not only_head and parts["verb"] == "resolve":
             self.server.requests.append(path)
-        repository, revision = found["repository"], found["revision"]
+        repository, revision = parts["repository"], parts["revision"]
         commit = self.server.branches.get((repository, revision), revision)
         files = self.server.commits.get((repository, commit))
-        if not any(known == repository for known, _ in self.server.branches):
+        if not any(name == repository for name, _ in self.server.branches):
             return self._refuse("RepoNotFound", "Repository not found")
         if files is None:
             return self._refuse("RevisionNotFound", f"Invalid rev id: {revision}")
-        if found["verb"] == "revision":
+        if parts["verb"] == "revision":
             sizes = [{"rfilename": name, "size": len(data)} for name, data in files.items()]
             info = {"id": repository, "sha": commit, "siblings": sizes}
             return self._send(json.dumps(info).encode())
-        if found["verb"] == "tree":
+        if parts["verb"] == "tree":
             tree = [
                 {"type": "file", "path": name, "size": len(data), "oid": _digest(data)}
                 for name, data in files.items()
             ]
             return self._send(json.dumps(tree).encode())
-        if found["file"] not in files:
+        if parts["file"] not in files:
             return self._refuse("EntryNotFound", "Entry not found")
-        data = files[found["file"]]
+        data = files[parts["file"]]
         headers = {"ETag": f'"{_digest(data)}"', "X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
         return self._send(data, headers, only_head=only_head)
 
@@ -103,8 +103,8 @@ class _Handler(BaseHTTPRequestHandler):
         self, data: bytes, headers: Mapping[str, str] | None = None, *, only_head: bool = False
     ) -> None:
         begin = 0
-        if asked := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "")):
-            begin = int(asked[1])
+        if resume := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "")):
+            begin = int(resume[1])
         self.send_response(206 if begin else 200)
         for name, value in (headers or {}).items():
             self.send_header(name, value)

@@ -167,7 +167,7 @@ class Mistake:
         return not hidden and self.entry != other.entry
 
 
-def made(*mistakes: Mistake) -> dict[str, str]:
+def mistaken(*mistakes: Mistake) -> dict[str, str]:
     """Return the files of the project with these mistakes, replaced from the last to the first."""
     files = dict(FILES)
     for mistake in sorted(mistakes, key=lambda mistake: -mistake.start):

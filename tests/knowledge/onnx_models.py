@@ -16,11 +16,11 @@ WORDS = [*_SPECIAL, *WEIGHTS, "filler"]
 
 
 def _number(value: int) -> bytes:
-    found = bytearray()
+    digits = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        digits.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*digits, value])
 
 
 def _field(number: int, value: int | str | bytes) -> bytes:
@@ -30,9 +30,9 @@ def _field(number: int, value: int | str | bytes) -> bytes:
     return _number(number << 3 | 2) + _number(len(data)) + data
 
 
-def _node(kind: str, given: str, made: str, **attributes: int) -> bytes:
-    message = b"".join(_field(1, name) for name in given.split())
-    message += _field(2, made) + _field(4, kind)
+def _node(kind: str, inputs: str, output: str, **attributes: int) -> bytes:
+    message = b"".join(_field(1, name) for name in inputs.split())
+    message += _field(2, output) + _field(4, kind)
     for name, value in attributes.items():
         message += _field(5, _field(1, name) + _field(3, value) + _field(20, 2))
     return message
@@ -45,8 +45,8 @@ def _tensor(name: str, values: np.ndarray[Any, Any], kind: int) -> bytes:
 
 def _value(name: str, kind: int, *dims: str | int) -> bytes:
     shape = b"".join(_field(1, _field(1 if isinstance(dim, int) else 2, dim)) for dim in dims)
-    told = _field(1, kind) + (_field(2, shape) if dims else b"")
-    return _field(1, name) + _field(2, _field(1, told))
+    tensor = _field(1, kind) + (_field(2, shape) if dims else b"")
+    return _field(1, name) + _field(2, _field(1, tensor))
 
 
 def cross_encoder(
@@ -94,14 +94,14 @@ def tokenizer() -> Any:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     vocabulary: Mapping[str, int] = {word: at for at, word in enumerate(WORDS)}
-    made = Tokenizer(models.WordLevel(dict(vocabulary), unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.post_processor = processors.TemplateProcessing(
+    model = Tokenizer(models.WordLevel(dict(vocabulary), unk_token="[UNK]"))
+    model.pre_tokenizer = pre_tokenizers.Whitespace()
+    model.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", WORDS.index("[CLS]")), ("[SEP]", WORDS.index("[SEP]"))],
     )
-    return made
+    return model
 
 
 def write(folder: Path, **settings: Any) -> Path:
@@ -117,7 +117,7 @@ CHARACTERS = [chr(code) for code in range(33, 127)]
 PIECES = [
     *_SPECIAL,
     *CHARACTERS,
-    *(f"##{one}" for one in CHARACTERS),
+    *(f"##{char}" for char in CHARACTERS),
     *WORDS[4:],
     "query",
     "passage",
@@ -157,16 +157,16 @@ def piece_tokenizer() -> Any:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     vocabulary = {word: at for at, word in enumerate(PIECES)}
-    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    made.normalizer = normalizers.Lowercase()
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.post_processor = processors.TemplateProcessing(
+    model = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    model.normalizer = normalizers.Lowercase()
+    model.pre_tokenizer = pre_tokenizers.Whitespace()
+    model.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    return made
+    return model
 
 
-def hub_files(graph: str, model: bytes, made: Any, *, most: int = 64) -> dict[str, bytes]:
+def hub_files(graph: str, model: bytes, words: Any, *, most: int = 64) -> dict[str, bytes]:
     """Return the files of a repository in the form that fastembed reads.
 
     Args:
@@ -180,7 +180,7 @@ def hub_files(graph: str, model: bytes, made: Any, *, most: int = 64) -> dict[st
         "config.json": b'{"pad_token_id": 0}',
         "tokenizer_config.json": config.encode(),
         "special_tokens_map.json": b'{"pad_token": "[PAD]"}',
-        "tokenizer.json": made.to_str().encode(),
+        "tokenizer.json": words.to_str().encode(),
         "README.md": b"not downloaded " * 1000,
         graph: model,
     }

@@ -124,8 +124,8 @@ async def test_a_client_is_awaited_on_the_callers_loop() -> None:
     """An async caller's own loop runs the async method."""
     client = _Client()
     with tenant("acme"):
-        said = await bridge.call_client(client.ask, client.aask, question="why")
-    assert said == ("awhy", threading.get_ident(), "acme")
+        reply = await bridge.call_client(client.ask, client.aask, question="why")
+    assert reply == ("awhy", threading.get_ident(), "acme")
 
 
 def test_a_client_is_never_awaited_on_a_loop_of_ours() -> None:
@@ -133,15 +133,15 @@ def test_a_client_is_never_awaited_on_a_loop_of_ours() -> None:
 
     async def ask() -> tuple[tuple[str, int, str], int]:
         client = _Client()
-        said = await bridge.call_client(client.ask, client.aask, "why")
-        return said, threading.get_ident()
+        reply = await bridge.call_client(client.ask, client.aask, "why")
+        return reply, threading.get_ident()
 
     def outcomes() -> list[tuple[tuple[str, int, str], int]]:
         return [bridge.run(ask()), bridge.finish(ask())]
 
     with tenant("acme"):
-        for (said, thread, name), loop in outcomes():
-            assert (said, name) == ("why", "acme")
+        for (reply, thread, name), loop in outcomes():
+            assert (reply, name) == ("why", "acme")
             assert thread != loop
 
 

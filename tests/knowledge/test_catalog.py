@@ -155,9 +155,9 @@ def test_threads(catalog: Catalog) -> None:
 
         with ThreadPoolExecutor(8) as threads:
             seen = list(threads.map(work, range(60)))
-    found = catalog.ledger.documents(key).values()
-    assert max(seen) == len(found) == 60
-    assert all(entry.uri == f"{entry.attempts}.md" for entry in found)
+    entries = catalog.ledger.documents(key).values()
+    assert max(seen) == len(entries) == 60
+    assert all(entry.uri == f"{entry.attempts}.md" for entry in entries)
 
 
 # The ledger.
@@ -299,10 +299,10 @@ async def test_duplicates_in_one_call(catalog: Catalog, embedder: CountingEmbedd
 
 async def test_embedders_do_not_share(catalog: Catalog) -> None:
     """Embedders have separate vectors; two objects with one fingerprint are one embedder."""
-    one, other, same = (CountingEmbedder(revision=revision) for revision in "121")
-    for embedder in (one, other, same):
+    first, other, same = (CountingEmbedder(revision=revision) for revision in "121")
+    for embedder in (first, other, same):
         await catalog.embeddings.embed(embedder, ["a"])
-    assert (one.texts, other.texts, same.texts) == (["a"], ["a"], [])
+    assert (first.texts, other.texts, same.texts) == (["a"], ["a"], [])
     assert catalog.embeddings.missing(other, ["a"]) == {}
 
 
@@ -374,17 +374,17 @@ class TestMetadataKeys(OnEveryCatalog):
                 metadata += [{"staged": {"deep": 1}}]
                 vector = np.array([1, 0], np.float32)
                 records = [
-                    Record(f"id{number}", entry.key, f"{number}.md", 1, "", vector, one)
-                    for number, one in enumerate(metadata)
+                    Record(f"id{number}", entry.key, f"{number}.md", 1, "", vector, extra)
+                    for number, extra in enumerate(metadata)
                 ]
                 index.stage(lease, entry, records)
                 index.publish(lease, entry, {"0.md": 1, "1.md": 1})
             with index.catalog.reading() as sql:
                 chunks, others = (Chunks(sql, entry.index_uid + more) for more in (0, 1))
-                found = chunks.metadata_keys()
-                assert found == ["a\"b'.c", "größe", "team"]
+                keys = chunks.metadata_keys()
+                assert keys == ["a\"b'.c", "größe", "team"]
                 assert others.metadata_keys() == []
-                for key in found:
+                for key in keys:
                     assert chunks.has_metadata_key(key)
                     assert not others.has_metadata_key(key)
                 for key in ("staged", "deep", "Team", "", "%"):

@@ -78,32 +78,32 @@ async def test_qdrant_with_its_catalog_in_postgresql(
 ) -> None:
     """The ledger in PostgreSQL outlives the process, and no file is created for it."""
     database = {**QDRANT, "id": name, "catalog": {"dsn": DSN}}
-    made = make_service(database)
-    report = await ingest(made.open("docs").corpus())
+    service = make_service(database)
+    report = await ingest(service.open("docs").corpus())
     assert (report.status, report.documents["added"]) == ("completed", 2)
     assert "catalog_documents" in tables(dsn, f"lorebind_{name}")
     assert f"{name}.catalog.db" not in files(tmp_path)
-    await made.close()
+    await service.close()
 
-    made = make_service(database)
-    found = await made.open("docs").query("snow")
-    assert found.matches[0].metadata["uri"] == "docs/snow.md"
-    report = await ingest(made.open("docs").corpus())
+    service = make_service(database)
+    answer = await service.open("docs").query("snow")
+    assert answer.matches[0].metadata["uri"] == "docs/snow.md"
+    report = await ingest(service.open("docs").corpus())
     assert (report.documents["unchanged"], report.texts_embedded) == (2, 0)
     (tmp_path / "docs" / "snow.md").unlink()
-    report = await ingest(made.open("docs").corpus(), strategy="replace")
+    report = await ingest(service.open("docs").corpus(), strategy="replace")
     assert report.cache_hits == 1
-    assert (await made.open("docs").read(knowledge_stats)).documents["ready"] == 1
-    await made.close()
+    assert (await service.open("docs").read(knowledge_stats)).documents["ready"] == 1
+    await service.close()
 
 
 async def test_a_sqlite_file_elsewhere(
     make_service: Callable[..., KnowledgeService], tmp_path: Path
 ) -> None:
     """A path is relative to the project's folder; the default file is not created."""
-    made = make_service({**QDRANT, "id": "q", "catalog": {"path": "kept/ledger.db"}})
-    await ingest(made.open("docs").corpus())
-    await made.close()
+    service = make_service({**QDRANT, "id": "q", "catalog": {"path": "kept/ledger.db"}})
+    await ingest(service.open("docs").corpus())
+    await service.close()
     assert (tmp_path / "kept" / "ledger.db").is_file()
     assert "q.catalog.db" not in files(tmp_path)
 
@@ -112,14 +112,14 @@ async def test_langchain_with_its_catalog_in_postgresql(
     make_service: Callable[..., KnowledgeService], dsn: str, name: str
 ) -> None:
     """A LangChain class may have its catalog in PostgreSQL, unless its vectors are in memory."""
-    made = make_service({**LANGCHAIN, "id": name, "persistent": True, "catalog": {"dsn": DSN}})
-    await ingest(made.open("docs").corpus())
-    assert (await made.open("docs").query("keys")).matches[0].metadata["uri"] == "docs/keys.md"
+    service = make_service({**LANGCHAIN, "id": name, "persistent": True, "catalog": {"dsn": DSN}})
+    await ingest(service.open("docs").corpus())
+    assert (await service.open("docs").query("keys")).matches[0].metadata["uri"] == "docs/keys.md"
     assert "catalog_runs" in tables(dsn, f"lorebind_{name}")
-    await made.close()
-    made = make_service({**LANGCHAIN, "id": name, "catalog": {"dsn": DSN}})
+    await service.close()
+    service = make_service({**LANGCHAIN, "id": name, "catalog": {"dsn": DSN}})
     with pytest.raises(UsageError, match="kept in memory"):
-        await ingest(made.open("docs").corpus())
+        await ingest(service.open("docs").corpus())
 
 
 async def test_two_databases_in_one_catalog_server(
@@ -127,29 +127,29 @@ async def test_two_databases_in_one_catalog_server(
 ) -> None:
     """A knowledge base that moves to another vector database is ingested again, without mixing."""
     first: dict[str, Any] = {**QDRANT, "id": name, "catalog": {"dsn": DSN}}
-    made = make_service(first)
-    await ingest(made.open("docs").corpus())
-    await made.close()
+    service = make_service(first)
+    await ingest(service.open("docs").corpus())
+    await service.close()
     other = {**first, "id": f"{name}.b", "config": {"path": "elsewhere"}}
-    made = make_service(other)
-    report = await ingest(made.open("docs").corpus())
+    service = make_service(other)
+    report = await ingest(service.open("docs").corpus())
     assert report.documents["added"] == 2
-    assert len(await made.open("docs").query("keys")) == 2
-    await made.close()
+    assert len(await service.open("docs").query("keys")) == 2
+    await service.close()
 
 
 def test_ids_longer_than_names(dsn: str, make_service: Callable[..., KnowledgeService]) -> None:
     """Two ids that PostgreSQL would cut to the same name have separate schemas."""
     ids = [f"{'long-' * 14}{letter}{uuid4().hex[:4]}" for letter in "ab"]
     catalog = {"dsn": DSN}
-    made = make_service(*({**QDRANT, "id": one, "catalog": catalog} for one in ids))
-    first, second = (made.index(one).catalog for one in ids)
+    service = make_service(*({**QDRANT, "id": name, "catalog": catalog} for name in ids))
+    first, second = (service.index(name).catalog for name in ids)
     create_index(first)
     create_index(second)
     assert second.ledger.retired_indexes(HERE) == []
-    found = second.ledger.index(HERE, "building")
-    assert found is not None
-    assert found.key.number == 1
+    entry = second.ledger.index(HERE, "building")
+    assert entry is not None
+    assert entry.key.number == 1
     for catalog_made in (first, second):
         catalog_made.close()
 
@@ -225,18 +225,18 @@ def test_in_the_file_of_a_sqlite_database(tmp_path: Path) -> None:
 
 @pytest.fixture
 def make_catalog(dsn: str, name: str) -> Iterator[Callable[..., Catalog]]:
-    made: list[Catalog] = []
+    catalogs: list[Catalog] = []
 
     def make(own_schema: str = name, *, ensure_schema: bool = True) -> Catalog:
         address = PostgresAddress(dsn)
         database = PostgresDatabase(
             address, CATALOG, ensure_schema=ensure_schema, own_schema=own_schema
         )
-        made.append(Catalog(postgres=database))
-        return made[-1]
+        catalogs.append(Catalog(postgres=database))
+        return catalogs[-1]
 
     yield make
-    for catalog in made:
+    for catalog in catalogs:
         catalog.close()
 
 
@@ -251,8 +251,8 @@ def test_reading_makes_no_schema(make_catalog: Callable[..., Catalog], dsn: str,
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute(script.encode())
     create_index(refusing)
-    found = make_catalog().ledger.index(HERE, "building")
-    assert found is not None
+    entry = make_catalog().ledger.index(HERE, "building")
+    assert entry is not None
 
 
 def test_locks_of_two_schemas(make_catalog: Callable[..., Catalog], name: str) -> None:

@@ -56,16 +56,16 @@ def clock() -> Clock:
 
 @pytest.fixture(params=["memory", "file", "postgres"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    made: Database
+    base: Database
     if request.param == "postgres":
-        made = PostgresDatabase(PostgresAddress(request.getfixturevalue("dsn")), CATALOG)
+        base = PostgresDatabase(PostgresAddress(request.getfixturevalue("dsn")), CATALOG)
     else:
-        made = EmbeddedDatabase(tmp_path / "x.db" if request.param == "file" else None, CATALOG)
-    yield made
-    made.close()
+        base = EmbeddedDatabase(tmp_path / "x.db" if request.param == "file" else None, CATALOG)
+    yield base
+    base.close()
 
 
-def kept(cache: EmbeddingCache, texts: Sequence[str]) -> list[str]:
+def cached(cache: EmbeddingCache, texts: Sequence[str]) -> list[str]:
     """Return the texts that are in the cache."""
     missing = set(cache.missing(CountingEmbedder(), texts).values())
     return [text for text in texts if text not in missing]
@@ -82,7 +82,7 @@ async def test_what_fits_stays(database: Database, clock: Clock) -> None:
         cache = EmbeddingCache(database, bound, clock)
         await embed_each(cache, "a", "b", "c")
         assert await cache.trim() == 0
-        assert kept(cache, "abc") == ["a", "b", "c"]
+        assert cached(cache, "abc") == ["a", "b", "c"]
 
 
 async def test_the_least_recently_used_go(database: Database, clock: Clock) -> None:
@@ -90,11 +90,11 @@ async def test_the_least_recently_used_go(database: Database, clock: Clock) -> N
     cache = EmbeddingCache(database, 2 * VECTOR, clock)
     await embed_each(cache, "a", "b", "c", "d")
     assert await cache.trim() == 2
-    assert kept(cache, "abcd") == ["c", "d"]
+    assert cached(cache, "abcd") == ["c", "d"]
     clock.sleep()
     await embed_each(cache, "c", "e")
     assert await cache.trim() == 1
-    assert kept(cache, "cde") == ["c", "e"]
+    assert cached(cache, "cde") == ["c", "e"]
 
 
 async def test_a_damaged_size(tmp_path: Path, clock: Clock) -> None:
@@ -106,7 +106,7 @@ async def test_a_damaged_size(tmp_path: Path, clock: Clock) -> None:
         oldest = "select key from catalog_embeddings order by created_at limit 1"
         sql.run(f"update catalog_embeddings set size = 'x' where key = ({oldest})")
     assert await cache.trim() == 2
-    assert kept(cache, "abc") == ["c"]
+    assert cached(cache, "abc") == ["c"]
 
 
 async def test_asking_is_no_use(database: Database, clock: Clock) -> None:
@@ -114,9 +114,9 @@ async def test_asking_is_no_use(database: Database, clock: Clock) -> None:
     cache = EmbeddingCache(database, VECTOR, clock)
     await embed_each(cache, "a", "b")
     clock.sleep()
-    assert kept(cache, "ab") == ["a", "b"]
+    assert cached(cache, "ab") == ["a", "b"]
     assert await cache.trim() == 1
-    assert kept(cache, "ab") == ["b"]
+    assert cached(cache, "ab") == ["b"]
 
 
 async def test_a_part_of_a_vector_too_many(database: Database, clock: Clock) -> None:
@@ -125,10 +125,10 @@ async def test_a_part_of_a_vector_too_many(database: Database, clock: Clock) -> 
     await cache.embed(CountingEmbedder(dimension=128), ["large"])
     await embed_each(cache, "a")
     assert await cache.trim() == 1
-    assert kept(cache, "a") == ["a"]
+    assert cached(cache, "a") == ["a"]
     nothing = EmbeddingCache(database, 0, clock)
     assert await nothing.trim() == 1
-    assert kept(cache, "a") == []
+    assert cached(cache, "a") == []
 
 
 async def test_many_go(database: Database, clock: Clock) -> None:
@@ -139,7 +139,7 @@ async def test_many_go(database: Database, clock: Clock) -> None:
     clock.sleep()
     await cache.embed(CountingEmbedder(), texts[::130])
     assert await cache.trim() == 1_290
-    assert kept(cache, texts) == texts[::130]
+    assert cached(cache, texts) == texts[::130]
 
 
 class Watched(EmbeddedDatabase):
@@ -241,7 +241,7 @@ def test_many_trim_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: 
     cache = EmbeddingCache(databases[0], 50 * VECTOR)
     # A vector that one has evicted may have been missed and stored again by another.
     assert gone >= 150
-    assert len(kept(cache, texts)) == 50
+    assert len(cached(cache, texts)) == 50
     for database in databases:
         database.close()
 
@@ -318,11 +318,11 @@ def test_killed_anywhere(tmp_path: Path) -> None:
     database = EmbeddedDatabase(path, CATALOG)
     cache, embedder = EmbeddingCache(database, 100 * VECTOR), CountingEmbedder()
     texts = [f"text {number}" for number in range(600)]
-    found = asyncio.run(cache.embed(embedder, texts))
-    np.testing.assert_array_equal(found.vectors, embedder._inner.embed_documents(texts))
-    assert found.cache_hits > 0
+    embedded = asyncio.run(cache.embed(embedder, texts))
+    np.testing.assert_array_equal(embedded.vectors, embedder._inner.embed_documents(texts))
+    assert embedded.cache_hits > 0
     asyncio.run(cache.trim())
-    assert len(kept(cache, texts)) == 100
+    assert len(cached(cache, texts)) == 100
     database.close()
 
 
@@ -331,15 +331,15 @@ def test_killed_anywhere(tmp_path: Path) -> None:
 
 @pytest.fixture
 def bounded(tmp_path: Path) -> Iterator[Callable[[int], Bench]]:
-    made: list[Bench] = []
+    benches: list[Bench] = []
 
     def make(vectors: int) -> Bench:
         catalog = Catalog(cache_bytes=vectors * VECTOR)
-        made.append(Bench(tmp_path, lambda: (MemoryStore(), catalog)))
-        return made[-1]
+        benches.append(Bench(tmp_path, lambda: (MemoryStore(), catalog)))
+        return benches[-1]
 
     yield make
-    for bench in made:
+    for bench in benches:
         bench.catalog.close()
 
 

@@ -61,24 +61,24 @@ def catalog(
 ) -> Iterator[Catalog]:
     """A catalog of many documents, few of them failed; PostgreSQL has no statistics yet."""
     if request.param == "postgres":
-        made = in_postgres(request.getfixturevalue("new_dsn")())
+        full = in_postgres(request.getfixturevalue("new_dsn")())
     else:
-        made = Catalog(
+        full = Catalog(
             tmp_path_factory.mktemp("catalog") / "x.db" if request.param == "file" else None
         )
-    with closing(made), made.lease(HERE) as lease:
-        assert made.ledger.create_index(lease, Manifest("t", "t-1", 2, "whole")).key == KEY
+    with closing(full), full.lease(HERE) as lease:
+        assert full.ledger.create_index(lease, Manifest("t", "t-1", 2, "whole")).key == KEY
         entries = [
             DocumentEntry(f"docs/{n:04}.md", "s", state="failed" if n % 1000 == 999 else "ready")
             for n in range(DOCUMENTS)
         ]
-        made.ledger.put_documents(lease, KEY, entries, "run")
-        made.added.put(
+        full.ledger.put_documents(lease, KEY, entries, "run")
+        full.added.put(
             HERE, [AddedDocument(entry.uri, b"x", "text/plain", {}) for entry in entries[::2]]
         )
         for _ in range(RUNS):
-            made.ledger.finish_run(lease, made.ledger.start_run(lease, "upsert"), "completed", {})
-        yield made
+            full.ledger.finish_run(lease, full.ledger.start_run(lease, "upsert"), "completed", {})
+        yield full
 
 
 def read_by(catalog: Catalog, ask: Callable[[Any], object]) -> int:

@@ -94,9 +94,9 @@ def test_counted_at_the_end(index: Index) -> None:
     index.finish_load(entry)
     assert count() == DOCUMENTS * PASSAGES
     with index.catalog.reading() as sql:
-        found = postgres_words.postings(sql.driver, entry.index_uid, "word5")
-    assert found is not None
-    assert len(found.numbers) >= 10
+        postings = postgres_words.postings(sql.driver, entry.index_uid, "word5")
+    assert postings is not None
+    assert len(postings.numbers) >= 10
 
 
 def test_passages_are_found_by_their_words(index: Index) -> None:

@@ -29,15 +29,15 @@ from .test_catalog import ELSEWHERE, HERE, create_index, read_everything, start_
 
 @pytest.fixture
 def make_catalog() -> Iterator[Callable[..., Catalog]]:
-    made: list[Catalog] = []
+    catalogs: list[Catalog] = []
 
     def make(dsn: str, *, ensure_schema: bool = True) -> Catalog:
         database = PostgresDatabase(PostgresAddress(dsn), CATALOG, ensure_schema=ensure_schema)
-        made.append(Catalog(postgres=database))
-        return made[-1]
+        catalogs.append(Catalog(postgres=database))
+        return catalogs[-1]
 
     yield make
-    for catalog in made:
+    for catalog in catalogs:
         catalog.close()
 
 

@@ -38,49 +38,49 @@ def sqlite_db() -> Iterator[sqlite3.Connection]:
         yield db
 
 
-def said(*texts: str, first: int = 1) -> list[Passage]:
+def numbered(*texts: str, first: int = 1) -> list[Passage]:
     return [Passage(number, text, "en") for number, text in enumerate(texts, start=first)]
 
 
 def passages(count: int, *, first: int = 1, seed: int = 5) -> list[Passage]:
     rng = np.random.default_rng(seed)
     texts = [" ".join(rng.choice(SAID, rng.integers(0, 30))) for _ in range(count)]
-    return said(*texts, first=first)
+    return numbered(*texts, first=first)
 
 
 def held(
     module: ModuleType, db: Any, question: str, space: int = SPACE
 ) -> dict[str, dict[int, int]]:
     """Return for each word of a question the passages that contain it, with counts."""
-    found = {word: module.postings(db, space, word) for word in query_terms(question, ["en"])}
+    counts = {word: module.postings(db, space, word) for word in query_terms(question, ["en"])}
     return {
-        word: dict(zip(one.numbers.tolist(), one.times.tolist(), strict=True))
-        for word, one in found.items()
-        if one is not None
+        word: dict(zip(posting.numbers.tolist(), posting.times.tolist(), strict=True))
+        for word, posting in counts.items()
+        if posting is not None
     }
 
 
 def figures_of_fts5(db: sqlite3.Connection, question: str) -> dict[int, float]:
     """Return SQLite's own BM25 for a question."""
     table = words._table(SPACE)
-    asked = " OR ".join(f'"{word}"' for word in query_terms(question, ["en"]).elements())
-    if not asked:
+    match = " OR ".join(f'"{word}"' for word in query_terms(question, ["en"]).elements())
+    if not match:
         return {}
     query = f"select rowid, -rank from {table} where {table} match ?"
-    return dict(db.execute(query, (asked,)).fetchall())
+    return dict(db.execute(query, (match,)).fetchall())
 
 
 def figures(module: ModuleType, db: Any, question: str) -> dict[int, float]:
     """Return the BM25 of passages."""
     passages, length = module.totals(db, SPACE)
-    found: dict[int, float] = {}
+    scores: dict[int, float] = {}
     for word, times in held(module, db, question).items():
         lengths = module.lengths(db, SPACE, list(times))
         weight = query_terms(question, ["en"])[word] * idf(passages, len(times))
         for number, often in times.items():
             part = tf_saturation(often, lengths[number], length / passages)
-            found[number] = found.get(number, 0.0) + weight * part
-    return found
+            scores[number] = scores.get(number, 0.0) + weight * part
+    return scores
 
 
 def agree(
@@ -113,8 +113,8 @@ def test_the_figures_are_those_of_fts5(
     for module, db in both:
         module.add(db, SPACE, more)
         module.remove(db, SPACE, gone)
-    found = agree(postgres_db, sqlite_db, question)
-    assert not found.keys() & {one.number for one in gone}
+    scores = agree(postgres_db, sqlite_db, question)
+    assert not scores.keys() & {passage.number for passage in gone}
 
 
 def test_a_long_question(postgres_db: psycopg.Connection, sqlite_db: sqlite3.Connection) -> None:
@@ -126,22 +126,22 @@ def test_a_long_question(postgres_db: psycopg.Connection, sqlite_db: sqlite3.Con
 
 def test_an_identifier_is_looked_for_by_its_words(postgres_db: psycopg.Connection) -> None:
     """An identifier finds passages with any of its words."""
-    postgres_words.add(postgres_db, SPACE, said("max_tokens", "token", "none"))
-    found = held(postgres_words, postgres_db, "max_tokens")
-    assert found == {"max": {1: 1}, "token": {1: 1, 2: 1}}
+    postgres_words.add(postgres_db, SPACE, numbered("max_tokens", "token", "none"))
+    postings = held(postgres_words, postgres_db, "max_tokens")
+    assert postings == {"max": {1: 1}, "token": {1: 1, 2: 1}}
 
 
 def test_nothing_to_find(postgres_db: psycopg.Connection, sqlite_db: sqlite3.Connection) -> None:
     """Passages without words are counted, and no question finds them."""
     for module, db in ((postgres_words, postgres_db), (words, sqlite_db)):
-        module.add(db, SPACE, said("keys"))
-        module.remove(db, SPACE, said("keys"))
+        module.add(db, SPACE, numbered("keys"))
+        module.remove(db, SPACE, numbered("keys"))
         assert held(module, db, "keys") == {}
         assert module.totals(db, SPACE) == (0, 0)
-        module.add(db, SPACE, said("", "?!"))
+        module.add(db, SPACE, numbered("", "?!"))
         assert held(module, db, "keys") == {}
         assert module.totals(db, SPACE) == (2, 0)
-        module.add(db, SPACE, said("lamps and a lamp", first=3))
+        module.add(db, SPACE, numbered("lamps and a lamp", first=3))
         assert held(module, db, "lamp") == {"lamp": {3: 2}}
         assert module.totals(db, SPACE) == (3, 4)
         assert module.lengths(db, SPACE, [1, 3, 9]) == {1: 0, 3: 4}
@@ -150,7 +150,7 @@ def test_nothing_to_find(postgres_db: psycopg.Connection, sqlite_db: sqlite3.Con
 def test_dropping(postgres_db: psycopg.Connection) -> None:
     """A dropped index has no words; others keep theirs."""
     for space in (SPACE, OTHER):
-        postgres_words.add(postgres_db, space, said("keys"))
+        postgres_words.add(postgres_db, space, numbered("keys"))
     postgres_words.drop(postgres_db, SPACE)
     assert held(postgres_words, postgres_db, "keys") == {}
     assert held(postgres_words, postgres_db, "keys", OTHER) == {"key": {1: 1}}
@@ -159,9 +159,9 @@ def test_dropping(postgres_db: psycopg.Connection) -> None:
 def test_words_are_of_the_callers_transaction(dsn: str, postgres_db: psycopg.Connection) -> None:
     """Words count for others once they are committed; rolled back ones never count."""
     postgres_db.commit()
-    postgres_words.add(postgres_db, SPACE, said("keys"))
+    postgres_words.add(postgres_db, SPACE, numbered("keys"))
     postgres_db.rollback()
-    postgres_words.add(postgres_db, SPACE, said("keys", first=2))
+    postgres_words.add(postgres_db, SPACE, numbered("keys", first=2))
     with closing(PostgresAddress(dsn).connect(autocommit=True)) as other:
         assert held(postgres_words, other, "keys") == {}
         postgres_db.commit()

@@ -46,14 +46,14 @@ def test_the_texts_are_those_of_langchain(language: str) -> None:
 
 def test_all_languages_can_be_declared() -> None:
     """A declaration may name exactly the languages that LangChain has separators for."""
-    known = set()
+    names = set()
     for language in Language:
         try:
             RecursiveCharacterTextSplitter.get_separators_for_language(language)
         except ValueError:
             continue
-        known.add(language.value)
-    assert set(get_args(Declared)) == known
+        names.add(language.value)
+    assert set(get_args(Declared)) == names
 
 
 def test_the_fingerprint_names_the_language_and_its_separators() -> None:

@@ -186,19 +186,19 @@ def test_distances_do_not_depend_on_batches(count: int, window: int, seed: int) 
     """Each distance equals that of the two means over all vectors at once."""
     vectors = np.random.default_rng(seed).random((count, 3), dtype=np.float32)
     rows = iter(vectors)
-    found = distances(
+    gaps = distances(
         [str(index) for index in range(count)],
         lambda texts: np.stack([next(rows) for _ in texts]),
         window,
     )
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    assert len(found) == count - 1
+    assert len(gaps) == count - 1
     borders = {gap for at in (0, 256, 512, count) for gap in range(at - 25, at + 25)}
     for gap in borders & set(range(count - 1)):
         before = units[max(0, gap + 1 - window) : gap + 1].mean(axis=0)
         after = units[gap + 1 : gap + 1 + window].mean(axis=0)
         cosine = before @ after / np.linalg.norm(before) / np.linalg.norm(after)
-        assert found[gap] == pytest.approx(1 - cosine, abs=1e-5)
+        assert gaps[gap] == pytest.approx(1 - cosine, abs=1e-5)
 
 
 def test_what_has_no_words_is_far_from_everything() -> None:
@@ -214,8 +214,8 @@ def test_segments() -> None:
         "- Item one.\n- Item two.\n  1. Item three\n\n```\na. B.\n\nc. D.\n```\n"
         "| a. B | c |\n|---|---|\n| d. E | f |\n"
     )
-    found = segments(text, 0, len(text), headings(text))
-    assert [(text[part.start : part.end], part.border) for part in found] == [
+    parts = segments(text, 0, len(text), headings(text))
+    assert [(text[part.start : part.end], part.border) for part in parts] == [
         ("# Title\nOne, e.g. this.", 1.0),  # a heading stays with the beginning of its text
         ("Two (by J. Smith)!", 0.0),
         ("“Three?”", 0.0),

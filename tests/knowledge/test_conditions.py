@@ -46,8 +46,8 @@ def refused(text: str, scopes: dict[str, Any] | None = None) -> str:
         value(text, scopes)
     assert isinstance(caught.value, UsageError)
     assert "confidential" not in str(caught.value)
-    shown, _, message = str(caught.value).partition(": ")
-    assert shown.startswith("condition ")
+    place, _, message = str(caught.value).partition(": ")
+    assert place.startswith("condition ")
     return message if "': " not in message else message.rpartition("': ")[2]
 
 
@@ -80,11 +80,11 @@ def refused(text: str, scopes: dict[str, Any] | None = None) -> str:
     ],
 )
 def test_a_condition_gives_plain_json(text: str, expected: Any) -> None:
-    found = value(text)
+    result = value(text)
     if text.startswith("{"):
         expected = {"kind": "refund", "list": [None, 1.5]}
-    assert found == expected
-    assert type(found) is type(expected)
+    assert result == expected
+    assert type(result) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -274,13 +274,13 @@ def test_a_condition_is_compiled_once() -> None:
 
 
 def test_threads_share_conditions() -> None:
-    def one(number: int) -> bool:
+    def check(number: int) -> bool:
         scopes = {"input": {"a": number}, "item": -number}
         same = compile_condition("input.a + item == 0 && [1, 2].exists(x, x == 2)").truth(scopes)
         return same and compile_condition(f"input.a == {number}").truth(scopes)
 
     with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(one, range(2_000)))
+        assert all(pool.map(check, range(2_000)))
 
 
 def test_the_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,9 +313,9 @@ _json = st.recursive(
 @given(_json)
 @settings(deadline=None)
 def test_any_json_comes_back_as_it_was(data: Any) -> None:
-    found = value("tasks.t.output", {"tasks": {"t": {"output": data}}})
-    assert found == data
-    assert repr(found) == repr(data) or isinstance(data, dict | list)
+    result = value("tasks.t.output", {"tasks": {"t": {"output": data}}})
+    assert result == data
+    assert repr(result) == repr(data) or isinstance(data, dict | list)
 
 
 _values = [
@@ -352,14 +352,14 @@ _expressions = st.recursive(
 @given(_expressions | st.text())
 @settings(deadline=None)
 def test_any_text_gives_json_or_is_refused_with_a_reason(text: str) -> None:
-    message, found = "", None
+    message, result = "", None
     try:
-        found = compile_condition(text).value(SCOPES)
+        result = compile_condition(text).value(SCOPES)
     except ConditionError as error:
         message = error.message
     assert message != "it fails"
     assert "malformed" in message or not re.search("confidential|does not take .*[@(<_]", message)
-    json.dumps(found, allow_nan=False)
+    json.dumps(result, allow_nan=False)
 
 
 def test_what_all_items_share_is_converted_once() -> None:
@@ -369,15 +369,15 @@ def test_what_all_items_share_is_converted_once() -> None:
     then. The results are the same either way.
     """
     condition = compile_condition("item.id + index + size(input.list) + tasks.a.output")
-    kept = Converted()
+    shared = Converted()
     used: list[Any] = []
 
-    def of(item: int, **given: Any) -> Any:
-        scopes = {"input": given, "tasks": {"a": {"output": 0}}, "item": {"id": item}, "index": 1}
-        value = condition.value(scopes, kept)
+    def of(item: int, **inputs: Any) -> Any:
+        scopes = {"input": inputs, "tasks": {"a": {"output": 0}}, "item": {"id": item}, "index": 1}
+        value = condition.value(scopes, shared)
         assert value == condition.value(scopes)
-        if kept[condition.text].activation not in used:
-            used.append(kept[condition.text].activation)
+        if shared[condition.text].activation not in used:
+            used.append(shared[condition.text].activation)
         return value
 
     long = list(range(100))
@@ -394,7 +394,7 @@ def test_what_all_items_share_is_converted_once() -> None:
 
 def test_items_are_freed() -> None:
     """Neither the runtime nor a condition keeps an item after the evaluation."""
-    condition, kept = compile_condition("item != null && size(input.list) == 1"), Converted()
+    condition, shared = compile_condition("item != null && size(input.list) == 1"), Converted()
     item = {"id": 1}
 
     def used() -> int:
@@ -402,7 +402,7 @@ def test_items_are_freed() -> None:
         return len(gc.get_referrers(item))
 
     before = used()
-    assert condition.truth({"item": item, "index": 0, "input": {"list": [1]}}, kept)
+    assert condition.truth({"item": item, "index": 0, "input": {"list": [1]}}, shared)
     assert used() == before
 
 

@@ -55,24 +55,24 @@ def apply(project: Path, text: str, **how: Any) -> Any:
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(before=projects(), wanted=resources())
+@given(before=projects(), update=resources())
 def test_applying_puts_in_what_is_given_and_no_more(
-    before: Styled, wanted: dict[str, list[dict[str, Any]]]
+    before: Styled, update: dict[str, list[dict[str, Any]]]
 ) -> None:
     """In every style of YAML, the given entries are applied and all other bytes stay."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "lorebind.yaml"
         file.write_bytes(before.text.encode())
-        applied = apply(file, as_yaml(wanted) if wanted else "{}")
+        applied = apply(file, as_yaml(update) if update else "{}")
         after = file.read_bytes().decode()
         project = load_project(file).project
     touched, actions = set(), []
     for section in SECTIONS:
         there = {entry["id"]: entry for entry in before.data.get(section) or []}
-        given_ = {entry["id"]: entry for entry in wanted.get(section, [])}
-        found = [one.written() for one in getattr(project, section)]
-        assert found == list((there | given_).values())
-        for name, entry in given_.items():
+        updates = {entry["id"]: entry for entry in update.get(section, [])}
+        entries = [entry.written() for entry in getattr(project, section)]
+        assert entries == list((there | updates).values())
+        for name, entry in updates.items():
             same = there.get(name) == entry
             action = "unchanged" if same else "updated" if name in there else "created"
             actions.append((section, name, action))
@@ -108,7 +108,7 @@ def test_export_of_one(project: Path) -> None:
     """A knowledge base is exported with the embedder and database it uses, if declared."""
     loaded = load_project(project, environ=ENVIRON)
     data = export_resources(loaded, "notes")
-    assert {section: [one["id"] for one in some] for section, some in data.items()} == {
+    assert {section: [entry["id"] for entry in some] for section, some in data.items()} == {
         "embedders": ["words"],
         "knowledge_bases": ["notes"],
     }
@@ -183,7 +183,7 @@ def test_into_a_workflow(with_workflow: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "said"),
+    ("text", "error", "problem"),
     [
         ("workflow: triag\n" + ONE, NotFoundError, "'triag'; did you mean 'triage'"),
         (
@@ -202,11 +202,11 @@ def test_into_a_workflow(with_workflow: Path) -> None:
     ],
 )
 def test_what_cannot_be_taken_into_a_workflow(
-    with_workflow: Path, text: str, error: type[Exception], said: str
+    with_workflow: Path, text: str, error: type[Exception], problem: str
 ) -> None:
     """The problem is reported, and both files stay as they are."""
     before = with_workflow.read_text()
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=problem):
         apply(with_workflow, text)
     assert with_workflow.read_text() == before
     assert (with_workflow.parent / "workflows/triage.yaml").read_text() == WORKFLOW
@@ -402,8 +402,8 @@ def test_a_dry_run_waits_for_nobody(project: Path) -> None:
     """A dry run reads the file even while another process holds the lock."""
     with project.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        found = apply(project, "vector_dbs: [{id: m, type: memory}]\n", dry_run=True)
-    assert (found.written, [change.action for change in found.changes]) == (False, ["created"])
+        report = apply(project, "vector_dbs: [{id: m, type: memory}]\n", dry_run=True)
+    assert (report.written, [change.action for change in report.changes]) == (False, ["created"])
 
 
 def test_the_file_is_replaced_in_one_step(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

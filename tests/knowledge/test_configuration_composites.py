@@ -41,7 +41,7 @@ def outer(task: str) -> str:
 def calls(workflow: str, *others: str) -> str:
     """Return a workflow that runs these others."""
     tasks = "".join(
-        f"  - {{ id: t{n}, type: composite, workflow: {one} }}\n" for n, one in enumerate(others)
+        f"  - {{ id: t{n}, type: composite, workflow: {name} }}\n" for n, name in enumerate(others)
     )
     return f"id: {workflow}\ntasks:\n  - {{ id: own, prompt: x }}\n{tasks}"
 
@@ -101,8 +101,8 @@ def test_a_composite_is_valid(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_stands_at_its_place(tmp_path: Path, task: str, problem: str) -> None:
     """Unknown workflows and keys, and wrong or missing inputs, are reported at their position."""
-    (found,) = load(tmp_path, INNER, outer(task))
-    assert found.startswith(f"w/b.yaml:{problem}"), found
+    (line,) = load(tmp_path, INNER, outer(task))
+    assert line.startswith(f"w/b.yaml:{problem}"), line
 
 
 def test_outputs_of_a_composite_may_have_any_name(tmp_path: Path) -> None:
@@ -161,9 +161,9 @@ def test_deep_chains_are_walked(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_may_be_any_workflow(tmp_path: Path) -> None:
     """If the id of a workflow cannot be read, no workflow is reported as unknown."""
-    found = load(tmp_path, calls("a", "gone"), "id: [\ntasks: 1\n")
-    assert len(found) == 1
-    assert found[0].startswith("w/b.yaml:3:1: this is not YAML")
+    problems = load(tmp_path, calls("a", "gone"), "id: [\ntasks: 1\n")
+    assert len(problems) == 1
+    assert problems[0].startswith("w/b.yaml:3:1: this is not YAML")
 
 
 def test_a_task_whose_id_cannot_be_read(tmp_path: Path) -> None:

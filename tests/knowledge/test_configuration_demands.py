@@ -137,14 +137,14 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shown(demands: TrustRequirements) -> str:
+def table(demands: TrustRequirements) -> str:
     away = str(demands.root.parent / "away.db")
     return "".join(f"{demand}\n" for demand in demands.all).replace(away, "AWAY")
 
 
 def test_everything_is_found_with_its_place(root: Path) -> None:
     """Code, variables and other demands are found in all files, at any depth; nothing is run."""
-    assert shown(read_demands(root)) == DEMANDS
+    assert table(read_demands(root)) == DEMANDS
 
 
 def test_every_field_that_names_code_is_found() -> None:
@@ -159,14 +159,14 @@ def test_every_field_that_names_code_is_found() -> None:
     assert len(takes) == 12
     for name, key in takes:
         kind: Any = _declarations()[name]
-        (field,) = [one for one, info in kind.model_fields.items() if (info.alias or one) == key]
+        (field,) = [name for name, info in kind.model_fields.items() if (info.alias or name) == key]
         chosen = {kind.kind_key: _kind(kind)} if kind.kind_key else {}
         if name == "ModelDeclaration":
             chosen = {"provider": "langchain"}
         needed = {"id": "x"} if "id" in kind.model_fields else {}
         several = get_origin(kind.model_fields[field].annotation) is list
-        made = kind.model_validate(chosen | needed | {key: ["a:b"] if several else "a:b"})
-        ((place, path),) = code_named(made)
+        entry = kind.model_validate(chosen | needed | {key: ["a:b"] if several else "a:b"})
+        ((place, path),) = code_named(entry)
         assert (place[0], path) == (field, CodePath("a:b")), (name, key)
 
 
@@ -175,13 +175,13 @@ def _kind(kind: Any) -> Any:
 
 
 def _declarations() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    kinds: dict[str, Any] = {}
     todo: list[Any] = [Declaration]
     while todo:
         kind = todo.pop()
-        found[kind.__name__] = kind
+        kinds[kind.__name__] = kind
         todo += kind.__subclasses__()
-    return found
+    return kinds
 
 
 def test_a_plain_project_asks_for_nothing(tmp_path: Path) -> None:
@@ -214,13 +214,13 @@ def test_only_new_demands_are_new(
     root: Path, name: str, old: str, new: str, new_demands: int
 ) -> None:
     """A demand is identified by what is demanded and by the code, not by where it is written."""
-    known = {demand.digest for demand in read_demands(root).all}
+    digests = {demand.digest for demand in read_demands(root).all}
     file = root / name
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     assert old in text
     file.write_text(text.replace(old, new), encoding="utf-8")
-    found = [demand for demand in read_demands(root).all if demand.digest not in known]
-    assert len(found) == new_demands
+    fresh = [demand for demand in read_demands(root).all if demand.digest not in digests]
+    assert len(fresh) == new_demands
 
 
 def test_a_broken_env_hides_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,4 +228,4 @@ def test_a_broken_env_hides_nothing(root: Path, monkeypatch: pytest.MonkeyPatch)
     (root / ".env").write_bytes(b"\xff\xfe broken")
     for name in re.findall(r"(?:env|secrets)\.(\w+)", PROJECT + WORKFLOW):
         monkeypatch.delenv(name, raising=False)
-    assert shown(read_demands(root)) == DEMANDS
+    assert table(read_demands(root)) == DEMANDS

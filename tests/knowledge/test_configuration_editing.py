@@ -30,12 +30,12 @@ def differs(data: dict[str, Any], section: str, entries: list[dict[str, Any]]) -
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(project=projects(nulls=True), wanted=resources(), section=st.sampled_from(SECTIONS))
+@given(project=projects(nulls=True), update=resources(), section=st.sampled_from(SECTIONS))
 def test_an_edit_says_what_it_should_and_leaves_the_rest(
-    project: Styled, wanted: dict[str, list[dict[str, Any]]], section: str
+    project: Styled, update: dict[str, list[dict[str, Any]]], section: str
 ) -> None:
     """In every style of YAML, the entries are written and all other bytes stay."""
-    entries = wanted.get(section, [])
+    entries = update.get(section, [])
     assert yaml.safe_load(project.text) == project.data
     edited = put_entries(project.text, section, entries)
     after = merged(project.data, section, entries) if entries else project.data

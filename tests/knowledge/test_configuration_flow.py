@@ -330,8 +330,8 @@ def test_all_are_said_at_once(tmp_path: Path) -> None:
     text = text.replace("{ next: [apologise] }", "{ next: reply }").replace(
         "prompt: Pay?", "prompt: '{{ .item }}'"
     )
-    found = problems(tmp_path, text.replace('"{{ .error.message }}"', "5"))
-    assert [one.partition(";")[0] for one in found] == [
+    lines = problems(tmp_path, text.replace('"{{ .error.message }}"', "5"))
+    assert [line.partition(";")[0] for line in lines] == [
         "5:21: task 'read' leads to unknown task 'kid'",
         "7:57: task 'kind' is its own next task",
         "16:5: {{ .item }} is not defined: item is available only in the tasks of a collection",
@@ -365,9 +365,9 @@ def test_what_cannot_be_read_may_lead_anywhere(
         "  - { id: b, prompt: '{{ .tasks.first.output }}', on_success: { next: c } }\n"
         "  - { id: c, prompt: p, final: true }\n"
     )
-    found = problems(tmp_path, text)
-    assert len(found) == len(expected), found
-    assert all(one in found[number] for number, one in enumerate(expected))
+    lines = problems(tmp_path, text)
+    assert len(lines) == len(expected), lines
+    assert all(start in lines[number] for number, start in enumerate(expected))
 
 
 ONE_OR_MORE = """\
@@ -415,14 +415,14 @@ def test_a_list_may_be_written_as_its_only_item(
 ) -> None:
     """Both spellings have their problems at the same value, also next to other problems."""
     text = ONE_OR_MORE.replace("BRANCH", branch).replace("NEXT", following)
-    found = problems(tmp_path, text + "description: 5\n" * broken)
-    assert len(found) == 1 + broken, found
-    assert found[0].startswith(expected), found
+    lines = problems(tmp_path, text + "description: 5\n" * broken)
+    assert len(lines) == 1 + broken, lines
+    assert lines[0].startswith(expected), lines
 
 
 def test_the_python_form_needs_no_lists_either() -> None:
     """A single object may replace a list of one; without a file, the problem has no position."""
-    made = WorkflowDeclaration.model_validate(
+    flow = WorkflowDeclaration.model_validate(
         {
             "id": "t",
             "tasks": [
@@ -434,7 +434,7 @@ def test_the_python_form_needs_no_lists_either() -> None:
             ],
         }
     )
-    (problem,) = flows([made])
+    (problem,) = flows([flow])
     assert problem.message == "task 'a' leads to unknown task 'no'"
 
 
@@ -500,8 +500,8 @@ def test_nested_tasks_see_what_comes_before_them(
 ) -> None:
     """A task can use those before it in its list, and those before the tasks that contain it."""
     assert not old or NESTED.count(old) == 1
-    found = problems(tmp_path, NESTED.replace(old, new) if old else NESTED)
-    assert found == ([expected] if expected else [])
+    lines = problems(tmp_path, NESTED.replace(old, new) if old else NESTED)
+    assert lines == ([expected] if expected else [])
 
 
 LOOP = """\
@@ -630,7 +630,7 @@ def graphs(draw: st.DrawFn) -> list[dict[str, Any]]:
     tasks: list[dict[str, Any]] = []
     for number, name in enumerate(names):
         later = st.sampled_from(names[number + 1 :] or names)
-        rarely = st.integers(0, 11).map(lambda one: one == 0)
+        rarely = st.integers(0, 11).map(lambda number: number == 0)
         anywhere = st.sampled_from([*names, *names, "gone"])
         target = anywhere if draw(rarely) else later
         targets = st.lists(target, min_size=1, max_size=2, unique=not draw(rarely))
@@ -680,32 +680,32 @@ def refused_by_model(tasks: list[dict[str, Any]]) -> set[str]:
         late = any(task.get("final") for task in tasks[:-1])
         return {"is final, so task"} if late else set()
     edges = {
-        name: [target for one in found for target in one if target in by_name]
-        for name, found in lists.items()
+        name: [target for route in routes for target in route if target in by_name]
+        for name, routes in lists.items()
     }
-    found = set()
+    kinds = set()
     for name, task in by_name.items():
         routed, final = "routes" in task, task.get("final", False)
-        if any(target not in by_name for one in lists[name] for target in one):
-            found.add("unknown task")
-        if any(len(set(one)) < len(one) for one in lists[name]):
-            found.add("twice")
+        if any(target not in by_name for route in lists[name] for target in route):
+            kinds.add("unknown task")
+        if any(len(set(route)) < len(route) for route in lists[name]):
+            kinds.add("twice")
         if name in edges[name]:
-            found.add("its own next task")
+            kinds.add("its own next task")
         if not routed and not final and "on_success" not in task:
-            found.add("has on_error but" if "on_error" in task else "has no next task")
+            kinds.add("has on_error but" if "on_error" in task else "has no next task")
         if final and "on_success" in task:
-            found.add("is final, but has")
+            kinds.add("is final, but has")
         all_ways = list(ways(name, edges))
         for way in all_ways:
             if way[-1] == name and len(way) > 2 and not any("routes" in by_name[n] for n in way):
-                found.add("without a router")
+                kinds.add("without a router")
         if not any(by_name[n].get("final") for way in all_ways for n in way):
-            found.add("never reaches an end")
+            kinds.add("never reaches an end")
     reached = {name for way in ways(names[0], edges) for name in way}
     if reached != set(names):
-        found.add("is never reached")
-    return found
+        kinds.add("is never reached")
+    return kinds
 
 
 CONSEQUENCES = {
@@ -728,14 +728,14 @@ CONSEQUENCES = {
 def test_a_graph_is_accepted_exactly_if_the_model_accepts_it(tasks: list[dict[str, Any]]) -> None:
     """The reported kinds of problems are exactly those of the model."""
     workflow = WorkflowDeclaration.model_validate({"id": "w", "tasks": tasks})
-    said = [problem.message for problem in flows([workflow])]
+    messages = [problem.message for problem in flows([workflow])]
     expected = refused_by_model(tasks)
     event("accepted" if not expected else ", ".join(sorted(expected)))
-    for message in said:
-        assert any(kind in message for kind in expected), (said, expected)
-    reported = {kind for kind in expected if any(kind in message for message in said)}
+    for message in messages:
+        assert any(kind in message for kind in expected), (messages, expected)
+    reported = {kind for kind in expected if any(kind in message for message in messages)}
     for kind in expected - reported:
-        assert CONSEQUENCES.get(kind, set()) & reported, (said, expected)
+        assert CONSEQUENCES.get(kind, set()) & reported, (messages, expected)
 
 
 @given(graphs().filter(lambda tasks: not refused_by_model(tasks)))
@@ -746,7 +746,7 @@ def test_loading_and_running_see_the_same_graph(tasks: list[dict[str, Any]]) -> 
     graph, flow = TaskGraph(workflow.tasks), Flow(workflow.tasks)
     names = [task["id"] for task in tasks]
     lists = {task["id"]: list(lists_of(task)) for task in tasks}
-    edges = {name: [target for one in found for target in one] for name, found in lists.items()}
+    edges = {name: [target for hop in hops for target in hop] for name, hops in lists.items()}
     if not any(lists.values()):
         edges = {name: [] for name in names} | {a: [b] for a, b in pairwise(names)}
     for number, source in enumerate(names):

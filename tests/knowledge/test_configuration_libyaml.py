@@ -55,10 +55,10 @@ def texts(draw):
 @example(text="a: [")
 def test_both_read_alike(text):
     """Values, positions, raw scalars and problems are the same with either reader."""
-    found = _read(text)
+    outcome = _read(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml, "__with_libyaml__", False)
-        assert _read(text) == found
+        assert _read(text) == outcome
 
 
 @pytest.mark.parametrize("name", FILES)

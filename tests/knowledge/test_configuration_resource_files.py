@@ -75,7 +75,7 @@ def test_what_has_sources_is_a_knowledge_base(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "found"),
+    ("name", "old", "new", "lines"),
     [
         (
             "docs",
@@ -161,12 +161,12 @@ def test_what_has_sources_is_a_knowledge_base(tmp_path: Path) -> None:
     ],
 )
 def test_problems_name_the_file_and_the_line(
-    tmp_path: Path, name: str, old: str, new: str, found: list[str]
+    tmp_path: Path, name: str, old: str, new: str, lines: list[str]
 ) -> None:
     """Each mistake is reported once, and a broken file causes no unknown references."""
     text = FILES[f"parts/{name}.yaml"]
     assert text.count(old) == 1
-    assert problems(write(tmp_path, **{name: text.replace(old, new)})) == found
+    assert problems(write(tmp_path, **{name: text.replace(old, new)})) == lines
 
 
 def test_what_they_ask_for_is_asked_of_the_user(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from lorebind_config.errors import ConfigurationError
 from lorebind_config.reading.loading import load_project
 from tests.density import examples
 
-from .mistaken_project import ENVIRON, FILES, Mistake, made
+from .mistaken_project import ENVIRON, FILES, Mistake, mistaken
 from .mistakes import MISTAKES
 
 PAIRS = [pair for pair in combinations(MISTAKES, 2) if pair[0].independent_of(pair[1])]
@@ -29,22 +29,22 @@ def _problems(root, files):
     return []
 
 
-def _shown(root, files):
+def _lines(root, files):
     return [str(problem) for problem in _problems(root, files)]
 
 
 def test_the_project_without_mistakes_is_valid(tmp_path):
     """The project that the mistakes are put into is valid."""
-    assert _shown(tmp_path, FILES) == []
+    assert _lines(tmp_path, FILES) == []
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.kind)
 def test_one_mistake_is_one_problem(tmp_path, mistake: Mistake):
     """Each kind of mistake has its message and causes no other problem."""
-    shown = _shown(tmp_path, made(mistake))
+    lines = _lines(tmp_path, mistaken(mistake))
 
-    assert shown == [mistake.problem]
-    assert "Zq8hidden" not in shown[0]
+    assert lines == [mistake.problem]
+    assert "Zq8hidden" not in lines[0]
 
 
 @settings(
@@ -54,7 +54,7 @@ def test_one_mistake_is_one_problem(tmp_path, mistake: Mistake):
 @given(pair=st.sampled_from(PAIRS))
 def test_two_mistakes_are_two_problems(tmp_path, pair):
     """Two mistakes, wherever they are, are both reported, and nothing else is."""
-    problems = _problems(tmp_path, made(*pair))
+    problems = _problems(tmp_path, mistaken(*pair))
 
     assert sorted(problem.message for problem in problems) == sorted(m.message for m in pair)
     assert problems == sorted(set(problems))
@@ -116,7 +116,7 @@ tasks:
 
 def test_a_project_with_mistakes_of_all_kinds(tmp_path):
     """All mistakes are listed by file, line and column."""
-    assert _shown(tmp_path, BROKEN) == [
+    assert _lines(tmp_path, BROKEN) == [
         "agents/critic.yaml:2:14: agent 'critic' binds unknown knowledge base 'dosc'; "
         "did you mean 'docs'; known: a/b, docs",
         "agents/critic.yaml:2:25: knowledge[1]: expected a mapping, got the number 5",
@@ -313,17 +313,17 @@ def test_what_is_broken_is_not_missed_elsewhere(tmp_path, name, old, new, proble
     """An unreadable part may declare anything, so references to it are not reported."""
     text = FILES[name]
     assert text.count(old) == 1
-    assert _shown(tmp_path, FILES | {name: text.replace(old, new)}) == [problem]
+    assert _lines(tmp_path, FILES | {name: text.replace(old, new)}) == [problem]
 
 
 def test_a_broken_env_file_hides_no_other_problem(tmp_path):
     """A broken `.env` is one problem, and everything that does not need it is still checked."""
-    files = made(*(m for m in MISTAKES if m.kind in ("an unknown input", "an unknown scope")))
+    files = mistaken(*(m for m in MISTAKES if m.kind in ("an unknown input", "an unknown scope")))
     files |= {".env": b"\xff", "agents/critic.yaml": "id: critic\nmodel: '{{ .env.UNSET }}'\n"}
     files["workflows/reply.yaml"] = FILES["workflows/reply.yaml"].replace(
         "Write a reply.", "'{{ .env.UNSET }} {{ .env.UNSET }}'"
     )
-    assert _shown(tmp_path, files) == [
+    assert _lines(tmp_path, files) == [
         ".env:1:1: the file is not UTF-8",
         "agents/critic.yaml:2:1: model takes no templates: {{ .env.UNSET }} would stay as "
         "written; templates can be used in api_key, dsn, config, addresses and paths of sources, "
@@ -398,7 +398,7 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
 )
 def test_odd_project_files(tmp_path, content, problems):
     """Any bytes are either read, or refused with a position and a short message."""
-    assert _shown(tmp_path, {"lorebind.yaml": content}) == problems
+    assert _lines(tmp_path, {"lorebind.yaml": content}) == problems
 
 
 SMALL = {

@@ -38,10 +38,10 @@ def problems(root: Path, workflows: str, more: str = "") -> list[str]:
 
 def test_a_file_is_named_beside_workflows_in_full(root: Path) -> None:
     """A list may contain both files and workflows."""
-    own = "{ id: own, tasks: [{ id: t, prompt: x }] }"
-    found = load(root, f"[{{ source: flows/triage.yaml }}, {own}]")
-    assert sorted(found) == ["own", "triage"]
-    assert str(found["triage"].tasks[0].position("prompt")) == "flows/triage.yaml:3:16"
+    inline = "{ id: own, tasks: [{ id: t, prompt: x }] }"
+    flows = load(root, f"[{{ source: flows/triage.yaml }}, {inline}]")
+    assert sorted(flows) == ["own", "triage"]
+    assert str(flows["triage"].tasks[0].position("prompt")) == "flows/triage.yaml:3:16"
 
 
 def test_what_is_declared_is_the_entry(root: Path) -> None:
@@ -99,12 +99,12 @@ def test_a_link_out_of_the_project(root: Path) -> None:
 def test_problems_inside_stand_in_the_file(root: Path) -> None:
     """A named file must be a workflow, whatever its content looks like."""
     (root / "flows" / "triage.yaml").write_text("resource: agent\nid: triage\nprompt: x\n")
-    found = problems(root, "[{ source: flows/triage.yaml }]")
-    assert {problem.partition(": ")[0] for problem in found} == {
+    lines = problems(root, "[{ source: flows/triage.yaml }]")
+    assert {problem.partition(": ")[0] for problem in lines} == {
         "flows/triage.yaml:1:1",
         "flows/triage.yaml:3:1",
     }
-    assert any("missing key 'tasks'" in problem for problem in found)
+    assert any("missing key 'tasks'" in problem for problem in lines)
     (root / "flows" / "triage.yaml").write_text("id: [\n")
     (found_one,) = problems(root, "[{ source: flows/triage.yaml }]")
     assert found_one.startswith("flows/triage.yaml:2:1: this is not YAML")
@@ -124,9 +124,9 @@ def test_problems_inside_stand_in_the_file(root: Path) -> None:
 )
 def test_an_entry_is_one_or_the_other(root: Path, entry: str, problem: str) -> None:
     """No other key is allowed next to `source`."""
-    found = problems(root, f"[{entry}]")
-    assert any(problem in one for one in found), found
-    assert all(one.startswith("lorebind.yaml:2:") for one in found)
+    lines = problems(root, f"[{entry}]")
+    assert any(problem in line for line in lines), lines
+    assert all(line.startswith("lorebind.yaml:2:") for line in lines)
 
 
 VALIDATOR = Draft202012Validator(json_schema("project"))

@@ -136,16 +136,16 @@ def test_python_data_has_paths_instead_of_lines():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("a: [1, 2", "expected ',' or ']', but got '<stream end>'"),
         ("a: { b: x? }", "expected ',' or '}', but got '?'"),
         ("a: *sk-123-secret", "found undefined alias"),
     ],
 )
-def test_the_words_of_the_parser(tmp_path, text, said):
+def test_the_words_of_the_parser(tmp_path, text, reason):
     """The message says what the parser expected, without content of the file."""
     with pytest.raises(ConfigurationError) as caught:
         _read(tmp_path, text)
     (problem,) = caught.value.problems
-    assert problem.message == f"this is not YAML: {said}"
+    assert problem.message == f"this is not YAML: {reason}"

@@ -30,13 +30,13 @@ SECOND = Tables(
 
 @pytest.fixture(params=["memory", "file", "postgres"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
-    def made(tables: Tables, **settings: Any) -> Any:
+    def build(tables: Tables, **settings: Any) -> Any:
         if request.param == "postgres":
             address = PostgresAddress(request.getfixturevalue("dsn"))
             return PostgresDatabase(address, tables, **settings)
         return EmbeddedDatabase(None if request.param == "memory" else tmp_path / "a.db", tables)
 
-    return made
+    return build
 
 
 @pytest.fixture
@@ -129,8 +129,8 @@ def test_two_threads_at_once(make_kept: Callable[..., Any], database_for_each: b
     with closing(first), closing(second), ThreadPoolExecutor(2) as threads:
         list(threads.map(write, (first, second)))
         with first.reading() as sql:
-            found = sql.run("select title from books order by title")
-    assert found == [("another",), ("another",), ("the first",)]
+            rows = sql.run("select title from books order by title")
+    assert rows == [("another",), ("another",), ("the first",)]
 
 
 @pytest.mark.parametrize("schema", [None, "shelves"])

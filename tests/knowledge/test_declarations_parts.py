@@ -30,11 +30,11 @@ def test_which_arguments_are_made() -> None:
         "list": [{"class": "e:F"}],
         "text": "factory",
     }
-    made = declared(config)
-    assert list(parts(made.config)) == [("engine", "factory"), ("client", "class")]
-    assert list(parts(made.config["engine"]["config"])) == [("pool", "class")]
-    assert made.written()["config"] == config
-    assert type(made.written()["config"]["client"]["class"]) is str
+    entry = declared(config)
+    assert list(parts(entry.config)) == [("engine", "factory"), ("client", "class")]
+    assert list(parts(entry.config["engine"]["config"])) == [("pool", "class")]
+    assert entry.written()["config"] == config
+    assert type(entry.written()["config"]["client"]["class"]) is str
 
 
 @pytest.mark.parametrize(

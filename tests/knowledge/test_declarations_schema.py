@@ -357,9 +357,9 @@ def test_the_examples_are_valid(path):
 @pytest.mark.parametrize("page", ["README.md", "docs/reference/yaml.md"])
 def test_the_yaml_of_the_pages_is_valid(page):
     """Every project that a documentation page shows is valid by the schema."""
-    shown = [block.text for block in blocks(ROOT / page) if block.language == "yaml"]
-    assert shown
-    for text in shown:
+    texts = [block.text for block in blocks(ROOT / page) if block.language == "yaml"]
+    assert texts
+    for text in texts:
         VALIDATORS["project"].validate(yaml.safe_load(text))
 
 

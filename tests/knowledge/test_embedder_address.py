@@ -72,11 +72,11 @@ def bench(
     request: pytest.FixtureRequest, tmp_path: Path, catalog: Catalog, first: EmbeddingServer
 ) -> Bench:
     """Return a bench with four documents, ingested at the first address."""
-    made = Bench(tmp_path, lambda: (request.param(), catalog))
-    fill(made)
-    move(made, first)
-    asyncio.run(made.ingest())
-    return made
+    bench = Bench(tmp_path, lambda: (request.param(), catalog))
+    fill(bench)
+    move(bench, first)
+    asyncio.run(bench.ingest())
+    return bench
 
 
 def move(bench: Bench, server: EmbeddingServer) -> None:

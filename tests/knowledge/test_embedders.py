@@ -151,10 +151,10 @@ def test_another_model_is_another_embedder(tmp_path: Path) -> None:
     """Vectors of a custom model are never compared with those of the shipped one."""
     path = tmp_path / "model.onnx"
     path.write_bytes(b"some weights")
-    own = LocalEmbedder(model_path=path).fingerprint
-    assert own.key != LocalEmbedder().fingerprint.key
+    local = LocalEmbedder(model_path=path).fingerprint
+    assert local.key != LocalEmbedder().fingerprint.key
     path.write_bytes(b"other weights")
-    assert LocalEmbedder(model_path=path).fingerprint.key != own.key
+    assert LocalEmbedder(model_path=path).fingerprint.key != local.key
     assert LocalEmbedder(threads=1, batch_size=3).fingerprint == LocalEmbedder().fingerprint
 
 
@@ -413,10 +413,10 @@ async def test_the_cause_is_kept() -> None:
     with pytest.raises(EmbedderError) as caught:
         await embed_query(Answering(cause), "a")
     assert caught.value.__cause__ is cause
-    own = StoreError("not the embedder's fault")
+    fault = StoreError("not the embedder's fault")
     with pytest.raises(StoreError) as passed:
-        await embed_query(Answering(own), "a")
-    assert passed.value is own
+        await embed_query(Answering(fault), "a")
+    assert passed.value is fault
 
 
 def test_every_field_is_part_of_the_fingerprint() -> None:
@@ -456,7 +456,7 @@ async def test_a_key_that_a_class_keeps_as_text_is_not_said(tmp_path: Path) -> N
         }
     )
     embedder = make_embedder(declaration, Environment(tmp_path, {"KEY": "Zq8hidden"}))
-    for asked in (embed_documents(embedder, ["a"]), embed_query(embedder, "a")):
+    for call in (embed_documents(embedder, ["a"]), embed_query(embedder, "a")):
         with pytest.raises(EmbedderError, match=r"refused the key {{ \.env\.KEY }}") as caught:
-            await asked
+            await call
         assert "Zq8hidden" not in str(caught.value)

@@ -57,12 +57,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddingServer]:
 
 
 def declared(
-    root: Path, server: EmbeddingServer | None, environ: dict[str, str] | None = None, **given: Any
+    root: Path, server: EmbeddingServer | None, environ: dict[str, str] | None = None, **data: Any
 ) -> Embedder:
     """Return an embedder as YAML declares it, with additions to its `config`."""
     config = {"retry": NOW} | ({"base_url": server.url} if server else {})
-    given = {"id": "e", "provider": "openai", "config": config | given.pop("config", {})} | given
-    declaration = OpenAIEmbedderDeclaration.model_validate(given)
+    data = {"id": "e", "provider": "openai", "config": config | data.pop("config", {})} | data
+    declaration = OpenAIEmbedderDeclaration.model_validate(data)
     return make_embedder(declaration, Environment(root, environ or {"OPENAI_API_KEY": KEY}))
 
 
@@ -171,10 +171,10 @@ def test_cutting(seed: int) -> None:
 
 async def test_no_tokenizer_and_no_network_are_needed(server: EmbeddingServer) -> None:
     """Texts of usual length are sent without loading any encoding."""
-    known = openai_embedder(server, model="text-embedding-3-small", dimension=8)
+    usual = openai_embedder(server, model="text-embedding-3-small", dimension=8)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "tiktoken_ext.openai_public", None)
-        await embed_documents(known, ["usual"])
+        await embed_documents(usual, ["usual"])
 
 
 # The fingerprint.
@@ -202,10 +202,10 @@ def test_another_address_is_no_other_embedder(tmp_path: Path) -> None:
     for more in ({}, {"strip_newlines": True}):
         address = "https://me:hun@ter2@{{ .env.HOST }}/v1"
         config = {"base_url": address, **more}
-        found = declared(tmp_path, None, environ, config=config).fingerprint
+        moved = declared(tmp_path, None, environ, config=config).fingerprint
         elsewhere = declared(tmp_path, None, config=more).fingerprint
-        assert found.key == elsewhere.key
-        assert found.address != elsewhere.address
+        assert moved.key == elsewhere.key
+        assert moved.address != elsewhere.address
 
 
 async def test_an_address_by_a_variable_is_not_told(
@@ -440,7 +440,7 @@ async def test_declared_limits(tmp_path: Path, server: EmbeddingServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "dimension"),
+    ("kind", "data", "dimension"),
     [
         (OpenAIEmbedderDeclaration, {"provider": "openai"}, 1536),
         (OpenAIEmbedderDeclaration, {"provider": "openai", "model": "own"}, None),
@@ -450,9 +450,9 @@ async def test_declared_limits(tmp_path: Path, server: EmbeddingServer) -> None:
         (LangChainEmbedderDeclaration, {"provider": "langchain", "class": "a:B"}, None),
     ],
 )
-def test_known_dimension(kind: Any, given: dict[str, Any], dimension: int | None) -> None:
+def test_known_dimension(kind: Any, data: dict[str, Any], dimension: int | None) -> None:
     """The length of the vectors is known before anything is loaded, if possible."""
-    assert kind.model_validate({"id": "e"} | given).known_dimension == dimension
+    assert kind.model_validate({"id": "e"} | data).known_dimension == dimension
 
 
 @pytest.mark.parametrize(

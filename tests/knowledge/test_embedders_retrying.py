@@ -82,8 +82,8 @@ class Provider(Embedder):
 def steady(provider: Provider, clock: Clock | None = None, **settings: Any) -> RetryingEmbedder:
     clock = clock or Clock()
     provider.clock = clock
-    given = {"sleep": clock.sleep, "clock": clock, "random": lambda: 1.0}
-    return RetryingEmbedder(provider, **(given | settings))
+    fixed = {"sleep": clock.sleep, "clock": clock, "random": lambda: 1.0}
+    return RetryingEmbedder(provider, **(fixed | settings))
 
 
 # Retries.
@@ -179,17 +179,17 @@ async def test_retry_after_is_bounded() -> None:
 
 async def test_who_waits_keeps_the_place() -> None:
     """While a call waits for its retry, no other call takes its slot."""
-    made: list[int] = []
+    calls: list[int] = []
 
     async def sleep(seconds: float) -> None:
         for _ in range(20):
             await asyncio.sleep(0)
-        made.append(len(provider.calls))
+        calls.append(len(provider.calls))
 
     provider = Provider(ProviderError(429))
     embedder = steady(provider, sleep=sleep, max_concurrent=1)
     await asyncio.gather(*(embed_query(embedder, "a") for _ in range(3)))
-    assert made == [1]
+    assert calls == [1]
     assert len(provider.calls) == 4
 
 

@@ -99,8 +99,8 @@ def test_the_price_is_declared(declared: dict[str, Any], tmp_path: Any) -> None:
 
     free, paid = loaded(), loaded(price_per_million_tokens=0.02)
     assert (free.embedder().token_price, paid.embedder().token_price) == (None, 0.02)
-    made = [make_embedder(one.embedder(), one.environment) for one in (free, paid)]
-    assert made[0].fingerprint == made[1].fingerprint
+    pair = [make_embedder(file.embedder(), file.environment) for file in (free, paid)]
+    assert pair[0].fingerprint == pair[1].fingerprint
     for wrong in (0, -1, "0.02", float("inf"), float("nan"), True):
         with pytest.raises(ConfigurationError, match="price_per_million_tokens"):
             loaded(price_per_million_tokens=wrong)

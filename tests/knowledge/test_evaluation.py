@@ -35,7 +35,7 @@ LEXICAL = RetrievalDeclaration(strategy="lexical")
 
 def dataset(relevant: dict[str, str], name: Callable[[str], str] = "docs/{}.md".format) -> Dataset:
     """Return questions of one word each, with the documents of the given words as relevant."""
-    judged = {word: frozenset(name(one) for one in said.split()) for word, said in relevant.items()}
+    judged = {word: frozenset(name(uri) for uri in uris.split()) for word, uris in relevant.items()}
     return Dataset({word: word for word in WORDS}, judged)
 
 
@@ -170,9 +170,9 @@ def test_the_interval_of_a_difference() -> None:
     inside = 0
     for _ in range(200):
         figures = draw.normal(0.1, 0.3, 60)
-        found = paired_difference(list(figures), [0.0] * 60)
-        assert found.low <= found.mean <= found.high
-        inside += found.low <= 0.1 <= found.high
+        gap = paired_difference(list(figures), [0.0] * 60)
+        assert gap.low <= gap.mean <= gap.high
+        inside += gap.low <= 0.1 <= gap.high
     assert 180 <= inside <= 199
     assert paired_difference([1, 0], [0, 1]) == paired_difference([1, 0], [0, 1])
     sure = paired_difference([0.75] * 9, [0.5] * 9)
@@ -236,7 +236,7 @@ def test_what_the_picture_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
     plot_scores([*SCORES, replace(SCORES[0], strategy="mmr")], "docs", tmp_path / "plot.svg")
     root = ElementTree.parse(tmp_path / "plot.svg").getroot()
-    texts = {"".join(one.itertext()).strip() for one in root.iter() if one.tag.endswith("}text")}
+    texts = {"".join(node.itertext()).strip() for node in root.iter() if node.tag.endswith("}text")}
     assert {"docs", "hybrid", "similarity", "mmr", "12 ms", "2 ms", "nDCG@10", "MRR"} <= texts
     assert {"0.500", "0.250", "0.600", "0.300"} <= texts
 

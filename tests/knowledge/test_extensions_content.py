@@ -67,9 +67,9 @@ async def test_texts_for_those_who_ask(tmp_path: Path) -> None:
     assert [(data["question"], data["texts"][0]) for data in done] == [(QUESTION, first.text)] * 2
     for other in (before, after):
         assert [name for name, _ in other.entries] == [name for name, _ in asking.entries]
-        said = repr(other.entries)
-        assert "question" not in said
-        assert not any(text in said for text in (QUESTION, *TEXTS))
+        log = repr(other.entries)
+        assert "question" not in log
+        assert not any(text in log for text in (QUESTION, *TEXTS))
 
 
 def test_nothing_is_made_for_nobody() -> None:
@@ -103,13 +103,13 @@ async def test_the_yaml_decides(tmp_path: Path) -> None:
 
 async def test_events_say_whose(tmp_path: Path) -> None:
     """Events of two tenants and a workflow differ even when their knowledge bases share an id."""
-    own = [{"id": "docs", "sources": [{"type": "inline", "documents": [{"id": "a", "text": "b"}]}]}]
+    kbs = [{"id": "docs", "sources": [{"type": "inline", "documents": [{"id": "a", "text": "b"}]}]}]
     task = {"id": "answer", "prompt": "Answer."}
     listener = Diary()
     service = small_project(
         tmp_path,
         extensions=[listener],
-        workflows=[{"id": "triage", "knowledge_bases": own, "tasks": [task]}],
+        workflows=[{"id": "triage", "knowledge_bases": kbs, "tasks": [task]}],
     )
     docs = service.open("docs")
     for name in ("acme", "bolt"):
@@ -141,7 +141,7 @@ async def test_failures_have_a_kind(bench: Bench) -> None:
     bench.write("a.md", "alpha")
     bench.write_bytes("b.md", b"\xff\xfe\xfa")
     await bench.ingest()
-    data = {one["uri"]: one["kind"] for one in bench.diary.data("ingest_chunked")}
+    data = {item["uri"]: item["kind"] for item in bench.diary.data("ingest_chunked")}
     assert data == {"docs/a.md": "", "docs/b.md": "SourceError"}
 
     def fail(number: int) -> None:
@@ -188,8 +188,8 @@ async def test_reasons_in_reports(bench: Bench) -> None:
     asking = Asking()
     bench.events.subscribe(asking)  # type: ignore[arg-type]  # it answers to every hook
     bench.write_bytes("b.md", b"\xff\xfe\xfa")
-    made = await bench.ingest()
-    (plain,), (full,) = (one.data("ingest_completed") for one in (bench.diary, asking))
-    assert made.failures[0].reason
-    assert full["report"] == made
-    assert plain["report"].failures == [replace(made.failures[0], reason="")]
+    report = await bench.ingest()
+    (plain,), (full,) = (diary.data("ingest_completed") for diary in (bench.diary, asking))
+    assert report.failures[0].reason
+    assert full["report"] == report
+    assert plain["report"].failures == [replace(report.failures[0], reason="")]

@@ -182,8 +182,8 @@ async def test_texts_only_if_asked(
 ) -> None:
     """Questions, documents and error messages are logged only with `content`."""
     for content in (False, True):
-        asked = {"content": True} if content else {}
-        service = small_project(tmp_path, _logging(format=form, level="debug", **asked))
+        texts = {"content": True} if content else {}
+        service = small_project(tmp_path, _logging(format=form, level="debug", **texts))
         with pytest.raises(NotIngestedError):
             await service.open("docs").query(QUESTION)
         await ingest(service.open("docs").corpus())

@@ -38,7 +38,7 @@ def value(registry: CollectorRegistry, name: str, kb_id: str = "docs", **labels:
 
 def check_names(exposed: str) -> set[str]:
     """Check that each metric has a unit or `_total`, a help text, and bounded labels only."""
-    families = [one for one in text_string_to_metric_families(exposed) if one.samples]
+    families = [family for family in text_string_to_metric_families(exposed) if family.samples]
     ours = [family for family in families if family.name.startswith("knowledge_")]
     for family in ours:
         assert family.documentation

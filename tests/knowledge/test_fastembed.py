@@ -97,9 +97,9 @@ def embedding_process(root: Path) -> subprocess.Popen[bytes]:
 
 async def test_only_what_fastembed_reads_is_downloaded(hub: HubServer, tmp_path: Path) -> None:
     """Nothing is downloaded at creation, five files at the first use, none at the second."""
-    made = embedder(tmp_path)
+    model = embedder(tmp_path)
     assert not hub.requests
-    await embed_query(made, "keys")
+    await embed_query(model, "keys")
     await embed_query(embedder(tmp_path), "keys")
     assert sorted(hub.downloads()) == [
         *("config.json", GRAPH, "special_tokens_map.json", "tokenizer.json"),
@@ -125,7 +125,7 @@ async def test_words_before_questions_and_passages(hub: HubServer, tmp_path: Pat
     np.testing.assert_allclose(
         await embed_query(other, "keys"), await embed_query(plain, "passage: keys"), atol=1e-6
     )
-    assert len({one.fingerprint.key for one in (usual, plain, other)}) == 3
+    assert len({model.fingerprint.key for model in (usual, plain, other)}) == 3
 
 
 def test_every_model_that_needs_such_words_has_some() -> None:
@@ -148,22 +148,22 @@ async def test_a_model_of_ones_own(hub: HubServer, tmp_path: Path) -> None:
     mean = embedder(tmp_path, OWN, file="deep/model.onnx")
     first = embedder(tmp_path, OWN, file="deep/model.onnx", pooling="cls")
     assert mean.fingerprint.dimension is None
-    (found,) = await embed_documents(mean, ["keys snow"])
-    assert found.shape == (24,)
-    assert np.linalg.norm(found) == pytest.approx(1)
+    (vector,) = await embed_documents(mean, ["keys snow"])
+    assert vector.shape == (24,)
+    assert np.linalg.norm(vector) == pytest.approx(1)
     # The first token is the same marker in every text.
-    one, other = await embed_documents(first, ["keys", "snow"])
-    np.testing.assert_allclose(one, other)
+    keys, other = await embed_documents(first, ["keys", "snow"])
+    np.testing.assert_allclose(keys, other)
     assert first.fingerprint.key != mean.fingerprint.key
     again = embedder(tmp_path, OWN, file="deep/model.onnx")
-    np.testing.assert_allclose(await embed_query(again, "keys snow"), found, atol=1e-6)
+    np.testing.assert_allclose(await embed_query(again, "keys snow"), vector, atol=1e-6)
 
 
 async def test_what_is_cut(hub: HubServer, tmp_path: Path) -> None:
     """Texts that exceed the model's limit, including their prefixes, are counted."""
-    made = embedder(tmp_path, document_prefix="query query ")
+    model = embedder(tmp_path, document_prefix="query query ")
     texts = ["keys " * 60, "keys " * 61, "half a character \ud800"]
-    assert await call(made.count_truncated, texts) == 1
+    assert await call(model.count_truncated, texts) == 1
     assert await call(embedder(tmp_path).count_truncated, texts) == 0
     assert await call(embedder(tmp_path).count_truncated, ["keys " * 63]) == 1
 
@@ -186,10 +186,10 @@ async def test_figures_are_the_models(hub: HubServer, tmp_path: Path) -> None:
     weights = onnx_models.WEIGHTS
     texts = ["snow", "rotate keys", "", "filler " * 20, "keys \ud800"]
     logits = [weights["snow"], weights["rotate"] + weights["keys"], 0, 0, weights["keys"]]
-    made = reranker(tmp_path, batch_size=2)
-    figures = await rerank_texts(made, "question", texts)
+    model = reranker(tmp_path, batch_size=2)
+    figures = await rerank_texts(model, "question", texts)
     assert figures == pytest.approx([1 / (1 + np.exp(-logit)) for logit in logits])
-    assert await rerank_texts(made, "question", []) == []
+    assert await rerank_texts(model, "question", []) == []
 
 
 async def test_a_cross_encoder_of_ones_own(hub: HubServer, tmp_path: Path) -> None:
@@ -230,10 +230,10 @@ async def test_a_model_stays_what_it_is(hub: HubServer, tmp_path: Path) -> None:
 async def test_a_tag(hub: HubServer, tmp_path: Path) -> None:
     """A branch or a tag is looked up only once; the error names one that does not exist."""
     tagged = hub.publish(EMBEDDER_REPOSITORY, embedder_files(seed=9), branch="v2")
-    made = embedder(tmp_path, revision="v2")
-    assert tagged in made.fingerprint.revision
+    model = embedder(tmp_path, revision="v2")
+    assert tagged in model.fingerprint.revision
     hub.publish(EMBEDDER_REPOSITORY, embedder_files(seed=10), branch="v2")
-    assert embedder(tmp_path, revision="v2").fingerprint == made.fingerprint
+    assert embedder(tmp_path, revision="v2").fingerprint == model.fingerprint
     with pytest.raises(EmbedderError, match=r"revision v3 .*check the revision"):
         await embed_query(embedder(tmp_path, revision="v3"), "keys")
 
@@ -242,9 +242,9 @@ async def test_a_commit_known_and_no_file(hub: HubServer, tmp_path: Path) -> Non
     """The commit that was looked up is downloaded, even if the branch has moved since."""
     commit = embedder(tmp_path).fingerprint.revision
     hub.publish(EMBEDDER_REPOSITORY, embedder_files(seed=8))
-    made = embedder(tmp_path)
-    await embed_query(made, "keys")
-    assert made.fingerprint.revision == commit
+    model = embedder(tmp_path)
+    await embed_query(model, "keys")
+    assert model.fingerprint.revision == commit
     assert {commit.split("@")[1].split("/")[0] in request for request in hub.requests} == {True}
 
 
@@ -268,12 +268,12 @@ async def test_offline(
     await embed_query(embedder(tmp_path), "keys")
     with pytest.raises(EmbedderError) as failed:
         await embed_query(embedder(tmp_path, cache_dir="other"), "keys")
-    said = str(failed.value)
-    assert f"is not in {tmp_path / 'other'}" in said
-    assert f"127.0.0.1:{closed_port}: ConnectError" in said
-    assert f"hf download {EMBEDDER_REPOSITORY} --revision main" in said
-    assert "cache_dir" in said
-    assert "HF_ENDPOINT" in said
+    problem = str(failed.value)
+    assert f"is not in {tmp_path / 'other'}" in problem
+    assert f"127.0.0.1:{closed_port}: ConnectError" in problem
+    assert f"hf download {EMBEDDER_REPOSITORY} --revision main" in problem
+    assert "cache_dir" in problem
+    assert "HF_ENDPOINT" in problem
     with pytest.raises(RerankerError, match=r"is not in .* cannot be downloaded"):
         await rerank_texts(reranker(tmp_path), "q", ["a"])
     # The commit is known, but a file is missing.
@@ -285,9 +285,9 @@ async def test_offline(
 
 async def test_the_command_that_messages_name(hub: HubServer, tmp_path: Path) -> None:
     """The command downloads everything needed to work without a network."""
-    made = embedder(tmp_path)
+    model = embedder(tmp_path)
     with without_downloads(), pytest.raises(NotDownloadedError, match="about 67 MB") as refused:
-        await embed_query(made, "keys")
+        await embed_query(model, "keys")
     assert not hub.requests
     hf, *arguments = shlex.split(str(refused.value).partition("to download it now: ")[2])
     assert hf == "hf"
@@ -332,8 +332,8 @@ async def test_a_download_that_nobody_waits_for(hub: HubServer, tmp_path: Path) 
     """Cancelling does not wait for the download, and no partial file is used as the model."""
     waiting, go = threading.Event(), threading.Event()
     hub.gate = lambda path: (waiting.set(), go.wait(10)) if GRAPH in path else None
-    made = embedder(tmp_path)
-    task = asyncio.create_task(embed_query(made, "keys"))
+    model = embedder(tmp_path)
+    task = asyncio.create_task(embed_query(model, "keys"))
     assert await asyncio.to_thread(waiting.wait, 10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -341,7 +341,7 @@ async def test_a_download_that_nobody_waits_for(hub: HubServer, tmp_path: Path) 
     with without_downloads(), pytest.raises(NotDownloadedError):
         await embed_query(embedder(tmp_path), "keys")
     go.set()
-    assert (await embed_query(made, "keys")).shape == (384,)
+    assert (await embed_query(model, "keys")).shape == (384,)
     assert hub.downloads().count(GRAPH) == 1
 
 
@@ -379,9 +379,9 @@ def incomplete(root: Path) -> list[Path]:
 
 async def test_two_tasks_download_once(hub: HubServer, tmp_path: Path) -> None:
     """Concurrent callers wait for the running download."""
-    made = embedder(tmp_path)
-    found = await asyncio.gather(*(embed_query(made, "keys") for _ in range(4)))
-    assert all(np.allclose(one, found[0]) for one in found)
+    model = embedder(tmp_path)
+    vectors = await asyncio.gather(*(embed_query(model, "keys") for _ in range(4)))
+    assert all(np.allclose(vector, vectors[0]) for vector in vectors)
     assert hub.downloads().count(GRAPH) == 1
 
 
@@ -399,10 +399,10 @@ async def test_what_is_shown(
 ) -> None:
     """One line with the size and the folder comes first; without a terminal there is no bar."""
     await embed_query(embedder(tmp_path), "keys")
-    said = capsys.readouterr().err
-    assert said.startswith(f"downloading the model {EMBEDDER}, ")
-    assert f" kB, into {tmp_path / 'models'}\n" in said
-    assert said.count("\n") == 1
+    line = capsys.readouterr().err
+    assert line.startswith(f"downloading the model {EMBEDDER}, ")
+    assert f" kB, into {tmp_path / 'models'}\n" in line
+    assert line.count("\n") == 1
 
 
 def test_a_bar_on_a_terminal() -> None:
@@ -421,7 +421,7 @@ def test_a_bar_on_a_terminal() -> None:
 
 def test_sizes() -> None:
     """Sizes are rounded for people."""
-    assert [megabytes(one) for one in (67e6, 2.24e9, 312_000)] == ["67 MB", "2.24 GB", "312 kB"]
+    assert [megabytes(size) for size in (67e6, 2.24e9, 312_000)] == ["67 MB", "2.24 GB", "312 kB"]
 
 
 def test_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,9 @@ def test_fields_are_length_prefixed() -> None:
 
 
 @given(FIELDS, FIELDS)
-def test_only_equal_fields_have_equal_digests(one: list[str], other: list[str]) -> None:
+def test_only_equal_fields_have_equal_digests(first: list[str], other: list[str]) -> None:
     """Two lists of fields have the same digest exactly if they are equal."""
-    assert (digest(*one) == digest(*other)) == (one == other)
+    assert (digest(*first) == digest(*other)) == (first == other)
 
 
 def test_any_text_has_a_digest() -> None:

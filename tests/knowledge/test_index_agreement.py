@@ -107,22 +107,22 @@ class Indexes(RuleBasedStateMachine):
             )
             for number, values, text, n in chunks
         ]  # fmt: skip
-        said = self.both("stage", *records, namespace=namespace)
+        answer = self.both("stage", *records, namespace=namespace)
         expected = self.expected[namespace]
         if not records or expected.may_be_live(uri, generation):
-            assert said is None
+            assert answer is None
             if records:
                 staged = expected.staged.setdefault((uri, generation), {})
                 staged.update((record.id, record) for record in records)
         else:
-            assert "is not newer" in said
+            assert "is not newer" in answer
 
     @rule(namespace=namespaces, uri=uris, generation=generations)
     def publish(self, namespace: Namespace, uri: str, generation: int) -> None:
-        said = self.both("publish", uri, generation, namespace)
+        answer = self.both("publish", uri, generation, namespace)
         expected = self.expected[namespace]
-        if isinstance(said, str):
-            assert "is not newer" in said
+        if isinstance(answer, str):
+            assert "is not newer" in answer
             assert generation < expected.live[uri][0]
         else:
             expected.publish(uri, generation)
@@ -158,25 +158,25 @@ class Indexes(RuleBasedStateMachine):
 
     @rule(namespace=namespaces, values=vectors, k=st.integers(1, 9), where=wheres)
     def search(self, namespace: Namespace, values: list[float], k: int, where: Any) -> None:
-        found = self.both("search", values, k, where, namespace)
+        hits = self.both("search", values, k, where, namespace)
         allows = compile_filter(where)
         passing = [chunk for chunk in self.expected[namespace].chunks if allows(chunk.metadata)]
-        ranked = sorted((-score_of(_cosine(one, values)), one.id) for one in passing)
-        assert [(-match.score, match.id) for match in found] == ranked[:k]
-        known = {one.id: one for one in passing}
-        for match in found:
-            assert match.text == known[match.id].text
-            assert match.metadata == known[match.id].metadata
+        ranked = sorted((-score_of(_cosine(chunk, values)), chunk.id) for chunk in passing)
+        assert [(-match.score, match.id) for match in hits] == ranked[:k]
+        chunks = {chunk.id: chunk for chunk in passing}
+        for match in hits:
+            assert match.text == chunks[match.id].text
+            assert match.metadata == chunks[match.id].metadata
 
     @rule(namespace=namespaces, question=words, where=wheres)
     def words(self, namespace: Namespace, question: str, where: Any) -> None:
-        found = self.both("words", question, 99, where, namespace)
+        hits = self.both("words", question, 99, where, namespace)
         allows = compile_filter(where)
-        wanted = set(question.split()) - {"and"}
-        assert sorted(ids(found)) == sorted(
+        terms = set(question.split()) - {"and"}
+        assert sorted(ids(hits)) == sorted(
             chunk.id
             for chunk in self.expected[namespace].chunks
-            if allows(chunk.metadata) and wanted & set(chunk.text.split())
+            if allows(chunk.metadata) and terms & set(chunk.text.split())
         )
 
     @invariant()
@@ -193,8 +193,8 @@ class Indexes(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-def _cosine(one: Record, values: list[float]) -> float:
-    first, second = one.vector.astype(np.float64), np.array(values)
+def _cosine(record_: Record, values: list[float]) -> float:
+    first, second = record_.vector.astype(np.float64), np.array(values)
     length = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float(first @ second) / length if length else 0.0
 

@@ -64,8 +64,8 @@ def everything(to: Driver) -> Any:
     state = to.index.read(HERE, lambda view: view.state)
     indexes = [ledger.index(HERE, name) for name in ("active", "building")]
     documents = ledger.documents(to.entry().key)
-    kept = to.store_count(to.entry())
-    return answers(to, HERE), state, indexes, documents, kept, to.catalog.runs.list(HERE, 9)
+    rows = to.store_count(to.entry())
+    return answers(to, HERE), state, indexes, documents, rows, to.catalog.runs.list(HERE, 9)
 
 
 def stop_renewing(patch: pytest.MonkeyPatch) -> None:
@@ -233,8 +233,8 @@ def test_a_stopped_writer_is_followed_when_its_lease_has_expired(tmp_path: Path)
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
         holder.send_signal(signal.SIGCONT)
-        said, _ = holder.communicate("\n", timeout=30)
-        assert "another process took over" in said
+        output, _ = holder.communicate("\n", timeout=30)
+        assert "another process took over" in output
         assert to.catalog.runs.list(HERE, 1) == []
         edit(to, 2, HERE)
         to.agree()

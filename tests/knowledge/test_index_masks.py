@@ -56,20 +56,20 @@ def test_same_as_asking_each(metadata: list[dict[str, Any]], filters: list[dict[
     for where in filters:
         allows = compile_filter(where)
         allowed = masks.allowed(where, lambda rows: stored(metadata, rows))
-        assert allowed.tolist() == [n + 100 for n, one in enumerate(metadata) if allows(one)]
+        assert allowed.tolist() == [n + 100 for n, data in enumerate(metadata) if allows(data)]
 
 
 def test_only_new_rows_are_fetched() -> None:
     """The metadata of a row is fetched only once, in all versions of the index."""
     metadata = [{"n": n} for n in range(6)]
-    asked: list[int] = []
+    fetched: list[int] = []
 
     def fetch(rows: Sequence[int]) -> Iterable[tuple[int, str]]:
-        asked.extend(rows)
+        fetched.extend(rows)
         return stored(metadata, rows)
 
     masks = Masks(np.arange(4), np.arange(4))
     for where in ({"n": 1}, {"n": {"$gt": 2}}, {"m": 1}):
         masks.allowed(where, fetch)
     Masks(np.array([5, 1, 2]), np.array([5, 1, 2]), masks).allowed({"n": 5}, fetch)
-    assert sorted(asked) == [0, 1, 2, 3, 5]
+    assert sorted(fetched) == [0, 1, 2, 3, 5]

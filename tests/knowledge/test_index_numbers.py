@@ -43,7 +43,7 @@ class FilteringStore(RecordingStore):
 
 
 def numbers(to: Driver, *names: str) -> dict[str, int]:
-    return {name: one.number for name, one in to.fetch(*names).items()}
+    return {name: chunk.number for name, chunk in to.fetch(*names).items()}
 
 
 class TestNumbers(OnEveryCatalog):
@@ -71,7 +71,7 @@ class TestNumbers(OnEveryCatalog):
         assert len(store.added) == added
         assert numbers(to, "aa", "bb") == before
         assert [match.figure for match in to.words("aa bb title")] == [m.figure for m in words]
-        assert [one.metadata["line_start"] for one in to.fetch("aa", "bb").values()] == [7, 8]
+        assert [chunk.metadata["line_start"] for chunk in to.fetch("aa", "bb").values()] == [7, 8]
         to.sweep()
         assert store.deleted == []
         assert to.hits() == ["aa", "bb"]

@@ -33,7 +33,7 @@ def state(view: View) -> str:
     """Return the generation of the only document, after checking it in every kind of query."""
     near = sorted(view.nearest(vector([1.0, 0.0, 0.0, 0.0]), 9).ids)
     worded = sorted(view.bm25_search("passage", 9).ids)
-    whole = [one.id for one in view.document("a.md")]
+    whole = [chunk.id for chunk in view.document("a.md")]
     assert near == worded == whole
     chunks = view.named(whole)
     assert len(whole) == len(chunks) == view.state.live == SIZE
@@ -62,67 +62,67 @@ class TestReaders(OnEveryCatalog):
         to.open()
         write(to, 1)
         to.sweep()
-        asked = []
+        states = []
 
         def ask(view: View) -> str:
-            asked.append(state(view))
-            write(to, len(asked) + 1)
+            states.append(state(view))
+            write(to, len(states) + 1)
             return state(view)
 
         assert to.index.read(HERE, ask) == "1"
-        assert asked == ["1"]
+        assert states == ["1"]
         assert to.index.read(HERE, state) == "2"
 
     def test_what_was_swept_while_it_was_read(self, to: Driver) -> None:
         """A reader whose passages were deleted during its read starts again."""
         to.open()
         write(to, 1)
-        asked = []
+        versions = []
 
         def ask(view: View) -> list[str]:
-            asked.append(view.state.version)
-            if len(asked) == 1:
+            versions.append(view.state.version)
+            if len(versions) == 1:
                 write(to, 2)
                 to.sweep()
             return ids_of(view)
 
         assert to.index.read(HERE, ask) == [f"2 {at}" for at in range(SIZE)]
-        assert len(asked) == 2
+        assert len(versions) == 2
 
     def test_an_index_that_was_dropped_while_it_was_read(self, to: Driver) -> None:
         """A reader whose index was dropped starts again with the index that replaced it."""
         first = to.open()
         write(to, 1)
-        asked = []
+        numbers = []
 
         def ask(view: View) -> list[str]:
-            asked.append(view.index.key.number)
-            if len(asked) == 1:
+            numbers.append(view.index.key.number)
+            if len(numbers) == 1:
                 to.open()
                 write(to, 2)
                 to.drop(first)
             return ids_of(view)
 
         assert to.index.read(HERE, ask) == [f"2 {at}" for at in range(SIZE)]
-        assert asked == [1, 2]
+        assert numbers == [1, 2]
 
     def test_an_index_that_never_rests(self, to: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
         """A reader of an index that keeps changing finally fails with the reason."""
         monkeypatch.setattr("lorebind_knowledge.index.index._LONGEST_PAUSE", 0.0)
         to.open()
         write(to, 1)
-        asked = []
+        versions = []
 
         def ask(view: View) -> None:
-            asked.append(view.state.version)
-            write(to, len(asked) + 1)
+            versions.append(view.state.version)
+            write(to, len(versions) + 1)
             to.sweep()
 
         with pytest.raises(
             StoreError, match=r"'handbook' kept changing while it was being searched"
         ):
             to.index.read(HERE, ask)
-        assert len(asked) == len(set(asked)) > 5
+        assert len(versions) == len(set(versions)) > 5
 
     def test_threads_that_read_while_one_writes(
         self, to: Driver, store: PlainStore, make_catalog: Callable[[], Catalog]

@@ -31,7 +31,7 @@ class OddStore(PlainStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.change: Callable[[Partition, SearchHits, int], SearchHits] = lambda _, given, __: given
+        self.change: Callable[[Partition, SearchHits, int], SearchHits] = lambda _, hits, __: hits
 
     def nearest(
         self, space: Partition, vector: Any, k: int, where: Any, allowed_ids: Any
@@ -39,8 +39,8 @@ class OddStore(PlainStore):
         return self.change(space, super().nearest(space, vector, k, where, allowed_ids), k)
 
 
-def without_vectors(_: Partition, given: SearchHits, __: int) -> SearchHits:
-    return SearchHits(given.numbers)
+def without_vectors(_: Partition, hits: SearchHits, __: int) -> SearchHits:
+    return SearchHits(hits.numbers)
 
 
 class TestNominees(IndexTests):
@@ -88,10 +88,10 @@ class TestNominees(IndexTests):
         before = {k: to.search(NORTH, k) for k in (1, 2, 3, 9, 99)}
         filtered = to.search(NORTH, where={"n": {"$gt": 2}})
 
-        def repeat(_: Partition, given: SearchHits, k: int) -> SearchHits:
-            assert given.vectors is not None
-            numbers = np.repeat(np.asarray(given.numbers), times)[:k].tolist()
-            return SearchHits(numbers, np.repeat(given.vectors, times, axis=0)[:k])
+        def repeat(_: Partition, hits: SearchHits, k: int) -> SearchHits:
+            assert hits.vectors is not None
+            numbers = np.repeat(np.asarray(hits.numbers), times)[:k].tolist()
+            return SearchHits(numbers, np.repeat(hits.vectors, times, axis=0)[:k])
 
         store.change = repeat
         assert {k: to.search(NORTH, k) for k in (1, 2, 3, 9, 99)} == before
@@ -106,29 +106,29 @@ class TestNominees(IndexTests):
         to.open()
         to.add(*(record(f"{at}", values) for at, values in enumerate(ramp(5))))
 
-        def confuse(space: Partition, given: SearchHits, k: int) -> SearchHits:
+        def confuse(space: Partition, hits: SearchHits, k: int) -> SearchHits:
             theirs = PlainStore.nearest(store, foreign.space, vector(EAST), k, {}, None)
             assert theirs.vectors is not None
-            both = [*theirs.numbers, *given.numbers]
-            rows = [*theirs.vectors, *([] if given.vectors is None else given.vectors)]
+            both = [*theirs.numbers, *hits.numbers]
+            rows = [*theirs.vectors, *([] if hits.vectors is None else hits.vectors)]
             changed = SearchHits(both, np.stack(rows))
             return changed if change is None else change(space, changed, k)
 
         store.change = confuse
         for k in (1, 3, 5, 50):
-            found = to.search(k=k)
-            assert len(set(ids(found))) == len(found) <= 5
-            assert {match.text for match in found} <= set("01234")
+            matches = to.search(k=k)
+            assert len(set(ids(matches))) == len(matches) <= 5
+            assert {match.text for match in matches} <= set("01234")
 
     def test_an_approximate_store_that_finds_little(self, to: Driver, store: OddStore) -> None:
         """Results are sorted, and no chunk is ranked below a less near one."""
         to.open()
         to.add(*(record(f"{9 - at}", values) for at, values in enumerate(ramp(9))))
         store.is_exact = False
-        store.change = lambda _, given, __: SearchHits(given.numbers[:2])
-        found = to.search()
-        assert ids(found)[:2] == ["9", "8"]
-        assert found == sorted(found, key=lambda match: (-match.score, match.id))
+        store.change = lambda _, hits, __: SearchHits(hits.numbers[:2])
+        matches = to.search()
+        assert ids(matches)[:2] == ["9", "8"]
+        assert matches == sorted(matches, key=lambda match: (-match.score, match.id))
 
     def test_a_filter_that_few_pass(self, to: Driver, store: OddStore) -> None:
         """The few chunks that pass a filter are found without reading all others."""

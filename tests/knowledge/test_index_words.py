@@ -46,11 +46,11 @@ def document_figures(to: Driver, question: str) -> dict[str, float]:
         _, numbers = view.rows()
         figures = view.document_scores(question, numbers)
         chunks = view.chunks(numbers.tolist())
-        found: dict[str, set[float]] = {}
+        scores: dict[str, set[float]] = {}
         for number, figure in zip(numbers.tolist(), figures.tolist(), strict=True):
-            found.setdefault(chunks[number].uri, set()).add(round(figure, 9))
-        assert all(len(same) == 1 for same in found.values())
-        return {uri: same.pop() for uri, same in found.items()}
+            scores.setdefault(chunks[number].uri, set()).add(round(figure, 9))
+        assert all(len(same) == 1 for same in scores.values())
+        return {uri: same.pop() for uri, same in scores.items()}
 
     return to.index.read(HERE, ask)
 
@@ -69,11 +69,11 @@ def by_hand(live: dict[str, list[Record]], question: str) -> dict[str, float]:
     average = sum(word.total() for word in words.values()) / len(words)
     figures = dict.fromkeys(words, 0.0)
     for word, weight in query_terms(question, ["en"]).items():
-        having = sum(word in found for found in words.values())
+        having = sum(word in counts for counts in words.values())
         idf = max(log((len(words) - having + 0.5) / (having + 0.5)), 1e-6)
-        for uri, found in words.items():
-            times = found[word]
-            norm = 1.2 * (0.25 + 0.75 * found.total() / average)
+        for uri, counts in words.items():
+            times = counts[word]
+            norm = 1.2 * (0.25 + 0.75 * counts.total() / average)
             figures[uri] += weight * idf * times * 2.2 / (times + norm)
     return figures
 
@@ -86,17 +86,17 @@ class TestWords(OnEveryCatalog):
 
     def test_any_word_is_enough(self, to: Driver) -> None:
         """Chunks with any form of any of the words are found, best first."""
-        found = to.words("Which mechanic services an engine?")
-        assert ids(found)[0] == "a"
-        assert set(ids(found)) == {"a", "b"}
+        hits = to.words("Which mechanic services an engine?")
+        assert ids(hits)[0] == "a"
+        assert set(ids(hits)) == {"a", "b"}
 
     def test_figures(self, to: Driver) -> None:
         """BM25 is positive; matches are sorted by their share of the best."""
-        found = to.words("bread kitchen")
-        assert ids(found)[0] == "d"
-        assert found[0].score == 1.0
-        assert all(match.figure > 0 for match in found)
-        assert found == sorted(found, key=lambda match: (-match.score, match.id))
+        hits = to.words("bread kitchen")
+        assert ids(hits)[0] == "d"
+        assert hits[0].score == 1.0
+        assert all(match.figure > 0 for match in hits)
+        assert hits == sorted(hits, key=lambda match: (-match.score, match.id))
 
     def test_repeated_words_weigh_more(self, to: Driver) -> None:
         """A word that the question repeats counts each time."""
@@ -160,21 +160,21 @@ class TestWords(OnEveryCatalog):
 
     def test_filter(self, to: Driver) -> None:
         """The filter applies before the limit, and the best chunk that passes has the score 1."""
-        found = to.words("engines mechanic kitchen", k=1, where={"vowel": True})
-        assert [match.score for match in found] == [1.0]
-        assert found[0].id in "ae"
-        assert found[0].metadata == {"vowel": True}
+        hits = to.words("engines mechanic kitchen", k=1, where={"vowel": True})
+        assert [match.score for match in hits] == [1.0]
+        assert hits[0].id in "ae"
+        assert hits[0].metadata == {"vowel": True}
         assert ids(to.words("engines mechanic kitchen", where={"vowel": True})) == ["a", "e"]
         assert to.words("engines", where={"vowel": None}) == []
 
     def test_figures_of_others(self, to: Driver) -> None:
         """Any chunk's BM25 can be requested: it is 0 without any of the words."""
         question = "engines mechanic bread kitchen"
-        numbers = np.array([*(one.number for one in to.fetch(*LIBRARY).values()), 10**6])
+        numbers = np.array([*(chunk.number for chunk in to.fetch(*LIBRARY).values()), 10**6])
         figures = {match.id: match.figure for match in to.words(question)}
-        given = to.index.read(HERE, lambda view: view.bm25_scores(question, numbers))
+        scores = to.index.read(HERE, lambda view: view.bm25_scores(question, numbers))
         expected = [figures.get(name, 0.0) for name in to.fetch(*LIBRARY)]
-        assert given.tolist() == pytest.approx([*expected, 0.0])
+        assert scores.tolist() == pytest.approx([*expected, 0.0])
         assert 0 < len(figures) < len(LIBRARY)
 
     def test_indexes_do_not_see_each_other(self, to: Driver) -> None:
@@ -256,11 +256,11 @@ class TestWords(OnEveryCatalog):
 
     def test_one_generation_has_one_language(self, to: Driver) -> None:
         """A generation in two languages is refused: its words could not be removed again."""
-        one = record("n", uri="n.md", text="Häuser")
+        first = record("n", uri="n.md", text="Häuser")
         other = replace(record("o", uri="n.md", text="Häuser"), language="de")
         with pytest.raises(StoreError, match=r"'n.md': one generation .* 'en' and 'de'"):
-            to.stage(one, other)
-        to.stage(one)
+            to.stage(first, other)
+        to.stage(first)
         with pytest.raises(StoreError, match="two languages"):
             to.stage(other)
         to.publish("n.md")
@@ -305,15 +305,15 @@ class TestWords(OnEveryCatalog):
     ) -> None:
         """The least recently used words are forgotten, and found again."""
         questions = ["bread kitchen", "engines mechanic", "tickets", "bread"]
-        found = [to.words(question) for question in questions]
+        answers = [to.words(question) for question in questions]
         monkeypatch.setattr(words, "_PLACES_KEPT", 7)
         to.add(record("n", uri="n.md", text="nothing of that"))
         to.remove("n.md")  # a new version, of which nothing is cached yet
         for _ in range(2):
-            assert [to.words(question) for question in questions] == found
-            (kept,) = to.index._memory._words.values()
-            assert 0 < kept._kept <= 7
-            assert "bread" in kept._known
+            assert [to.words(question) for question in questions] == answers
+            (memory,) = to.index._memory._words.values()
+            assert 0 < memory._kept <= 7
+            assert "bread" in memory._known
 
     @pytest.mark.parametrize("seed", range(4))
     def test_figures_are_those_of_a_fresh_index(self, to: Driver, seed: int) -> None:
@@ -335,8 +335,8 @@ class TestWords(OnEveryCatalog):
                 )
                 for _ in range(case.randrange(6))
             ]
-            kept = [replace(one, generation=generation) for one in live.get(uri, [])]
-            chunks += case.sample(kept, case.randrange(len(kept) + 1))
+            chunks_ = [replace(chunk, generation=generation) for chunk in live.get(uri, [])]
+            chunks += case.sample(chunks_, case.randrange(len(chunks_) + 1))
             to.stage(*chunks)
             match case.randrange(6):
                 case 0:

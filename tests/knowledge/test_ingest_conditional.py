@@ -35,9 +35,9 @@ class VersionedSource:
 
 @pytest.fixture
 def source(bench: Bench) -> VersionedSource:
-    made = VersionedSource()
-    bench.change(sources=[made])
-    return made
+    source = VersionedSource()
+    bench.change(sources=[source])
+    return source
 
 
 async def test_what_did_not_change(bench: Bench, source: VersionedSource) -> None:

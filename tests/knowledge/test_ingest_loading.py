@@ -37,10 +37,10 @@ def limit(bench: Bench, **limits: Any) -> None:
 
 @pytest.fixture
 def bench(make_bench: Callable[[str], Bench]) -> Bench:
-    made = make_bench("sqlite")
-    made.change(sources=[FileSource("file_glob", ["docs/**/*"], made.root)])
-    limit(made)
-    return made
+    bench = make_bench("sqlite")
+    bench.change(sources=[FileSource("file_glob", ["docs/**/*"], bench.root)])
+    limit(bench)
+    return bench
 
 
 async def attempts(bench: Bench) -> dict[str, int]:
@@ -61,8 +61,8 @@ async def test_the_others_are_complete(bench: Bench) -> None:
     assert report.documents == counts(added=4, failed=3)
     assert [failure.uri for failure in report.failures] == [f"docs/{name}" for name in BOMBS]
     assert all("loading.max_memory" in failure.reason for failure in report.failures)
-    found = "\n".join(await bench.texts())
-    assert all(words in found for words in ("sent by mail", "each quarter", "word0a", "word1c"))
+    text = "\n".join(await bench.texts())
+    assert all(words in text for words in ("sent by mail", "each quarter", "word0a", "word1c"))
 
 
 async def test_not_tried_in_vain(bench: Bench) -> None:
@@ -107,16 +107,16 @@ async def test_a_plan_reads_for_the_ingest_after_it(bench: Bench) -> None:
     bench.write_bytes("b.pdf", pdf_bytes(["Changed before the ingest."]))
     plan = await bench.plan()
     assert plan.read
-    kept = plan.read._documents
-    assert len(kept) == 2
-    for key, document in kept.items():
+    documents = plan.read._documents
+    assert len(documents) == 2
+    for key, document in documents.items():
         chunk = document.chunks[0]
         text = chunk.text.replace("Read", "Kept")
-        kept[key] = replace(document, chunks=[chunk._replace(text=text)])
+        documents[key] = replace(document, chunks=[chunk._replace(text=text)])
     bench.write_bytes("b.pdf", pdf_bytes(["Changed since."]))
     await bench.ingest(plan=plan)
     assert await bench.texts() == ["Changed since.", "Kept by the plan."]
-    assert len(kept) == 1
+    assert len(documents) == 1
     report = await bench.ingest(plan=plan)
     assert report.documents == counts(unchanged=2)
 
@@ -155,10 +155,10 @@ async def test_a_plan_that_estimates(bench: Bench) -> None:
     bench.change(chunker=Halves(100, estimates=True))
     plan = await bench.plan()
     assert plan.read
-    kept = plan.read._documents
-    assert len(kept) == 1
-    for key, document in kept.items():
-        kept[key] = replace(document, text=document.text.replace("Read", "Kept"))
+    documents = plan.read._documents
+    assert len(documents) == 1
+    for key, document in documents.items():
+        documents[key] = replace(document, text=document.text.replace("Read", "Kept"))
     bench.change(chunker=Halves(10, estimates=False))
     await bench.ingest(plan=plan)
     assert await bench.texts() == ["Kept by", "the plan."]
@@ -195,9 +195,9 @@ async def test_order_and_length_of_groups(bench: Bench) -> None:
         bench.write_bytes(f"{number}.pdf", pdf_bytes([f"Page of {number}."] * (20 - 2 * number)))
         bench.write(f"{number}.md", f"Text of {number}.")
     await bench.ingest()
-    told = [data["uri"] for data in bench.diary.data("ingest_chunked")]
-    assert told == sorted(told)
-    assert len(told) == 18
+    uris = [data["uri"] for data in bench.diary.data("ingest_chunked")]
+    assert uris == sorted(uris)
+    assert len(uris) == 18
 
 
 async def test_cancelled(bench: Bench) -> None:

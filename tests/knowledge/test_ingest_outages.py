@@ -85,9 +85,9 @@ class FailingStore(MemoryStore):
             self.left -= 1
         return method == self.method and self.left < 0
 
-    def _done(self, do: Callable[..., Any], space: Partition, given: Sequence[Any]) -> None:
+    def _done(self, do: Callable[..., Any], space: Partition, batch: Sequence[Any]) -> None:
         failed = self._fails(do.__name__)
-        do(space, given[: len(given) // 2] if failed else given)
+        do(space, batch[: len(batch) // 2] if failed else batch)
         if failed:
             raise StoreError("the disk is full")
 
@@ -284,7 +284,7 @@ def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:
         (tmp_path / "docs" / f"{number}.txt").write_text(text)
     command = [sys.executable, "-W", "error", "-c", FULL, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    said, end = done.stdout.splitlines()
-    assert "lorebind.db: " in said, done.stderr
-    assert "free some space" in said
+    line, end = done.stdout.splitlines()
+    assert "lorebind.db: " in line, done.stderr
+    assert "free some space" in line
     assert end == "completed 600 5"

@@ -88,17 +88,17 @@ async def test_readers_of_the_old_and_the_new(bench: Bench) -> None:
         refused = name == "new"
         while True:
             try:
-                found = await search((kb,), "some more words", RetrievalDeclaration(top_k=50))
+                hits = await search((kb,), "some more words", RetrievalDeclaration(top_k=50))
             except IndexMismatchError:
                 assert refused or name == "old"
                 refused = True
             else:
                 assert name == "new" or not refused
-                assert sorted(match.text for match in found) == everything
+                assert sorted(match.text for match in hits) == everything
                 answered[name] += 1
             await asyncio.sleep(0)
 
-    readers = [asyncio.create_task(look(*one)) for one in (("old", old), ("new", new))]
+    readers = [asyncio.create_task(look(*pair)) for pair in (("old", old), ("new", new))]
 
     async def until_answered(name: str) -> None:
         while not answered[name]:
@@ -185,7 +185,7 @@ async def test_the_first_one(bench: Bench) -> None:
     assert (await bench.reindex()).documents == counts(added=4)
     data = heard(bench, *REINDEX)
     assert [hook for hook, _ in data] == [*REINDEX[::2], *REINDEX[:2]]
-    assert {one["embedder_before"] for _, one in data} == {""}
+    assert {event["embedder_before"] for _, event in data} == {""}
     assert "docs/**/*.md" in data[1][1]["reason"]
 
 

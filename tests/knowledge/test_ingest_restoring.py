@@ -25,8 +25,8 @@ def numbers(bench: Bench) -> list[int]:
     """Return the numbers of all vectors that searches find."""
 
     def read(view: View) -> list[int]:
-        found: list[int] = view.rows()[1].tolist()
-        return found
+        numbers: list[int] = view.rows()[1].tolist()
+        return numbers
 
     return bench.index.read(bench.kb.namespace, read)
 
@@ -218,4 +218,4 @@ async def test_documents_that_were_added_by_hand(bench: Bench) -> None:
         collection.similarity_search("one")
     collection.delete()
     collection.add_texts(["one", "two"], ids=["1", "2"])
-    assert [found.page_content for found in collection.similarity_search("one")] == ["one", "two"]
+    assert [hit.page_content for hit in collection.similarity_search("one")] == ["one", "two"]

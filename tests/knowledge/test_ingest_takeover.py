@@ -88,8 +88,8 @@ async def everything(bench: Bench) -> object:
     states = ("building", "active", "retired")
     indexes = [ledger.index(here, state) for state in states]
     documents = [ledger.documents(index.key) for index in indexes if index]
-    kept = [bench.index.store.count(index.space) for index in indexes if index]
-    return await bench.visible(), indexes, documents, kept, bench.catalog.runs.list(here, 9)
+    counts = [bench.index.store.count(index.space) for index in indexes if index]
+    return await bench.visible(), indexes, documents, counts, bench.catalog.runs.list(here, 9)
 
 
 async def lost(ingest: Awaitable[object]) -> str:
@@ -124,16 +124,16 @@ async def test_at_any_step(
             return await everything(bench)
 
         stopped.stop_at(at, take_over)
-        said = await lost(bench.ingest(strategy=first))
+        error = await lost(bench.ingest(strategy=first))
         if not stopped.reached:
             break
         stopped.stop_at(0)
         assert await everything(bench) == stopped.seen
         expected = expected or await fresh(bench, make_bench)
         await check_whole(bench, expected)
-        failed += bool(said)
-        assert not said or "'docs': another process took over" in said
-        if said and at > 1:  # at the first step there was no run yet
+        failed += bool(error)
+        assert not error or "'docs': another process took over" in error
+        if error and at > 1:  # at the first step there was no run yet
             runs = bench.catalog.runs.list(bench.kb.namespace, 2)
             assert [run.status for run in runs] == ["completed", "failed"]
             assert bench.diary.names()[-1] == "ingest_failed"

@@ -41,10 +41,10 @@ namespaces = st.builds(
 )
 
 
-def family(one: Namespace) -> list[Namespace]:
+def family(owner: Namespace) -> list[Namespace]:
     """Return a namespace and all those that differ from it in one name."""
     fields = ("tenant", "project", "scope", "kb")
-    return [one, *(replace(one, **{field: "workflow/z"}) for field in fields)]
+    return [owner, *(replace(owner, **{field: "workflow/z"}) for field in fields)]
 
 
 chunks = st.lists(
@@ -54,7 +54,7 @@ chunks = st.lists(
     max_size=5,
 )
 owners_of_one = namespaces.flatmap(
-    lambda one: st.lists(st.sampled_from(family(one)), min_size=2, max_size=4, unique=True)
+    lambda owner: st.lists(st.sampled_from(family(owner)), min_size=2, max_size=4, unique=True)
 )
 owner_lists = owners_of_one | st.lists(namespaces, min_size=2, max_size=4, unique=True)
 contents = owner_lists.flatmap(
@@ -69,18 +69,18 @@ def opened(kind: str, new_dsn: Callable[[], str]) -> Iterator[Driver]:
         path = Path(folder, "lorebind.db")
         match kind:
             case "memory":
-                made = Driver(MemoryStore(), Catalog())
+                driver = Driver(MemoryStore(), Catalog())
             case "sqlite":
-                made = Driver(SqliteStore(path), Catalog(path))
+                driver = Driver(SqliteStore(path), Catalog(path))
             case "pgvector":
                 dsn = new_dsn()
-                made = Driver(PgvectorStore(dsn), in_postgres(dsn))
+                driver = Driver(PgvectorStore(dsn), in_postgres(dsn))
             case "qdrant":
-                made = Driver(QdrantStore("docs"), Catalog())
+                driver = Driver(QdrantStore("docs"), Catalog())
             case _:
-                made = Driver(LangChainStore(Recipe("Memory", InMemoryVectorStore)), Catalog())
-        yield made
-        made.close()
+                driver = Driver(LangChainStore(Recipe("Memory", InMemoryVectorStore)), Catalog())
+        yield driver
+        driver.close()
 
 
 def fill(to: Driver, owner: Namespace, passages: list[tuple[str, list[str]]]) -> None:
@@ -102,7 +102,7 @@ def fill(to: Driver, owner: Namespace, passages: list[tuple[str, list[str]]]) ->
 
 def seen(to: Driver, owner: Namespace) -> list[Any]:
     """Return everything that can be read from an index, with all scores."""
-    found: list[Any] = [to.count(owner)]
+    answers: list[Any] = [to.count(owner)]
     where = {"owner": repr(owner)}
     for word in WORDS:
         for answer in (
@@ -111,11 +111,11 @@ def seen(to: Driver, owner: Namespace) -> list[Any]:
             to.words(word, 50, namespace=owner),
         ):
             assert all(match.metadata == where for match in answer)
-            found.append([(m.id, m.text, m.score, round(m.figure, 5)) for m in answer])
+            answers.append([(m.id, m.text, m.score, round(m.figure, 5)) for m in answer])
     names = [f"{uri}{at}" for uri in "xy" for at in range(5)]
     fetched = to.fetch(*names, namespace=owner)
-    assert all(one.metadata == where for one in fetched.values())
-    return [*found, sorted((name, one.text) for name, one in fetched.items())]
+    assert all(chunk.metadata == where for chunk in fetched.values())
+    return [*answers, sorted((name, chunk.text) for name, chunk in fetched.items())]
 
 
 def disturb(to: Driver, victim: Namespace, way: str) -> None:
@@ -166,7 +166,7 @@ def test_indexes_of_one_store(kind: str, examples: int, new_dsn: Callable[[], st
             assert {owner: seen(to, owner) for owner in content} == alone
             victim = data.draw(st.sampled_from(sorted(content)))
             disturb(to, victim, data.draw(st.sampled_from(WAYS)))
-            others = {owner: found for owner, found in alone.items() if owner != victim}
+            others = {owner: answers for owner, answers in alone.items() if owner != victim}
             assert {owner: seen(to, owner) for owner in others} == others
 
     check()
@@ -228,7 +228,7 @@ def test_ledgers_of_one_catalog(kind: str, examples: int, new_dsn: Callable[[], 
                         entries[owner].key,
                         entries[owner].manifest,
                     )
-                    (one,) = catalog.runs.list(owner, 9)
-                    assert (one.run_id, one.status) == (runs[owner], "running")
+                    (run,) = catalog.runs.list(owner, 9)
+                    assert (run.run_id, run.status) == (runs[owner], "running")
 
     check()

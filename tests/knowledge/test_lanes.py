@@ -85,10 +85,10 @@ async def service(tmp_path: Path) -> AsyncIterator[KnowledgeService]:
             {"id": "docs", "sources": [{"type": "markdown_glob", "path": "docs/*.md"}]}
         ],
     }
-    made = KnowledgeService(build_project(data, root=tmp_path), Events([]))
-    await ingest(made.open("docs").corpus())
-    yield made
-    await made.close()
+    service = KnowledgeService(build_project(data, root=tmp_path), Events([]))
+    await ingest(service.open("docs").corpus())
+    yield service
+    await service.close()
 
 
 def threads_in(service: KnowledgeService) -> Threads:
@@ -136,10 +136,10 @@ async def test_each_database_has_its_own_threads(service: KnowledgeService) -> N
 
 def test_databases_that_are_searched_together() -> None:
     """One database is searched in its own threads, several together in threads that they share."""
-    one, other = Threads(), Threads()
-    assert threads_of([one, one]) is one
-    assert threads_of([one, other]) is threads_of([other, one, other])
-    assert threads_of([one, other]) not in (one, other)
+    first, other = Threads(), Threads()
+    assert threads_of([first, first]) is first
+    assert threads_of([first, other]) is threads_of([other, first, other])
+    assert threads_of([first, other]) not in (first, other)
 
 
 @pytest.mark.parametrize("daemon", [False, True])

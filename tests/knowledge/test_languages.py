@@ -38,10 +38,10 @@ def project(root: Path, texts: Mapping[str, str], **settings: Any) -> Project:
     return Project.build(declared, root=root)
 
 
-def found_first(one: Project, language: str) -> dict[str, str]:
+def found_first(project: Project, language: str) -> dict[str, str]:
     """Return the first document found for each question."""
     return {
-        name: Path(one.query("handbook", question).matches[0].metadata["uri"]).stem
+        name: Path(project.query("handbook", question).matches[0].metadata["uri"]).stem
         for name, question in QUESTIONS[language].items()
     }
 
@@ -50,9 +50,9 @@ def found_first(one: Project, language: str) -> dict[str, str]:
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """Return a project with all languages in one knowledge base."""
     texts = {name: text for documents in CORPUS.values() for name, text in documents.items()}
-    with project(tmp_path_factory.mktemp("languages"), texts) as made:
-        made.ingest("handbook")
-        yield made
+    with project(tmp_path_factory.mktemp("languages"), texts) as built:
+        built.ingest("handbook")
+        yield built
 
 
 @pytest.mark.parametrize("language", CORPUS)
@@ -69,20 +69,20 @@ def test_counts(everything: Project) -> None:
 @pytest.mark.parametrize("language", CORPUS)
 def test_a_declared_language(tmp_path: Path, language: str) -> None:
     """The results are the same if the language is declared instead of detected."""
-    with project(tmp_path, CORPUS[language], language=language) as made:
-        made.ingest("handbook")
-        assert found_first(made, language) == {name: name for name in CORPUS[language]}
+    with project(tmp_path, CORPUS[language], language=language) as german:
+        german.ingest("handbook")
+        assert found_first(german, language) == {name: name for name in CORPUS[language]}
 
 
 def test_another_declared_language(tmp_path: Path) -> None:
     """A changed language takes effect at the next ingest, which embeds nothing again."""
-    with project(tmp_path, CORPUS["de"], language="en") as made:
-        made.ingest("handbook")
-        assert made.query("handbook", "Schloss").matches == []
-    with project(tmp_path, CORPUS["de"], language="de") as made:
-        report = made.ingest("handbook")
+    with project(tmp_path, CORPUS["de"], language="en") as built:
+        built.ingest("handbook")
+        assert built.query("handbook", "Schloss").matches == []
+    with project(tmp_path, CORPUS["de"], language="de") as built:
+        report = built.ingest("handbook")
         assert (report.documents["updated"], report.texts_embedded) == (5, 0)
-        assert found_first(made, "de") == {name: name for name in CORPUS["de"]}
+        assert found_first(built, "de") == {name: name for name in CORPUS["de"]}
 
 
 def test_an_unknown_language(tmp_path: Path) -> None:

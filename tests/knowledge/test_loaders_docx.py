@@ -38,8 +38,8 @@ def test_document_order() -> None:
         "The handbook\n\nAn introduction.\n\nKeys\n\nRotate them:\n\n- each quarter\n- after a leak"
         "\n\nOwners\n\nTeam | Mail\nSupport | help@example.com\n\nThe end."
     )
-    found = [(h.level, h.title, document.text[h.start :].split("\n")[0]) for h in document.headings]
-    assert found == [
+    parts = [(h.level, h.title, document.text[h.start :].split("\n")[0]) for h in document.headings]
+    assert parts == [
         (1, "The handbook", "The handbook"),
         (1, "Keys", "Keys"),
         (2, "Owners", "Owners"),

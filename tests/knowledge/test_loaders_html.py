@@ -94,8 +94,8 @@ def test_headings() -> None:
         "<h1>One <a class=headerlink href=#one>¶</a></h1><p>a</p>"
         "<ul><li><h3>Two\n<code>three</code></h3>b</ul><h2> </h2><h2><a href=#x>§</a>Four</h2>"
     )
-    found = [(h.level, h.title, document.text[h.start :].split("\n")[0]) for h in document.headings]
-    assert found == [(1, "One", "One"), (3, "Two three", "Two three"), (2, "Four", "Four")]
+    parts = [(h.level, h.title, document.text[h.start :].split("\n")[0]) for h in document.headings]
+    assert parts == [(1, "One", "One"), (3, "Two three", "Two three"), (2, "Four", "Four")]
     assert document.heading_path(document.text.index("b")) == ["One", "Two three"]
 
 

@@ -83,8 +83,8 @@ def test_headings_and_lines() -> None:
     before = load_document(text.encode(), "a.md")
     after = without_html(before)
     assert after.text.count("\n") == before.text.count("\n")
-    found = [(h.level, h.title, after.text[h.start :].split("\n")[0]) for h in after.headings]
-    assert found == [(1, "One & two", "# One & two"), (2, "Three", "## Three")]
+    headings = [(h.level, h.title, after.text[h.start :].split("\n")[0]) for h in after.headings]
+    assert headings == [(1, "One & two", "# One & two"), (2, "Three", "## Three")]
     start = after.text.index("text")
     assert after.span(start, start + 4).line_start == before.span(text.index("text"), 99).line_start
     assert after.body_start == before.body_start

@@ -79,13 +79,13 @@ def test_the_built_in_extractor() -> None:
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "cp1252", "utf-16"])
-@pytest.mark.parametrize("said", ["", "text/html; charset={}"])
-def test_charset(charset: str, said: str) -> None:
+@pytest.mark.parametrize("header", ["", "text/html; charset={}"])
+def test_charset(charset: str, header: str) -> None:
     """The page is decoded as usual, whatever its XML declaration says, and the charset recorded."""
     page = f'<?xml version="1.0" encoding="koi8-r"?>{NEWS}'
-    if not said:
+    if not header:
         page = page.replace("<head>", f'<head><meta charset="{charset}">')
-    document = load_document(page.encode(charset), "a.html", said.format(charset), "trafilatura")
+    document = load_document(page.encode(charset), "a.html", header.format(charset), "trafilatura")
     assert document.title == "Café opens old harbour"
     assert "The café at the pier" in document.text
     assert document.metadata == ({} if charset == "utf-8" else {"encoding": charset})

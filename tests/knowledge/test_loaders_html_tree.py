@@ -9,16 +9,16 @@ from lorebind_knowledge.loaders.html import tree as html_tree
 from lorebind_knowledge.loaders.html.tree import Element, read_tree
 
 
-def shown(element: Element) -> str:
+def outline(element: Element) -> str:
     """Return a tree in brackets: `p(one b(two))`."""
     inside = " ".join(
-        child.strip() if isinstance(child, str) else shown(child) for child in element.children
+        child.strip() if isinstance(child, str) else outline(child) for child in element.children
     )
     return f"{element.tag}({inside})" if inside else element.tag
 
 
 def tree(markup: str) -> str:
-    return shown(read_tree(markup, "page")[0])[len("body(") : -1]
+    return outline(read_tree(markup, "page")[0])[len("body(") : -1]
 
 
 @pytest.mark.parametrize(

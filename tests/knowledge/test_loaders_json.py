@@ -114,8 +114,8 @@ def test_long_paths_are_cut() -> None:
     value: Any = 1
     for _ in range(300):
         value = {"k" * 20: value}
-    path, _, said = loaded(value).text.rpartition(": ")
-    assert said == "1"
+    path, _, leaf = loaded(value).text.rpartition(": ")
+    assert leaf == "1"
     assert path.startswith("…")
     assert path.endswith("." + "k" * 20)
     assert len(path) < 2100

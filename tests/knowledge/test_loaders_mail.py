@@ -12,21 +12,21 @@ from lorebind_knowledge.loaders.registry import load_document
 
 
 def mail(subject: str = "Keys") -> EmailMessage:
-    made = EmailMessage()
-    made["Subject"] = subject
-    made["From"] = "J\u00f6rg <joerg@example.com>"
-    made["To"] = "ann@example.com, bob@example.com"
-    made["Date"] = datetime.datetime(2024, 5, 3, 9, 30, tzinfo=datetime.UTC)
-    return made
+    mail = EmailMessage()
+    mail["Subject"] = subject
+    mail["From"] = "J\u00f6rg <joerg@example.com>"
+    mail["To"] = "ann@example.com, bob@example.com"
+    mail["Date"] = datetime.datetime(2024, 5, 3, 9, 30, tzinfo=datetime.UTC)
+    return mail
 
 
 def test_text() -> None:
     """The plain text is read with the headers, and attachments are named."""
-    made = mail("Schl\u00fcssel")
-    made.set_content("Gr\u00fc\u00dfe\nJ.", charset="iso-8859-1")
-    made.add_alternative("<p>not read", subtype="html")
-    made.add_attachment(b"x", maintype="application", subtype="pdf", filename="key plan.pdf")
-    document = load_document(made.as_bytes(), "a.eml")
+    message = mail("Schl\u00fcssel")
+    message.set_content("Gr\u00fc\u00dfe\nJ.", charset="iso-8859-1")
+    message.add_alternative("<p>not read", subtype="html")
+    message.add_attachment(b"x", maintype="application", subtype="pdf", filename="key plan.pdf")
+    document = load_document(message.as_bytes(), "a.eml")
     assert document.text == (
         "From: J\u00f6rg <joerg@example.com>\nTo: ann@example.com, bob@example.com\n"
         "Date: Fri, 03 May 2024 09:30:00 +0000\n\nGr\u00fc\u00dfe\nJ.\n\nAttachment: key plan.pdf"
@@ -41,28 +41,28 @@ def test_text() -> None:
 
 def test_html_only() -> None:
     """Without plain text, the text of the HTML page is read."""
-    made = mail()
-    made.set_content("<style>p {}</style><h1>Hi</h1><p>The key is red.", subtype="html")
-    assert load_document(made.as_bytes(), "a.eml").text.endswith("\n\nHi\n\nThe key is red.")
+    message = mail()
+    message.set_content("<style>p {}</style><h1>Hi</h1><p>The key is red.", subtype="html")
+    assert load_document(message.as_bytes(), "a.eml").text.endswith("\n\nHi\n\nThe key is red.")
 
 
 def test_without_text() -> None:
     """A mail that is only an attachment still has sender and attachment name."""
-    made = mail()
-    made.add_attachment(b"x", maintype="image", subtype="png", filename="key.png")
-    assert load_document(made.as_bytes(), "a.eml").text.endswith("+0000\n\nAttachment: key.png")
+    message = mail()
+    message.add_attachment(b"x", maintype="image", subtype="png", filename="key.png")
+    assert load_document(message.as_bytes(), "a.eml").text.endswith("+0000\n\nAttachment: key.png")
     assert load_document(b"Subject: Hi\n", "a", "message/rfc822").title == "Hi"
 
 
 def test_texts_around_a_picture() -> None:
     """All texts are read in order; attached ones are only named."""
-    made = mail()
-    made.set_content("Before.")
-    made.add_attachment(b"x", maintype="image", subtype="png", disposition="inline")
-    made.add_attachment("After.", disposition="inline")
-    made.add_attachment("<p>A footer.", subtype="html", disposition="inline")
-    made.add_attachment("not read", filename="notes.txt")
-    text = load_document(made.as_bytes(), "a.eml").text
+    message = mail()
+    message.set_content("Before.")
+    message.add_attachment(b"x", maintype="image", subtype="png", disposition="inline")
+    message.add_attachment("After.", disposition="inline")
+    message.add_attachment("<p>A footer.", subtype="html", disposition="inline")
+    message.add_attachment("not read", filename="notes.txt")
+    text = load_document(message.as_bytes(), "a.eml").text
     assert text.endswith(
         "+0000\n\nBefore.\n\nAfter.\n\nA footer.\n\nAttachment: image/png\nAttachment: notes.txt"
     )
@@ -76,24 +76,24 @@ def test_attachments_of_the_other_alternative() -> None:
         b"x", maintype="image", subtype="png", filename="logo.png", disposition="inline"
     )
     page.add_attachment(b"x", maintype="application", subtype="pdf", filename="plan.pdf")
-    made = mail()
-    made.set_content("Plain.")
-    made.make_alternative()
-    made.attach(page)
-    text = load_document(made.as_bytes(), "a.eml").text
+    message = mail()
+    message.set_content("Plain.")
+    message.make_alternative()
+    message.attach(page)
+    text = load_document(message.as_bytes(), "a.eml").text
     assert text.endswith("+0000\n\nPlain.\n\nAttachment: plan.pdf")
 
 
 def test_attached_mails() -> None:
     """Attached mails are read with their headers, up to a limited depth."""
-    made = mail("level 7")
-    made.set_content("Text 7.")
+    inner = mail("level 7")
+    inner.set_content("Text 7.")
     for level in range(6, 0, -1):
         outer = mail(f"level {level}")
         outer.set_content(f"Text {level}.")
-        outer.add_attachment(made)
-        made = outer
-    text = load_document(made.as_bytes(), "a.eml").text
+        outer.add_attachment(inner)
+        inner = outer
+    text = load_document(inner.as_bytes(), "a.eml").text
     assert "Text 1.\n\nFrom: J\u00f6rg <joerg@example.com>\nTo: ann@" in text
     assert "+0000\nSubject: level 2\n\nText 2.\n\nFrom: " in text
     assert text.endswith("Text 5.\n\nAttachment: message/rfc822")

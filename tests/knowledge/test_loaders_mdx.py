@@ -38,12 +38,12 @@ import x from "y"
 def test_programs_are_left_out() -> None:
     """Imports, exports, comments and components are removed; prose, HTML and code stay in place."""
     document = load_document(PAGE.encode(), "a.mdx")
-    said = {
+    text = {
         number: line
         for number, line in enumerate(document.text.split("\n"), 1)
         if line.strip() and number > 3
     }
-    assert said == {
+    assert text == {
         11: "# Install ",
         14: "Run it with `<Tabs/>`, not <b>by hand</b>.",
         17: "import the data first, then export it.",

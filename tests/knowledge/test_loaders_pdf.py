@@ -63,11 +63,11 @@ def test_bookmarks_are_headings() -> None:
     pages = ["Contents\n1 Setup\n2 Use", "1 Setup\ntext of Use\n2  Use\nmore", "Last words"]
     bookmarks = [("Setup", 1), ("Use", 1), ("Annex", 2)]
     document = load_document(pdf_bytes(pages, bookmarks=bookmarks), "a.pdf")
-    found = [
+    headings = [
         (heading.level, heading.title, document.text[heading.start :].split("\n")[0])
         for heading in document.headings
     ]
-    assert found == [(1, "Setup", "1 Setup"), (1, "Use", "2 Use"), (1, "Annex", "Last words")]
+    assert headings == [(1, "Setup", "1 Setup"), (1, "Use", "2 Use"), (1, "Annex", "Last words")]
     assert document.heading_path(document.text.index("text of")) == ["Setup"]
 
 
@@ -114,7 +114,7 @@ def test_threads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "pages", "title", "said", "on_page"),
+    ("name", "pages", "title", "phrase", "on_page"),
     [
         ("pdflatex-4-pages.pdf", 4, "pdflatex-4-pages", "Hello, here is some text", 1),
         ("google-doc-document.pdf", 1, "PDF Example Document", "Beautiful is better", 1),
@@ -123,12 +123,12 @@ def test_threads() -> None:
         ("with-attachment.pdf", 1, "with-attachment", "consetetur sadipscing elitr", 1),
     ],
 )
-def test_real_documents(name: str, pages: int, title: str, said: str, on_page: int) -> None:
+def test_real_documents(name: str, pages: int, title: str, phrase: str, on_page: int) -> None:
     """Documents of LaTeX, Google Docs and WeasyPrint are read, with hyphenated words joined."""
     document = load_document(sample(name), name)
     assert (len(document.anchors), document.title) == (pages, title)
-    start = document.text.index(said)
-    assert document.span(start, start + len(said)).page == on_page
+    start = document.text.index(phrase)
+    assert document.span(start, start + len(phrase)).page == on_page
 
 
 def test_a_real_outline() -> None:

@@ -28,13 +28,13 @@ ON_LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="need
 
 @pytest.fixture
 def readers() -> Iterator[Readers]:
-    with Readers(LoadingDeclaration(processes=2)) as made:
-        yield made
+    with Readers(LoadingDeclaration(processes=2)) as pool:
+        yield pool
 
 
 def running() -> list[int]:
     """Return the ids of the processes that read documents for this one."""
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
@@ -42,8 +42,8 @@ def running() -> list[int]:
         except OSError:  # it has ended in the meantime
             continue
         if parent == os.getpid() and b"loaders.process.worker" in command:
-            found.append(int(folder.name))
-    return found
+            pids.append(int(folder.name))
+    return pids
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
@@ -137,7 +137,7 @@ def test_a_few_small_documents(readers: Readers, monkeypatch: pytest.MonkeyPatch
     """While the first process is new, no other is started, because the first is soon free."""
     monkeypatch.setattr(module, "_SECONDS_ALONE", 60)
     reading = [readers.begin("html", b"\n<p>text", f"{number}.html") for number in range(8)]
-    assert [one.result().text for one in reading] == ["text"] * 8
+    assert [future.result().text for future in reading] == ["text"] * 8
     assert len(running()) == 1
 
 
@@ -168,9 +168,9 @@ def test_stopping() -> None:
         reading = [readers.begin("pdf", pdf_nested_forms(), f"{n}.pdf") for n in range(4)]
         assert eventually(lambda: len(running()) == 2)
         readers.stop()
-        for one in reading:
+        for future in reading:
             with pytest.raises(CancelledError):
-                one.result()
+                future.result()
         with pytest.raises(CancelledError):
             readers.begin("pdf", pdf_bytes(["text"]), "a.pdf").result()
     assert running() == []

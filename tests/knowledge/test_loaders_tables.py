@@ -97,12 +97,12 @@ def test_lines_are_those_of_the_file(rows: list[list[str]]) -> None:
         writer.writerow(row)
     lines = table(written.getvalue())
     for row, start in zip(rows, starts, strict=True):
-        said = " | ".join(
+        joined = " | ".join(
             f"{name}: {' '.join(cell.split())}"
             for name, cell in zip(("first", "second", "third"), row, strict=False)
             if cell.strip()
         )
-        assert lines[start] == said
+        assert lines[start] == joined
 
 
 def test_an_endless_quote() -> None:

@@ -40,7 +40,7 @@ def test_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "text"),
     [
         ("<v Ada Byron>Hello</v>", "Ada Byron: Hello"),
         ("<v.loud.first Ada>Hello", "Ada: Hello"),
@@ -51,9 +51,9 @@ def test_times() -> None:
         ("  spaced   out ", "spaced out"),
     ],
 )
-def test_markup(written: str, said: str) -> None:
+def test_markup(written: str, text: str) -> None:
     """Speakers are kept before their words; styling is removed."""
-    assert vtt(("00:01.000 --> 00:02.000", written)).text == said
+    assert vtt(("00:01.000 --> 00:02.000", written)).text == text
 
 
 def test_what_is_not_said() -> None:
@@ -119,8 +119,8 @@ def test_cues_cover_the_text(lines: list[list[str]]) -> None:
     """However captions repeat each other, cues are in order and cover all but line breaks."""
     document = vtt(
         *(
-            (f"00:{second:02}.000 --> 00:{second + 1:02}.000", "\n".join(filter(None, said)) or " ")
-            for second, said in enumerate(lines)
+            (f"00:{second:02}.000 --> 00:{second + 1:02}.000", "\n".join(filter(None, cue)) or " ")
+            for second, cue in enumerate(lines)
         )
     )
     assert "\n".join(text for text, _, _ in timed(document)) == document.text

@@ -119,17 +119,17 @@ def _service(root: Path, *wrappers: Any, **more: Any) -> KnowledgeService:
 
 async def test_a_projects_own_wrappers_stand_around_everything(tmp_path: Path) -> None:
     """Custom wrappers apply to embedders, stores and searches; the first declared is outermost."""
-    one = {"type": "python", "class": "hooks:Noting", "config": {"name": "one"}}
-    service = _service(tmp_path, one, "hooks:Noting", "hooks:OnlyRetrieval")
+    noting = {"type": "python", "class": "hooks:Noting", "config": {"name": "one"}}
+    service = _service(tmp_path, noting, "hooks:Noting", "hooks:OnlyRetrieval")
     docs = service.open("docs")
     await ingest(docs.corpus())
     seen = import_of_project("notes:SEEN", tmp_path)
     assert ("one", "embed_documents") in seen
     assert ("noting", "add") in seen
     seen.clear()
-    found = await docs.query("keys rotated")
-    assert found.matches[0].text == "Keys are rotated each month."
-    assert found.strategy == "hybrid"
+    answer = await docs.query("keys rotated")
+    assert answer.matches[0].text == "Keys are rotated each month."
+    assert answer.strategy == "hybrid"
     assert seen[:3] == [("one", "retrieval"), ("noting", "retrieval"), ("only", "retrieval")]
     for name in ("embed_query", "nearest"):
         at = [who for who, what in seen if what == name]
@@ -180,8 +180,8 @@ class Own(StoreWrapper):
         super().__init__(inner)
         self.seen: list[StoreCall] = []
 
-    async def wrap_call(self, asked: StoreCall, call_next: Callable[[], Awaitable[Any]]) -> Any:
-        self.seen.append(asked)
+    async def wrap_call(self, request: StoreCall, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        self.seen.append(request)
         return await call_next()
 
 
@@ -228,7 +228,7 @@ async def test_every_method_passes_around() -> None:
     await to.delete(1)
     await to.drop()
     await to.close()
-    assert [asked.name for asked in store.seen] == [
+    assert [request.name for request in store.seen] == [
         "add",
         "nearest",
         "get",
@@ -307,19 +307,19 @@ async def test_what_belongs_to_another_is_never_handed_on(tmp_path: Path) -> Non
     answer = await search((kb,), "keys", kb.retrieval)
 
     async def isolated(
-        asked_of: IndexedKnowledgeBase, given: QueryResult, **settings: Any
+        asked_of: IndexedKnowledgeBase, result: QueryResult, **settings: Any
     ) -> QueryResult:
-        async def answers(asked: Retrieval) -> QueryResult:
-            return given
+        async def answers(request: Retrieval) -> QueryResult:
+            return result
 
-        asked = Retrieval((asked_of,), "keys", RetrievalDeclaration(**settings))
-        return await Isolation().retrieval(answers)(asked)
+        request = Retrieval((asked_of,), "keys", RetrievalDeclaration(**settings))
+        return await Isolation().retrieval(answers)(request)
 
-    async def refused(asked_of: IndexedKnowledgeBase, given: QueryResult) -> None:
+    async def refused(asked_of: IndexedKnowledgeBase, result: QueryResult) -> None:
         with pytest.raises(
             StoreError, match="not belong to these knowledge bases; the whole result"
         ):
-            await isolated(asked_of, given)
+            await isolated(asked_of, result)
 
     assert await isolated(kb, answer) == answer
     for name in ("tenant", "project", "scope", "kb"):

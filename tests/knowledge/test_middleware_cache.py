@@ -66,7 +66,7 @@ def _kb(
     )
 
 
-def _asked(*owners: Namespace, question: str = "q", **more: Any) -> Retrieval:
+def _request(*owners: Namespace, question: str = "q", **more: Any) -> Retrieval:
     kbs = tuple(_kb(owner, **more) for owner in owners)
     return Retrieval(kbs, question, RetrievalDeclaration())
 
@@ -78,12 +78,12 @@ class Searches:
         self.count = 0
         self.fail = False
 
-    async def __call__(self, asked: Retrieval) -> QueryResult:
+    async def __call__(self, request: Retrieval) -> QueryResult:
         self.count += 1
         if self.fail:
             raise StoreError("down")
-        match = DocumentMatch("id", 1.0, 1.0, {"dense": 1.0}, _decides(asked), {"tags": ["x"]})
-        return QueryResult([match], "hybrid", [kb.id for kb in asked.kbs], [], 0.0)
+        match = DocumentMatch("id", 1.0, 1.0, {"dense": 1.0}, _decides(request), {"tags": ["x"]})
+        return QueryResult([match], "hybrid", [kb.id for kb in request.kbs], [], 0.0)
 
 
 OWNER = Namespace("t", "p", "project", "docs")
@@ -100,7 +100,7 @@ one_question = st.tuples(
 @st.composite
 def near(draw: st.DrawFn) -> tuple[Question, Question]:
     """Draw two questions that differ in at most one property."""
-    owners, question, chosen = one = draw(one_question)
+    owners, question, chosen = base = draw(one_question)
     change = draw(st.sampled_from(["tenant", "project", "scope", "kb", "question", "how"]))
     if change in Namespace.__slots__:
         owners = [replace(owners[0], **{change: draw(names)}), *owners[1:]]
@@ -108,19 +108,19 @@ def near(draw: st.DrawFn) -> tuple[Question, Question]:
         question = draw(st.sampled_from(["q", "Q"]))
     else:
         chosen = draw(retrievals)
-    return one, (owners, question, chosen)
+    return base, (owners, question, chosen)
 
 
-def _retrieval(asked: Question) -> Retrieval:
-    owners, question, chosen = asked
+def _retrieval(draft: Question) -> Retrieval:
+    owners, question, chosen = draft
     return Retrieval(tuple(map(_kb, owners)), question, chosen)
 
 
-def _decides(asked: Retrieval) -> str:
+def _decides(request: Retrieval) -> str:
     """Return everything that a result depends on, computed without the cache."""
-    owners = [(kb.namespace, kb.namespace.tenant) for kb in asked.kbs]
-    settings = sorted(asked.settings.model_dump().items())
-    return repr((owners, asked.question, settings))
+    owners = [(kb.namespace, kb.namespace.tenant) for kb in request.kbs]
+    settings = sorted(request.settings.model_dump().items())
+    return repr((owners, request.question, settings))
 
 
 @given(st.lists(near(), min_size=1, max_size=4))
@@ -132,9 +132,9 @@ def test_no_answer_crosses_from_one_to_another(pairs: list[tuple[Question, Quest
         retrieve = QueryCache(4, 60).retrieval(Searches())
         questions = [question for pair in pairs for question in pair]
         for question in [*questions, *questions[::-1]]:
-            asked = _retrieval(question)
-            result = await retrieve(asked)
-            assert result.matches[0].text == _decides(asked)
+            request = _retrieval(question)
+            result = await retrieve(request)
+            assert result.matches[0].text == _decides(request)
 
     asyncio.run(ask_all())
 
@@ -143,13 +143,13 @@ def test_no_answer_crosses_from_one_to_another(pairs: list[tuple[Question, Quest
 @settings(max_examples=examples(300), deadline=None)
 def test_a_key_is_all_that_decides(pair: tuple[Question, Question]) -> None:
     """Two questions have the same key only if all their properties are equal."""
-    one, other = map(_retrieval, pair)
-    assert (key_of(one) == key_of(other)) == (_decides(one) == _decides(other))
+    first, other = map(_retrieval, pair)
+    assert (key_of(first) == key_of(other)) == (_decides(first) == _decides(other))
 
 
 def test_the_level_of_a_reranker_decides_too() -> None:
     """`weak_below: null` of a reranker is not the same as none: that of the knowledge base."""
-    (kb,) = _asked(HERE).kbs
+    (kb,) = _request(HERE).kbs
     kb = replace(kb, weak_levels=WeakLevels(0.5, 0.5))
     keys = []
     for level in ({}, {"weak_below": None}, {"weak_below": 0.2}):
@@ -164,13 +164,13 @@ async def test_the_same_question_is_answered_once() -> None:
     searches = Searches()
     cache = QueryCache(10, 60)
     retrieve = cache.retrieval(searches)
-    first = await retrieve(_asked(OWNER))
+    first = await retrieve(_request(OWNER))
     first.matches[0].metadata["tags"].append("changed")
     first.matches.clear()
-    second = await retrieve(_asked(OWNER))
+    second = await retrieve(_request(OWNER))
     assert second.matches[0].metadata["tags"] == ["x"]
     second.matches[0].metadata["tags"].clear()
-    assert (await retrieve(_asked(OWNER))).matches[0].metadata["tags"] == ["x"]
+    assert (await retrieve(_request(OWNER))).matches[0].metadata["tags"] == ["x"]
     assert searches.count == 1
 
 
@@ -179,8 +179,8 @@ async def test_another_version_makes_answers_old(version: Version) -> None:
     """Another index, or another state of it written by any process, invalidates results."""
     searches = Searches()
     retrieve = QueryCache(10, 60).retrieval(searches)
-    await retrieve(_asked(OWNER))
-    await retrieve(_asked(OWNER, version=version))
+    await retrieve(_request(OWNER))
+    await retrieve(_request(OWNER, version=version))
     assert searches.count == 2
 
 
@@ -190,17 +190,17 @@ async def test_without_an_index_nothing_is_kept(version: Version | None) -> None
     searches = Searches()
     cache = QueryCache(10, 60)
     for _ in range(2):
-        await cache.retrieval(searches)(_asked(OWNER, version=version))
+        await cache.retrieval(searches)(_request(OWNER, version=version))
     assert (searches.count, len(cache)) == (2, 0)
 
 
 async def test_an_answer_that_a_publication_overtook_is_not_kept() -> None:
     """A result is not cached if something was published during its search."""
     versions = iter([FIRST, Version(1, 2, FINGERPRINT.key)])
-    asked = _asked(OWNER)
-    asked.kbs[0].index.version = lambda owner: next(versions)
+    request = _request(OWNER)
+    request.kbs[0].index.version = lambda owner: next(versions)
     cache = QueryCache(10, 60)
-    await cache.retrieval(Searches())(asked)
+    await cache.retrieval(Searches())(request)
     assert len(cache) == 0
 
 
@@ -213,11 +213,11 @@ async def test_whatever_is_written_makes_answers_old() -> None:
     to.open(HERE)
     fingerprint = SimpleNamespace(key=to.entry().manifest.embedder_key)
     searched_in = {"index": to.index, "fingerprint": fingerprint}
-    mine, others = _asked(HERE, **searched_in), _asked(OWNER, **searched_in)
+    mine, others = _request(HERE, **searched_in), _request(OWNER, **searched_in)
 
-    async def searched(asked: Retrieval) -> bool:
+    async def searched(request: Retrieval) -> bool:
         before = searches.count
-        await retrieve(asked)
+        await retrieve(request)
         return searches.count > before
 
     assert await searched(mine)
@@ -240,9 +240,9 @@ async def test_errors_are_not_kept() -> None:
     searches.fail = True
     for _ in range(2):
         with pytest.raises(StoreError):
-            await retrieve(_asked(OWNER))
+            await retrieve(_request(OWNER))
     searches.fail = False
-    await retrieve(_asked(OWNER))
+    await retrieve(_request(OWNER))
     assert searches.count == 3
 
 
@@ -252,20 +252,20 @@ async def test_answers_grow_old_and_make_room() -> None:
     searches = Searches()
     cache = QueryCache(2, 10, clock=lambda: now[0])
     retrieve = cache.retrieval(searches)
-    await retrieve(_asked(OWNER, question="1"))
+    await retrieve(_request(OWNER, question="1"))
     now[0] = 9.9
-    await retrieve(_asked(OWNER, question="1"))
+    await retrieve(_request(OWNER, question="1"))
     assert searches.count == 1
     now[0] = 10.0
-    await retrieve(_asked(OWNER, question="1"))
+    await retrieve(_request(OWNER, question="1"))
     assert searches.count == 2
-    await retrieve(_asked(OWNER, question="2"))
-    await retrieve(_asked(OWNER, question="1"))
-    await retrieve(_asked(OWNER, question="3"))
+    await retrieve(_request(OWNER, question="2"))
+    await retrieve(_request(OWNER, question="1"))
+    await retrieve(_request(OWNER, question="3"))
     assert (searches.count, len(cache)) == (4, 2)
-    await retrieve(_asked(OWNER, question="1"))
+    await retrieve(_request(OWNER, question="1"))
     assert searches.count == 4
-    await retrieve(_asked(OWNER, question="2"))
+    await retrieve(_request(OWNER, question="2"))
     assert searches.count == 5
 
 
@@ -286,9 +286,9 @@ async def service(
         "wrappers": [{"type": "cache"}],
     }
     loaded = build_project(data, root=tmp_path)
-    made = KnowledgeService(loaded, Events([diary]))  # type: ignore[list-item]
-    yield made
-    await made.close()
+    service = KnowledgeService(loaded, Events([diary]))  # type: ignore[list-item]
+    yield service
+    await service.close()
 
 
 async def test_a_project_caches_what_it_found(

@@ -90,8 +90,8 @@ async def test_searches_wait_their_turn() -> None:
     time = Time()
     begun: list[tuple[int, float]] = []
 
-    async def inner(asked: Any) -> Any:
-        begun.append((asked.number, time.now))
+    async def inner(request: Any) -> Any:
+        begun.append((request.number, time.now))
 
     retrieve = _limit(time, 4, longest_wait=5).retrieval(inner)
     for number in range(3):
@@ -123,8 +123,8 @@ async def test_a_project_refuses_by_tenant(tmp_path: Path) -> None:
         await docs.query("alpha")
     assert 0 < caught.value.retry_after <= 1000
     with tenant("other"):
-        found = await asyncio.gather(
+        results = await asyncio.gather(
             *(docs.query("alpha") for _ in range(2)), return_exceptions=True
         )
-    assert sorted(type(one).__name__ for one in found) == ["QueryResult", "RateLimitError"]
+    assert sorted(type(result).__name__ for result in results) == ["QueryResult", "RateLimitError"]
     await service.close()

@@ -19,14 +19,14 @@ def test_many_threads_load_once() -> None:
         return loads[-1]
 
     parts = PerProcess(load)
-    found: list[object] = []
-    threads = [threading.Thread(target=lambda: found.append(parts.get())) for _ in range(20)]
+    parts_: list[object] = []
+    threads = [threading.Thread(target=lambda: parts_.append(parts.get())) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(loads) == 1
-    assert found == loads * 20
+    assert parts_ == loads * 20
 
 
 def test_a_failure_is_tried_again() -> None:

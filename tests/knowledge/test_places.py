@@ -36,7 +36,7 @@ def test_every_group_has_its_place() -> None:
     assert {*REGISTRIES, "loaders", "commands"} == set(get_args(plugins.Group))
 
 
-@pytest.mark.parametrize(("place", "word"), KINDS, ids=lambda one: getattr(one, "group", one))
+@pytest.mark.parametrize(("place", "word"), KINDS, ids=lambda kind: getattr(kind, "group", kind))
 def test_every_word_names_a_kind(place: KindRegistry, word: str) -> None:
     """Every built-in kind passes the checks for plugins."""
     kind = place.kind(word)

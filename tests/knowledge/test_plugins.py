@@ -171,12 +171,12 @@ def test_mistakes_in_what_a_plugin_declares_have_their_place(site: Path, root: P
     text = text.replace("strategy: acme", "strategy: acmi")
     text = text.replace("rerank: { provider: acme", "rerank: { provider: acne")
     (root / "lorebind.yaml").write_text(text, encoding="utf-8")
-    found = problems(root)
-    assert found.pop().startswith(
+    lines = problems(root)
+    assert lines.pop().startswith(
         "lorebind.yaml:16:17: reranker provider 'acne' is not supported; did you mean 'acme'; "
         "known: acme, fastembed, langchain, onnx"
     )
-    assert found == [
+    assert lines == [
         "lorebind.yaml:3:77: dimension is 4; expected 8 to 512",
         "lorebind.yaml:3:91: unknown key 'dims'; did you mean 'dimension'; known: dimension",
         "lorebind.yaml:5:18: vector database type 'acmee' is not supported; did you mean 'acme'; "
@@ -247,12 +247,12 @@ MISSHAPEN = {
 @pytest.mark.parametrize("word", MISSHAPEN)
 def test_a_plugin_of_a_wrong_shape_is_told_what_is_wrong(word: str, site: Path) -> None:
     """A plugin that lacks a member, or declares another word, is refused with its distribution."""
-    said, text = MISSHAPEN[word]
+    message, text = MISSHAPEN[word]
     install(site, "odd-lore", {"embedders": {word: f"odd_{word}:{word}"}}, {f"odd_{word}": text})
     with pytest.raises(ConfigurationError) as caught:
         build_project(embedding(word), root=site)
     assert f"{word!r} of lorebind.embedders (odd-lore 1.0)" in str(caught.value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 STORE_PLUGIN = """\
@@ -311,10 +311,10 @@ def test_two_plugins_of_one_name_are_refused(site: Path) -> None:
     install(site, "other-lore", {"embedders": {"acme": "acme_lore:embedder"}}, version="2.0")
     with pytest.raises(ConfigurationError) as caught:
         build_project(embedding("acme"), root=site)
-    said = str(caught.value)
-    assert "'acme' of lorebind.embedders is claimed by" in said
-    assert "acme-lore 1.0" in said
-    assert "other-lore 2.0" in said
+    message = str(caught.value)
+    assert "'acme' of lorebind.embedders is claimed by" in message
+    assert "acme-lore 1.0" in message
+    assert "other-lore 2.0" in message
     build_project(embedding("hashing"), root=site)
 
 

@@ -201,13 +201,13 @@ def test_a_class_method_is_a_factory(tmp_path: Path) -> None:
     """Own and inherited class methods are found without running code of the class."""
     (tmp_path / "methods.py").write_text(METHODS, encoding="utf-8")
     derived = import_of_project("methods:Derived", tmp_path)
-    made = import_of_project("methods:Derived.made", tmp_path)
-    assert made("x") is derived
+    factory = import_of_project("methods:Derived.made", tmp_path)
+    assert factory("x") is derived
     assert import_of_project("methods:Store.alone", tmp_path)("x") == "x"
-    assert project_code.is_factory(made)
-    assert project_code.is_factory(made, ["embedding"])
-    assert not project_code.is_factory(made, ["embeddings"])
-    assert project_code.described(made) == "a function of methods"
+    assert project_code.is_factory(factory)
+    assert project_code.is_factory(factory, ["embedding"])
+    assert not project_code.is_factory(factory, ["embeddings"])
+    assert project_code.described(factory) == "a function of methods"
     for name in ("Store.of_an_object", "Store.asked", "Store.Inner", "Store.missing", "thing.made"):
         with pytest.raises(UsageError, match=f"'methods:{name}' cannot be imported: .* has no cla"):
             import_of_project(f"methods:{name}", tmp_path)

@@ -19,22 +19,22 @@ class _Client(BaseModel):
 
 def test_what_the_holder_keeps_is_hidden() -> None:
     """A secret of the failed object is not repeated; the rest of the message is."""
-    said = redacted_message(
+    message = redacted_message(
         ValueError("Incorrect API key provided: sk-1 (plain)"), holder=_Client()
     )
-    assert said == "ValueError: Incorrect API key provided: [secret] (plain)"
+    assert message == "ValueError: Incorrect API key provided: [secret] (plain)"
 
 
 def test_what_templates_gave_is_hidden() -> None:
     """Values filled into templates are hidden at any depth; text from the file is not."""
     written = {"api_key": "{{ .env.A }}", "more": [{"token": "{{ .env.B }}"}], "mode": "e", "n": 3}
     resolved = {"api_key": "sk-2", "more": [{"token": "tk"}], "mode": "e", "n": 3}
-    said = redacted_message(KeyError("sk-2 tk e 3"), written=written, resolved=resolved)
-    assert said == "KeyError: '[secret] [secret] e 3'"
+    message = redacted_message(KeyError("sk-2 tk e 3"), written=written, resolved=resolved)
+    assert message == "KeyError: '[secret] [secret] e 3'"
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "safe"),
     [
         ("a/b c+é", "X"),
         ("http://h/a%2Fb%20c%2b%C3%A9?q=a%252Fb%2520c%252B%25C3%25A9", "http://h/X?q=X"),
@@ -43,16 +43,16 @@ def test_what_templates_gave_is_hidden() -> None:
         ("a/b\nc+é", "a/b\nc+é"),
     ],
 )
-def test_a_value_in_other_words(text: str, shown: str) -> None:
+def test_a_value_in_other_words(text: str, safe: str) -> None:
     """A value is found when it is encoded for URLs, once or twice, or for JSON, in any case."""
-    assert without(text, {"a/b c+é": "X"}) == shown
+    assert without(text, {"a/b c+é": "X"}) == safe
 
 
 def test_parts_of_an_address() -> None:
     """The host, path and password of a URL are hidden when they are quoted alone."""
     value = "https://me:hidden1@Wiki.Internal:8443/team/pages?sig=hidden2"
-    said = "host='wiki.internal', port=8443: /team/pages?sig=hidden2 for me (hidden1)"
-    assert without(said, {value: "{{ .env.WIKI }}"}) == (
+    text = "host='wiki.internal', port=8443: /team/pages?sig=hidden2 for me (hidden1)"
+    assert without(text, {value: "{{ .env.WIKI }}"}) == (
         "host='{{ .env.WIKI }}', port=8443: {{ .env.WIKI }}?{{ .env.WIKI }} for {{ .env.WIKI }} "
         "({{ .env.WIKI }})"
     )

@@ -37,9 +37,9 @@ def figure(text: str) -> float:
     return 1 / (1 + math.exp(-logit(text)))
 
 
-def made(folder: Path, *, model: dict[str, Any] | None = None, **given: Any) -> OnnxReranker:
+def model_in(folder: Path, *, model: dict[str, Any] | None = None, **options: Any) -> OnnxReranker:
     path = onnx_models.write(folder, **(model or {}))
-    return OnnxReranker(path, path.with_name("tokenizer.json"), **given)
+    return OnnxReranker(path, path.with_name("tokenizer.json"), **options)
 
 
 TEXTS = ["rotate keys", "snow", "", "filler " * 20 + "keys", "rotate rotate keys daily", "???"]
@@ -48,30 +48,30 @@ TEXTS = ["rotate keys", "snow", "", "filler " * 20 + "keys", "rotate rotate keys
 @pytest.mark.parametrize("classes", [1, 2])
 async def test_figures_are_the_models(tmp_path: Path, classes: int) -> None:
     """Scores are the logistic function of the logits; of two classes, the second is relevance."""
-    reranker = made(tmp_path, model={"classes": classes}, batch_size=2)
+    reranker = model_in(tmp_path, model={"classes": classes}, batch_size=2)
     figures = await rerank_texts(reranker, "question question", TEXTS)
     assert figures == pytest.approx([figure(text) for text in TEXTS])
 
 
 async def test_extremes(tmp_path: Path) -> None:
     """A score stays in 0 to 1 for any logit."""
-    figures = await rerank_texts(made(tmp_path), "q", ["huge huge", "snow " * 400, "filler"])
+    figures = await rerank_texts(model_in(tmp_path), "q", ["huge huge", "snow " * 400, "filler"])
     assert figures == pytest.approx([1.0, 0.0, 0.5])
 
 
 def test_no_texts(tmp_path: Path) -> None:
     """Without texts the model does not run."""
-    assert made(tmp_path).rerank("q", []) == []
+    assert model_in(tmp_path).rerank("q", []) == []
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> OnnxReranker:
-    return made(tmp_path_factory.mktemp("alone"), batch_size=1)
+    return model_in(tmp_path_factory.mktemp("alone"), batch_size=1)
 
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> OnnxReranker:
-    return made(tmp_path_factory.mktemp("together"), batch_size=5)
+    return model_in(tmp_path_factory.mktemp("together"), batch_size=5)
 
 
 @settings(max_examples=examples(30), deadline=None)
@@ -91,17 +91,17 @@ def test_what_stands_beside_it_does_not_matter(
 def test_long_passages_are_cut(tmp_path: Path) -> None:
     """The longer text is truncated at its end: here the passage, while the question is complete."""
     text = "keys " * 30 + "snow"
-    assert made(tmp_path, max_length=16).rerank("rotate", [text]) == pytest.approx(
+    assert model_in(tmp_path, max_length=16).rerank("rotate", [text]) == pytest.approx(
         [figure("keys " * 12)]
     )
-    assert made(tmp_path).rerank("rotate", [text]) == pytest.approx([figure(text)])
-    assert made(tmp_path, max_length=8).rerank("rotate " * 50, [text])[0] is not None
+    assert model_in(tmp_path).rerank("rotate", [text]) == pytest.approx([figure(text)])
+    assert model_in(tmp_path, max_length=8).rerank("rotate " * 50, [text])[0] is not None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_after_a_fork(tmp_path: Path) -> None:
     """A child loads its own model and does not wait for threads of its parent."""
-    reranker = made(tmp_path, threads=2)
+    reranker = model_in(tmp_path, threads=2)
     reranker.rerank("q", TEXTS)
     child = os.fork()
     if child == 0:
@@ -112,10 +112,10 @@ def test_after_a_fork(tmp_path: Path) -> None:
 
 async def test_many_at_a_time(tmp_path: Path) -> None:
     """Concurrent tasks share one model."""
-    reranker = made(tmp_path)
-    asked = [rerank_texts(reranker, "q", TEXTS[:count]) for count in range(1, 7)]
-    for found in await asyncio.gather(*asked):
-        assert found == pytest.approx([figure(text) for text in TEXTS[: len(found)]])
+    reranker = model_in(tmp_path)
+    calls = [rerank_texts(reranker, "q", TEXTS[:count]) for count in range(1, 7)]
+    for scores in await asyncio.gather(*calls):
+        assert scores == pytest.approx([figure(text) for text in TEXTS[: len(scores)]])
 
 
 # Refusals.
@@ -147,16 +147,16 @@ async def test_files_of_another_kind(tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text("{}")
     assert "is not a tokenizer.json" in await refusal(OnnxReranker(path, other))
-    three = made(tmp_path / "three", model={"classes": 3})
+    three = model_in(tmp_path / "three", model={"classes": 3})
     assert "shape (2, 3) for 2 pairs; expected (2, 1) or (2, 2)" in await refusal(three)
-    names = made(tmp_path / "names", model={"inputs": "input_ids attention_mask pixels"})
+    names = model_in(tmp_path / "names", model={"inputs": "input_ids attention_mask pixels"})
     assert "has an input 'pixels' of tensor(int64)" in await refusal(names)
 
 
 async def test_figures_that_are_not_finite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph that returns NaN makes the search fail."""
     monkeypatch.setitem(WEIGHTS, "huge", float("nan"))
-    reranker = made(tmp_path)
+    reranker = model_in(tmp_path)
     with pytest.raises(RerankerError, match="not finite"):
         await rerank_texts(reranker, "q", ["huge"])
 
@@ -229,12 +229,12 @@ async def test_a_search(bench: Bench, tmp_path: Path) -> None:
     bench.change(reranker=lambda declared: make_reranker(declared, Environment(tmp_path, {})))
     await bench.ingest()
     rerank = {"provider": "onnx", "model_path": "models/model.onnx"}
-    found = await bench.ask("keys", strategy="rerank", rerank=rerank)
-    assert [match.text for match in found] == list(texts)
-    assert [match.score for match in found] == pytest.approx(
+    hits = await bench.ask("keys", strategy="rerank", rerank=rerank)
+    assert [match.text for match in hits] == list(texts)
+    assert [match.score for match in hits] == pytest.approx(
         [figure(text) for text in texts], abs=1e-6
     )
-    assert all(match.scores["rerank"] == pytest.approx(match.score, abs=1e-6) for match in found)
+    assert all(match.scores["rerank"] == pytest.approx(match.score, abs=1e-6) for match in hits)
     few = await bench.ask("keys", strategy="rerank", rerank=rerank, min_score=0.7)
     assert [match.text for match in few] == texts[:2]
     assert RetrievalDeclaration.model_validate({"rerank": rerank}).rerank is not None

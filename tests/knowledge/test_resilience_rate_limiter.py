@@ -35,7 +35,7 @@ def test_any_arrival(per_minute: int, pauses: list[float]) -> None:
             raise AssertionError("still no token after waiting for it")
         at.append(clock.now)
     for first in range(len(at)):
-        within = [one for one in at[first:] if one < at[first] + 60 - 1e-3]
+        within = [time for time in at[first:] if time < at[first] + 60 - 1e-3]
         assert len(within) <= per_minute + max(1, per_minute / 60)
 
 

@@ -108,11 +108,11 @@ async def test_before_wait_may_stop_the_retries(retry: Any) -> None:
     st.none() | st.floats(0, 1e9),
     st.floats(0, 1, exclude_max=True),
 )
-def test_backoff(base: int, more: int, failures: int, asked: float | None, chance: float) -> None:
+def test_backoff(base: int, more: int, failures: int, after: float | None, chance: float) -> None:
     """The wait is never above the maximum, nor below what the provider asks for within it."""
     longest = min(base + more, 600_000)
     retry = RetryConfig(backoff_ms=base, max_backoff_ms=max(base, longest))
-    wait = backoff(retry, failures, asked, chance)
-    assert min(retry.max_backoff_ms / 1000, asked or 0) <= wait <= retry.max_backoff_ms / 1000
-    if asked is None:
+    wait = backoff(retry, failures, after, chance)
+    assert min(retry.max_backoff_ms / 1000, after or 0) <= wait <= retry.max_backoff_ms / 1000
+    if after is None:
         assert wait <= base / 1000 * 2 ** (failures - 1)

@@ -198,9 +198,9 @@ async def test_a_weak_match_is_found(bench: Bench) -> None:
     """A result below the embedder's level has all its passages, and says that they are weak."""
     await filled(bench)
     bench.change(weak_levels=WeakLevels(0.99))
-    found = await bench.ask("gamma and more", top_k=6)
-    assert (len(found), found.verdict) == (6, "weak")
-    assert "'docs' has the relevance" in found.shortfall
+    hits = await bench.ask("gamma and more", top_k=6)
+    assert (len(hits), hits.verdict) == (6, "weak")
+    assert "'docs' has the relevance" in hits.shortfall
     assert bench.diary.data("retrieval_completed")[-1]["verdict"] == "weak"
     assert (await bench.ask("unheard", min_score=0.99)).verdict == "miss"
 
@@ -229,11 +229,11 @@ async def test_namespaces_in_one_store(bench: Bench) -> None:
 
 
 async def _visible(bench: Bench, kb: Any) -> QueryResult:
-    kept, bench.kb = bench.kb, kb
+    usual, bench.kb = bench.kb, kb
     try:
         return await bench.ask("words", top_k=50)
     finally:
-        bench.kb = kept
+        bench.kb = usual
 
 
 async def test_a_filter_on_a_key_that_is_nowhere(bench: Bench) -> None:

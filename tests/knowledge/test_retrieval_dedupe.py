@@ -24,13 +24,13 @@ def match(text: str, uri: str) -> DocumentMatch:
     return DocumentMatch(uri, 0.5, 0.5, {"dense": 0.5}, text, {"uri": uri, "title": "T"})
 
 
-def kept(*passages: str) -> list[str]:
-    found = [match(text, str(at)) for at, text in enumerate(passages)]
-    return [match.id for match in without_repeats(found)]
+def unique(*passages: str) -> list[str]:
+    hits = [match(text, str(at)) for at, text in enumerate(passages)]
+    return [match.id for match in without_repeats(hits)]
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("first", "other", "same"),
     [
         (LONG, LONG, True),
         (LONG, LONG.upper() + "!", True),
@@ -47,20 +47,20 @@ def kept(*passages: str) -> list[str]:
         ("?!", "!?", False),
     ],
 )
-def test_what_counts_as_the_same(one: str, other: str, same: bool) -> None:
+def test_what_counts_as_the_same(first: str, other: str, same: bool) -> None:
     """Duplicates share nine tenths of all three-word runs, ignoring case and punctuation."""
-    assert kept(one, other) == (["0"] if same else ["0", "1"])
-    assert kept(other, one) == (["0"] if same else ["0", "1"])
+    assert unique(first, other) == (["0"] if same else ["0", "1"])
+    assert unique(other, first) == (["0"] if same else ["0", "1"])
 
 
 def test_where_the_others_are() -> None:
     """The best match does not change, and names the other documents once each, sorted."""
-    found = [match(LONG, "b"), match("else", "d"), match(LONG, "c"), match(LONG, "a")]
-    best, other = without_repeats([*found, match(LONG, "c")])
+    hits = [match(LONG, "b"), match("else", "d"), match(LONG, "c"), match(LONG, "a")]
+    best, other = without_repeats([*hits, match(LONG, "c")])
     assert (best.id, best.text, best.score) == ("b", LONG, 0.5)
     assert best.metadata == {"uri": "b", "title": "T", "also_in": ["a", "c"]}
-    assert other is found[1]
-    assert "also_in" not in found[0].metadata
+    assert other is hits[1]
+    assert "also_in" not in hits[0].metadata
 
 
 def runs(text: str) -> set[tuple[str, ...]]:
@@ -80,22 +80,22 @@ def test_same_as_comparing_each_with_each(changes: list[list[int]]) -> None:
     staying: list[int] = []
     for at, text in enumerate(passages):
         pairs = ((runs(text), runs(passages[other])) for other in staying)
-        if not any(len(one & two) >= SIMILAR * len(one | two) for one, two in pairs):
+        if not any(len(first & two) >= SIMILAR * len(first | two) for first, two in pairs):
             staying.append(at)
-    assert kept(*passages) == [str(at) for at in staying]
+    assert unique(*passages) == [str(at) for at in staying]
 
 
 @given(st.lists(texts, max_size=12))
 def test_a_beginning_has_the_same_survivors(passages: list[str]) -> None:
     """A prefix has the same survivors, the first remains, and a second pass drops nothing."""
-    found = [match(text, str(at)) for at, text in enumerate(passages)]
-    every = without_repeats(found)
-    names = [one.id for one in every]
+    hits = [match(text, str(at)) for at, text in enumerate(passages)]
+    every = without_repeats(hits)
+    names = [hit.id for hit in every]
     assert [match.id for match in without_repeats(every)] == names
-    for count in range(len(found) + 1):
-        first = [match.id for match in without_repeats(found[:count])]
+    for count in range(len(hits) + 1):
+        first = [match.id for match in without_repeats(hits[:count])]
         assert first == names[: len(first)]
-        assert first[:1] == [one.id for one in found[: min(count, 1)]]
+        assert first[:1] == [hit.id for hit in hits[: min(count, 1)]]
 
 
 async def repeated(bench: Bench) -> Bench:
@@ -114,12 +114,12 @@ async def test_as_many_as_asked_nevertheless(bench: Bench, strategy: str) -> Non
     await repeated(bench)
     for top_k in (1, 2, 3, 5):
         result = await bench.ask("rotate the keys", strategy=strategy, top_k=top_k)
-        assert len(result) == len({one.text for one in result}) == top_k
+        assert len(result) == len({hit.text for hit in result}) == top_k
         assert result.matches[0].metadata["uri"].startswith("docs/same/")
-    (same,) = (one for one in result if one.metadata["uri"].startswith("docs/same/"))
+    (same,) = (hit for hit in result if hit.metadata["uri"].startswith("docs/same/"))
     assert len(same.metadata["also_in"]) == 5
-    own = [one for one in result if one is not same]
-    assert not any("also_in" in one.metadata for one in own)
+    others = [hit for hit in result if hit is not same]
+    assert not any("also_in" in hit.metadata for hit in others)
 
 
 async def test_many_repeats(bench: Bench) -> None:
@@ -130,7 +130,7 @@ async def test_many_repeats(bench: Bench) -> None:
     await bench.ingest()
     for strategy in ("similarity", "lexical", "hybrid"):
         result = await bench.ask("rotate the keys", strategy=strategy, top_k=2)
-        texts = [one.text for one in result]
+        texts = [hit.text for hit in result]
         assert texts == ["Rotate the keys in the console every ninety days.", "Rotate orchards."]
 
 
@@ -139,16 +139,16 @@ async def test_dedupe_switched_off(bench: Bench) -> None:
     await repeated(bench)
     bench.change(dedupe=False)
     result = await bench.ask("rotate the keys", strategy="similarity", top_k=6)
-    assert len({one.text for one in result}) == 1
+    assert len({hit.text for hit in result}) == 1
     assert len(result) == 6
-    assert not any("also_in" in one.metadata for one in result)
+    assert not any("also_in" in hit.metadata for hit in result)
 
 
 def test_so_many_and_no_more() -> None:
     """With a limit, the first passages up to the limit are kept, and no others are inspected."""
     texts = [" ".join(f"{word}{at}" for word in ("one", "two", "three", "four")) for at in range(9)]
-    found = [match(text, f"{at}") for at, text in enumerate(texts)]
-    repeated = [*found[:2], match(texts[1], "again"), *found[2:]]
+    hits = [match(text, f"{at}") for at, text in enumerate(texts)]
+    repeated = [*hits[:2], match(texts[1], "again"), *hits[2:]]
     every = without_repeats(repeated)
 
     def endless() -> Iterator[DocumentMatch]:
@@ -156,5 +156,5 @@ def test_so_many_and_no_more() -> None:
         pytest.fail("looked further than it had to")
 
     first = without_repeats(endless(), 3)
-    assert [one.id for one in first] == [one.id for one in every[:3]]
+    assert [hit.id for hit in first] == [hit.id for hit in every[:3]]
     assert first[1].metadata == every[1].metadata

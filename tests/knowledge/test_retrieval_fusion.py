@@ -54,7 +54,7 @@ def by_fusion(
     candidates: list[Candidate], full: tuple[float, float] = (0.0, 0.0), **settings: Any
 ) -> list[tuple[str, float]]:
     ranked = fuse(columns(candidates), FusionDeclaration(**settings), full)
-    return [(one.id, one.scores["fused"]) for one in ranked]
+    return [(hit.id, hit.scores["fused"]) for hit in ranked]
 
 
 CANDIDATES = [
@@ -84,7 +84,7 @@ def test_weighted_by_hand() -> None:
 def test_words_of_whole_documents() -> None:
     """By default, documents are half of the word score, which is then scaled."""
     whole = dict(zip("abcd", (8.0, 0.0, 20.0, 3.0), strict=True))
-    both = [one.scored(one.score, document=whole[one.id]) for one in CANDIDATES]
+    both = [hit.scored(hit.score, document=whole[hit.id]) for hit in CANDIDATES]
     # Halves of both are 4, 8, 12 and 2; scaled 0.2, 0.6, 1 and 0.
     assert by_fusion(both) == [("c", 0.875), ("a", 0.6), ("b", 0.55), ("d", 0)]
     assert by_fusion(both, document_weight=0) == by_fusion(CANDIDATES, document_weight=0)
@@ -101,7 +101,7 @@ def test_words_are_scaled_by_the_whole_question() -> None:
     )
     enough = (32.0, 100.0)
     assert by_fusion(CANDIDATES, enough, document_weight=0) == by_fusion(CANDIDATES)
-    documents = [one.scored(one.score, document=one.scores["lexical"]) for one in CANDIDATES]
+    documents = [hit.scored(hit.score, document=hit.scores["lexical"]) for hit in CANDIDATES]
     assert by_fusion(documents, (0.0, 128.0)) == by_fusion(CANDIDATES, whole, document_weight=0)
     assert by_fusion(CANDIDATES, whole, method="rrf") == by_fusion(CANDIDATES, method="rrf")
 
@@ -124,7 +124,7 @@ def test_ranks_that_are_shared() -> None:
     """Equal scores share a rank, and the next rank is as far behind as if they did not."""
     equal = columns(candidates_of([(0.9, 2.0), (0.9, 0.0), (0.8, 0.0)]))
     got = fuse(equal, FusionDeclaration(method="rrf", rank_constant=1))
-    assert [one.scores["fused"] for one in got] == [1.0, 0.5, 0.25]
+    assert [hit.scores["fused"] for hit in got] == [1.0, 0.5, 0.25]
 
 
 def test_the_rank_constant_counts() -> None:
@@ -139,7 +139,7 @@ def test_the_rank_constant_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("raw", "expected"),
     [
         ([], []),
         ([3.0], [1.0]),
@@ -150,9 +150,9 @@ def test_the_rank_constant_counts() -> None:
         ([-1.0, 1.0, 0.0], [0.0, 1.0, 0.5]),
     ],
 )
-def test_scaled(given: list[float], expected: list[float]) -> None:
+def test_scaled(raw: list[float], expected: list[float]) -> None:
     """The minimum becomes 0 and the maximum 1; if all values are equal, all become 1 or 0."""
-    assert scaled(np.array(given)).tolist() == expected
+    assert scaled(np.array(raw)).tolist() == expected
 
 
 def test_scaled_to_more_than_the_maximum() -> None:
@@ -167,12 +167,12 @@ def test_the_best_scores_the_nearest_cosine(method: str) -> None:
     """The best passage scores the cosine of the nearest candidate, the others a share of it."""
     ranked = fuse(columns(CANDIDATES), FusionDeclaration(method=method))
     best = ranked[0].scores["fused"]
-    assert [one.score for one in ranked] == [
-        pytest.approx(0.9 * one.scores["fused"] / best) for one in ranked
+    assert [hit.score for hit in ranked] == [
+        pytest.approx(0.9 * hit.scores["fused"] / best) for hit in ranked
     ]
     assert ranked[0].score == 0.9
     far = columns(candidates_of([(0.03, 0.0), (-0.2, 9.0)]))
-    assert max(one.score for one in fuse(far, FusionDeclaration(method=method))) <= 0.03
+    assert max(hit.score for hit in fuse(far, FusionDeclaration(method=method))) <= 0.03
 
 
 @pytest.mark.parametrize("method", ["weighted", "rrf"])
@@ -187,14 +187,14 @@ def test_a_ranking(pairs: list[tuple[float, float]], fusion: FusionDeclaration) 
     """All candidates return with their raw scores, sorted by scores in 0 to 1, then by id."""
     candidates = candidates_of(pairs)
     ranked = fuse(columns(candidates), fusion)
-    assert sorted(one.id for one in ranked) == [candidate.id for candidate in candidates]
-    assert all(0 <= one.score <= 1 and 0 <= one.scores["fused"] <= 1 for one in ranked)
-    order = [one.id for one in ranked]
+    assert sorted(hit.id for hit in ranked) == [candidate.id for candidate in candidates]
+    assert all(0 <= hit.score <= 1 and 0 <= hit.scores["fused"] <= 1 for hit in ranked)
+    order = [hit.id for hit in ranked]
     assert [m.id for m in sorted(ranked, key=lambda m: (-m.scores["fused"], m.id))] == order
     assert [m.id for m in sorted(ranked, key=lambda m: -m.score)] == order
-    for one in ranked:
-        assert (one.scores["dense"], one.scores["lexical"]) == pairs[int(one.id)]
-        assert (one.kb_id, one.number) == ("docs", 7)
+    for hit in ranked:
+        assert (hit.scores["dense"], hit.scores["lexical"]) == pairs[int(hit.id)]
+        assert (hit.kb_id, hit.number) == ("docs", 7)
 
 
 @given(figures, fusions, st.randoms())
@@ -214,7 +214,7 @@ def test_better_in_both_is_better(
 ) -> None:
     """A passage that is not worse by vectors and by words is not worse after fusion."""
     ranked = list(fuse(columns(candidates_of(pairs)), fusion))
-    for one in ranked:
+    for hit in ranked:
         for other in ranked:
-            if all(one.scores[kind] >= other.scores[kind] for kind in ("dense", "lexical")):
-                assert one.score >= other.score
+            if all(hit.scores[kind] >= other.scores[kind] for kind in ("dense", "lexical")):
+                assert hit.score >= other.score

@@ -63,7 +63,7 @@ guards = _guards()
 
 @pytest.fixture(scope="module")
 def kb() -> Iterator[IndexedKnowledgeBase]:
-    made = IndexedKnowledgeBase(
+    kb = IndexedKnowledgeBase(
         id="docs",
         namespace=Namespace("default", "test", "project", "docs"),
         embedder=HashingEmbedder(dimension=128),
@@ -71,8 +71,8 @@ def kb() -> Iterator[IndexedKnowledgeBase]:
         retrieval=RetrievalDeclaration(),
         events=Events([]),
     )
-    yield made
-    made.index.close()
+    yield kb
+    kb.index.close()
 
 
 @pytest.fixture
@@ -84,29 +84,29 @@ async def filled(kb: IndexedKnowledgeBase) -> IndexedKnowledgeBase:
     return kb
 
 
-async def ndcg(kb: IndexedKnowledgeBase, asked: Dataset, **settings: Any) -> float:
-    (found,) = await evaluate(kb, asked, {"": RetrievalDeclaration(**settings)})
-    return found.ndcg_10
+async def ndcg(kb: IndexedKnowledgeBase, data: Dataset, **settings: Any) -> float:
+    (report,) = await evaluate(kb, data, {"": RetrievalDeclaration(**settings)})
+    return report.ndcg_10
 
 
 async def test_rare_words(filled: IndexedKnowledgeBase) -> None:
     """Three rare words of a page find it, although vectors do not."""
     texts = {page.stem: page.read_text(encoding="utf-8") for page in PAGES.glob("*.md")}
-    asked = guards.rare_words(texts)
-    assert len(asked.relevant) == 40
-    assert await ndcg(filled, asked) >= 0.85
-    assert await ndcg(filled, asked, **TRUSTING) < 0.7
-    assert await ndcg(filled, asked, fusion={"document_weight": 0}) < 0.8
+    data = guards.rare_words(texts)
+    assert len(data.relevant) == 40
+    assert await ndcg(filled, data) >= 0.85
+    assert await ndcg(filled, data, **TRUSTING) < 0.7
+    assert await ndcg(filled, data, fusion={"document_weight": 0}) < 0.8
 
 
 async def test_thinned_judgements(filled: IndexedKnowledgeBase) -> None:
     """A page is found when the other pages about its topic are filtered out."""
     relevant = {question: frozenset(names.split()) for question, names in JUDGED.items()}
-    asked, away = guards.thinned(Dataset(dict(zip(JUDGED, JUDGED, strict=True)), relevant))
-    assert all(len(found) == 1 and not found & away for found in asked.relevant.values())
+    data, away = guards.thinned(Dataset(dict(zip(JUDGED, JUDGED, strict=True)), relevant))
+    assert all(len(pages) == 1 and not pages & away for pages in data.relevant.values())
     where = {"filters": {"uri": {"$nin": [f"{name}.md" for name in away]}}}
-    assert await ndcg(filled, asked, **where) >= 0.85
-    assert await ndcg(filled, asked, **where, **TRUSTING) < 0.82
+    assert await ndcg(filled, data, **where) >= 0.85
+    assert await ndcg(filled, data, **where, **TRUSTING) < 0.82
 
 
 async def test_headings(filled: IndexedKnowledgeBase) -> None:
@@ -116,14 +116,14 @@ async def test_headings(filled: IndexedKnowledgeBase) -> None:
         whole = view.chunks(view.rows()[1].tolist()).values()
         return [chunk.metadata.get("heading") or "" for chunk in whole]
 
-    asked = guards.headings(await call(filled.index.read, filled.namespace, paths), 100)
-    assert len(asked) == 100
-    found = await guards.ask_headings(filled, asked, RetrievalDeclaration())
-    trusting = await guards.ask_headings(filled, asked, RetrievalDeclaration(**TRUSTING))
-    assert found.mrr >= 0.76
+    data = guards.headings(await call(filled.index.read, filled.namespace, paths), 100)
+    assert len(data) == 100
+    report = await guards.ask_headings(filled, data, RetrievalDeclaration())
+    trusting = await guards.ask_headings(filled, data, RetrievalDeclaration(**TRUSTING))
+    assert report.mrr >= 0.76
     assert trusting.mrr < 0.755
-    spread = await guards.ask_headings(filled, asked, RetrievalDeclaration(max_per_document=1))
-    assert spread.documents[0] > found.documents[0]
+    spread = await guards.ask_headings(filled, data, RetrievalDeclaration(max_per_document=1))
+    assert spread.documents[0] > report.documents[0]
 
 
 def test_telling_questions_apart() -> None:

@@ -43,12 +43,12 @@ async def test_a_knowledge_base_is_searched(bench: Bench) -> None:
     fill(bench)
     await bench.ingest()
     searched = KnowledgeBaseVectorStore(bench.index, lambda: bench.kb)
-    found = await searched.asimilarity_search_with_score(paragraph("word2b"), k=3)
+    hits = await searched.asimilarity_search_with_score(paragraph("word2b"), k=3)
     expected = await bench.ask(paragraph("word2b"), strategy="similarity", top_k=3)
-    assert [(document.id, score) for document, score in found] == [
+    assert [(document.id, score) for document, score in hits] == [
         (match.id, match.score) for match in expected
     ]
-    best, _ = found[0]
+    best, _ = hits[0]
     assert best.page_content == paragraph("word2b")
     assert (best.metadata["kb_id"], best.metadata["uri"]) == ("docs", "docs/2.md")
     other = await searched.asimilarity_search("word2b", filter={"uri": "docs/1.md"})
@@ -84,77 +84,75 @@ async def test_a_reindex_meanwhile(
     fill(bench)
     await bench.ingest()
     plain = type(bench.index.store).nearest
-    asked = []
+    numbers = []
 
     def late(store: Any, space: Partition, *arguments: Any) -> Any:
-        asked.append(space.index.number)
-        if len(asked) == 1:
+        numbers.append(space.index.number)
+        if len(numbers) == 1:
             bridge.run(bench.ingest(strategy="replace"))
         return plain(store, space, *arguments)
 
     monkeypatch.setattr(type(bench.index.store), "nearest", late)
-    found = await KnowledgeBaseVectorStore(bench.index, lambda: bench.kb).asimilarity_search(
+    hits = await KnowledgeBaseVectorStore(bench.index, lambda: bench.kb).asimilarity_search(
         paragraph("word1a"), k=1
     )
-    assert [document.page_content for document in found] == [paragraph("word1a")]
-    assert asked == [1, 2]
+    assert [document.page_content for document in hits] == [paragraph("word1a")]
+    assert numbers == [1, 2]
 
 
 async def test_an_ingest_leaves_a_collection_alone(tmp_path: Path) -> None:
     """A collection and a knowledge base with the same name in the same file are independent."""
-    made = service(tmp_path)
-    collection = made.collection("docs")
+    first = service(tmp_path)
+    collection = first.collection("docs")
     await collection.aadd_texts(["by hand"], ids=["1"])
-    docs = made.open("docs")
+    docs = first.open("docs")
     await ingest(docs.corpus(), strategy="replace")
     (tmp_path / "docs" / "a.md").write_text("# Other\n\nSnow.\n")
     report = await ingest(docs.corpus())
     assert report.documents["removed"] == 0
     assert await collection.aget_by_ids(["1"]) == [Document("by hand", id="1")]
     searched = docs.vector_store()
-    assert [found.metadata["title"] for found in await searched.asimilarity_search("hand")] == [
-        "Other"
-    ]
+    assert [hit.metadata["title"] for hit in await searched.asimilarity_search("hand")] == ["Other"]
     await collection.adelete()
     assert len(await searched.asimilarity_search("snow")) == 1
-    await made.close()
+    await first.close()
 
 
 async def test_collections_are_kept(tmp_path: Path) -> None:
     """Collections outlive the process, and are separate per project, tenant and name."""
-    made = service(tmp_path)
-    await made.collection("notes").aadd_texts(["kept"], ids=["1"])
-    await made.close()
-    made = service(tmp_path)
-    assert [found.id for found in await made.collection("notes").asimilarity_search("x")] == ["1"]
-    assert await made.collection("others").asimilarity_search("x") == []
+    project = service(tmp_path)
+    await project.collection("notes").aadd_texts(["kept"], ids=["1"])
+    await project.close()
+    project = service(tmp_path)
+    assert [hit.id for hit in await project.collection("notes").asimilarity_search("x")] == ["1"]
+    assert await project.collection("others").asimilarity_search("x") == []
     with tenant("acme"):
-        assert await made.collection("notes").asimilarity_search("x") == []
-    await made.close()
+        assert await project.collection("notes").asimilarity_search("x") == []
+    await project.close()
 
 
 async def test_another_embedder_is_refused(tmp_path: Path) -> None:
     """Vectors of two embedders never mix in one collection, even with equal dimensions."""
-    made = service(tmp_path)
-    await made.collection("notes").aadd_texts(["one"])
+    project = service(tmp_path)
+    await project.collection("notes").aadd_texts(["one"])
     with pytest.raises(IndexMismatchError, match="'notes' was created with the embedder hashing"):
-        await made.collection("notes", embedder="more").asimilarity_search("x")
+        await project.collection("notes", embedder="more").asimilarity_search("x")
     with pytest.raises(NotFoundError, match="'none'"):
-        made.collection("notes", embedder="none")
-    await made.close()
+        project.collection("notes", embedder="none")
+    await project.close()
 
 
 async def test_failing_stores_fail(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """An outage is raised without a second attempt."""
     fill(bench, 1)
     await bench.ingest()
-    asked = []
+    calls = []
 
     def broken(store: Any, *arguments: Any) -> Any:
-        asked.append(arguments)
+        calls.append(arguments)
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(type(bench.index.store), "nearest", broken)
     with pytest.raises(OSError, match="gone"):
         await KnowledgeBaseVectorStore(bench.index, lambda: bench.kb).asimilarity_search("word")
-    assert len(asked) == 1
+    assert len(calls) == 1

@@ -69,15 +69,15 @@ def begin(bench: Bench) -> None:
         publish_all(bench, lease, 1)
 
 
-def check(found: Iterable[DocumentMatch]) -> None:
+def check(hits: Iterable[DocumentMatch]) -> None:
     """Check that all four passages of each document are found, all of one version."""
     texts: dict[str, list[str]] = {uri: [] for uri in DOCUMENTS}
-    for match in found:
+    for match in hits:
         texts[match.metadata["uri"]].append(match.text)
-    for uri, said in texts.items():
-        names = set(re.findall(r"even|odd\d", " ".join(said)))
-        assert len(names) == 1, (uri, said)
-        assert len(set(said)) == len(said) == 4, (uri, said)
+    for uri, passages in texts.items():
+        names = set(re.findall(r"even|odd\d", " ".join(passages)))
+        assert len(names) == 1, (uri, passages)
+        assert len(set(passages)) == len(passages) == 4, (uri, passages)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

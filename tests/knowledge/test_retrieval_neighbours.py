@@ -60,17 +60,17 @@ async def test_joined_text_is_the_documents(bench: Bench, overlap: int, neighbou
         question = f"mark{number} thing{number}"
         plain = (await bench.ask(question, top_k=50)).matches
         grown = (await bench.ask(question, top_k=5, neighbours=neighbours)).matches
-        shown = {one.id for one in grown}
-        assert [one.id for one in grown] == [one.id for one in plain if one.id in shown]
-        for one in grown:
-            assert one.text == text_of(bench, one)
-            (hit,) = (match for match in plain if match.id == one.id)
-            assert hit.text in one.text
-            assert (one.score, one.scores) == (hit.score, hit.scores)
-            size = len((bench.root / one.metadata["uri"]).read_text())
+        ids = {hit.id for hit in grown}
+        assert [hit.id for hit in grown] == [hit.id for hit in plain if hit.id in ids]
+        for joined in grown:
+            assert joined.text == text_of(bench, joined)
+            (hit,) = (match for match in plain if match.id == joined.id)
+            assert hit.text in joined.text
+            assert (joined.score, joined.scores) == (hit.score, hit.scores)
+            size = len((bench.root / joined.metadata["uri"]).read_text())
             step = 30 - overlap
-            assert one.metadata["start"] == max(hit.metadata["start"] - neighbours * step, 0)
-            assert one.metadata["end"] >= min(hit.metadata["end"] + step, size)
+            assert joined.metadata["start"] == max(hit.metadata["start"] - neighbours * step, 0)
+            assert joined.metadata["end"] >= min(hit.metadata["end"] + step, size)
 
 
 async def test_the_ends_of_a_document(bench: Bench) -> None:
@@ -105,15 +105,15 @@ async def test_a_hit_within_a_grown_one(bench: Bench) -> None:
     question = "mark4 thing4 mark5 thing5"
     plain = (await bench.ask(question, top_k=5)).matches
     grown = (await bench.ask(question, top_k=5, neighbours=2)).matches
-    spans = [(one.metadata["start"], one.metadata["end"]) for one in grown]
-    by_id = {one.id: one for one in plain}
-    for at, one in enumerate(grown):
-        hit = by_id.get(one.id)
+    spans = [(hit.metadata["start"], hit.metadata["end"]) for hit in grown]
+    by_id = {hit.id: hit for hit in plain}
+    for at, joined in enumerate(grown):
+        hit = by_id.get(joined.id)
         for before, uri in zip(spans[:at], (m.metadata["uri"] for m in grown), strict=False):
-            if hit is not None and uri == one.metadata["uri"]:
+            if hit is not None and uri == joined.metadata["uri"]:
                 inside = before[0] <= hit.metadata["start"] and hit.metadata["end"] <= before[1]
                 assert not inside
-    assert len(grown) < len({one.id for one in [*plain, *grown]})
+    assert len(grown) < len({hit.id for hit in [*plain, *grown]})
     assert grown[0].id == plain[0].id
     for count in range(1, 5):
         fewer = (await bench.ask(question, top_k=count, neighbours=2)).matches
@@ -130,7 +130,7 @@ async def test_the_same_place_in_two_knowledge_bases(bench: Bench) -> None:
     await bench.ingest()
     settings = RetrievalDeclaration(top_k=2, neighbours=5)
     result = await search([first, second], "mark5 thing5 sign5 fact5", settings)
-    assert {one.metadata["kb_id"] for one in result} == {"docs", "more"}
+    assert {hit.metadata["kb_id"] for hit in result} == {"docs", "more"}
 
 
 async def test_a_document_that_is_replaced_while_it_is_reranked(bench: Bench) -> None:
@@ -148,9 +148,9 @@ async def test_a_document_that_is_replaced_while_it_is_reranked(bench: Bench) ->
     (hit,) = await bench.ask(
         "mark11 thing11", strategy="rerank", top_k=1, neighbours=1, rerank={"class": "a.b:C"}
     )
-    (found,) = (one for one in plain if one.id == hit.id)
+    (before,) = (match for match in plain if match.id == hit.id)
     assert "mark11" in hit.text
-    assert (hit.text, hit.metadata) == (found.text, found.metadata)
+    assert (hit.text, hit.metadata) == (before.text, before.metadata)
 
 
 @pytest.mark.parametrize("strategy", ["similarity", "lexical", "hybrid", "mmr"])
@@ -161,10 +161,10 @@ async def test_more_hits_fill_the_place_of_those_that_lie_within_others(
     await filled(bench, Pieces(30, 0))
     for number in range(0, 12, 3):
         question = f"mark{number} thing{number} says"
-        asked: dict[str, Any] = {"strategy": strategy, "neighbours": 1, "min_results": 3}
-        most = await bench.ask(question, top_k=50, **asked)
+        query: dict[str, Any] = {"strategy": strategy, "neighbours": 1, "min_results": 3}
+        most = await bench.ask(question, top_k=50, **query)
         assert len(most) >= 3
         for top_k in range(1, 8):
-            fewer = await bench.ask(question, top_k=top_k, **asked)
+            fewer = await bench.ask(question, top_k=top_k, **query)
             assert fewer.matches == most.matches[:top_k]
             assert fewer.verdict == most.verdict

@@ -29,7 +29,7 @@ class Compressor(BaseDocumentCompressor):
     figures: list[Any] = Field(default_factory=list)
     """Scores by position in the result; missing ones leave the last documents without a score."""
     keep: int = 100
-    own: bool = False
+    summary: bool = False
     key: str = ""
     fails: bool = False
 
@@ -38,12 +38,12 @@ class Compressor(BaseDocumentCompressor):
     ) -> Sequence[Document]:
         if self.fails:
             raise ConnectionError(f"401 for the key {self.key}")
-        if self.own:
+        if self.summary:
             return [Document("a summary", metadata={"relevance_score": 0.9})]
-        found = list(documents)[::-1][: self.keep]
-        for document, figure in zip(found, self.figures, strict=False):
+        reversed_ = list(documents)[::-1][: self.keep]
+        for document, figure in zip(reversed_, self.figures, strict=False):
             document.metadata["relevance_score"] = figure
-        return found
+        return reversed_
 
 
 class Refusing(Compressor):
@@ -129,7 +129,7 @@ async def test_documents_that_are_dropped() -> None:
 async def test_documents_of_its_own() -> None:
     """A class that returns new documents is refused as a reranker, by name."""
     with pytest.raises(RerankerError, match="Compressor returns new documents"):
-        await judged(own=True)
+        await judged(summary=True)
 
 
 @pytest.mark.parametrize("figure", ["nan", "good", [1]])
@@ -229,10 +229,10 @@ async def test_nothing_to_rerank(bench: Bench) -> None:
     """Without candidates the reranker is not called."""
     ours = Ours()
     await filled(bench, ours)
-    found = await bench.ask(
+    result = await bench.ask(
         "alpha", strategy="rerank", rerank={"class": "a.b:C"}, filters={"uri": "none"}
     )
-    assert (found.matches, ours.heard) == ([], [])
+    assert (result.matches, ours.heard) == ([], [])
 
 
 async def test_no_reranker(bench: Bench) -> None:

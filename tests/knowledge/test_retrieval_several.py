@@ -188,9 +188,9 @@ async def test_every_one_is_announced(bench: Bench) -> None:
     begun = {"strategy": "hybrid", "top_k": 4, "question": QUESTION}
     assert heard("retrieval_started") == dict.fromkeys(ids, begun)
     done = heard("retrieval_completed")
-    found = Counter(match.metadata["kb_id"] for match in result)
+    counts = Counter(match.metadata["kb_id"] for match in result)
     assert {name: data["matches"] for name, data in done.items()} == {
-        name: found[name] for name in ids[:3]
+        name: counts[name] for name in ids[:3]
     }
     assert {data["seconds"] for data in done.values()} == {result.seconds}
     (skipped,) = heard("retrieval_failed").items()
@@ -367,10 +367,10 @@ async def test_query_many_of_a_workflow(project: Project) -> None:
     async with project:
         for kb_id, workflow in (("one", None), ("two", None), ("one", "flow"), ("inner", "flow")):
             await project.aingest(kb_id, workflow=workflow)
-        found = await project.aquery_many(["one", "two"], "keys", workflow="flow", top_k=9)
-        assert {match.text for match in found} == {"Keys are secret.", "Keys open."}
-        found = await project.aquery_many(["inner", "two"], "keys", workflow="flow", top_k=9)
-        assert {match.text for match in found} == {"Keys rotate.", "Keys open."}
+        hits = await project.aquery_many(["one", "two"], "keys", workflow="flow", top_k=9)
+        assert {match.text for match in hits} == {"Keys are secret.", "Keys open."}
+        hits = await project.aquery_many(["inner", "two"], "keys", workflow="flow", top_k=9)
+        assert {match.text for match in hits} == {"Keys rotate.", "Keys open."}
         with pytest.raises(NotFoundError):
             await project.aquery_many(["two", "inner"], "keys")
 

@@ -62,18 +62,18 @@ def test_documents_that_are_not_near_at_all() -> None:
 def test_the_mix() -> None:
     """The weight is the documents' share of the fused score, and the order follows the mix."""
     figures, fused = {"dense": np.full(3, 0.8)}, np.array([0.6, 1.0, 0.5])
-    found = Candidates([("docs", at, "bac"[at]) for at in range(3)], np.zeros(3), figures)
+    hits = Candidates([("docs", at, "bac"[at]) for at in range(3)], np.zeros(3), figures)
     vectors = np.array([EAST, NORTH, (0.28, 0.96)], np.float32)
-    got = smooth(found, fused, "bac", vectors, SmoothingDeclaration(weight=0.5, documents=1))
-    mixed = {one.id: (one.scores["smoothed"], one.scores["fused"]) for one in got}
+    got = smooth(hits, fused, "bac", vectors, SmoothingDeclaration(weight=0.5, documents=1))
+    mixed = {hit.id: (hit.scores["smoothed"], hit.scores["fused"]) for hit in got}
     assert mixed == {"a": (0.5, 0.75), "c": (1.0, 0.75), "b": (0.5, 0.55)}
-    assert [(one.id, one.score) for one in got] == [
+    assert [(hit.id, hit.score) for hit in got] == [
         ("a", 0.8),
         ("c", 0.8),
         ("b", pytest.approx(0.8 * 0.55 / 0.75)),
     ]
     nothing = np.zeros((0, 2), np.float32)
-    assert not smooth(found[:0], fused[:0], [], nothing, SmoothingDeclaration(weight=0.5))
+    assert not smooth(hits[:0], fused[:0], [], nothing, SmoothingDeclaration(weight=0.5))
 
 
 @pytest.mark.parametrize("dimension", [4, 20_000], ids=["one tile", "several tiles"])
@@ -118,14 +118,14 @@ async def test_a_search_that_smooths(bench: Bench) -> None:
     await bench.ingest()
     plain = await bench.ask("pump", top_k=4)
     smoothed = await bench.ask("pump", top_k=4, fusion={"smoothing": {"weight": 0.5}})
-    assert not any("smoothed" in one.scores for one in plain)
-    before = {one.id: one.scores for one in plain}
-    for one in smoothed:
-        mixed = (before[one.id]["fused"] + one.scores["smoothed"]) / 2
-        assert one.scores["fused"] == pytest.approx(mixed, abs=2e-6)
-    fused = [one.scores["fused"] for one in smoothed]
+    assert not any("smoothed" in hit.scores for hit in plain)
+    before = {hit.id: hit.scores for hit in plain}
+    for hit in smoothed:
+        mixed = (before[hit.id]["fused"] + hit.scores["smoothed"]) / 2
+        assert hit.scores["fused"] == pytest.approx(mixed, abs=2e-6)
+    fused = [hit.scores["fused"] for hit in smoothed]
     assert fused == sorted(fused, reverse=True)
     first = [
-        one.id for one in await bench.ask("pump", top_k=2, fusion={"smoothing": {"weight": 0.5}})
+        hit.id for hit in await bench.ask("pump", top_k=2, fusion={"smoothing": {"weight": 0.5}})
     ]
-    assert first == [one.id for one in smoothed][:2]
+    assert first == [hit.id for hit in smoothed][:2]

@@ -31,7 +31,7 @@ def order(passages: str, most: int | None) -> str:
     """Return the order of passages, each given as its document and its score in hundredths."""
     names = passages.split()
     ranked = [Candidate("docs", at, name, int(name[1:]) / 100, {}) for at, name in enumerate(names)]
-    return " ".join(one.id for one in spread(ranked, [name[0] for name in names], most))
+    return " ".join(hit.id for hit in spread(ranked, [name[0] for name in names], most))
 
 
 @pytest.mark.parametrize(
@@ -58,19 +58,19 @@ figures = st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 1)), max_size=
 @given(figures, st.integers(1, 4))
 def test_what_holds_of_every_ranking(passages: list[tuple[str, float]], most: int) -> None:
     """All passages stay, the best stays first, and documents keep the order of their best."""
-    passages = sorted(passages, key=lambda one: -one[1])
+    passages = sorted(passages, key=lambda passage: -passage[1])
     ranked = [Candidate("docs", at, str(at), score, {}) for at, (_, score) in enumerate(passages)]
     documents = [name for name, _ in passages]
     got = spread(ranked, documents, most)
-    assert sorted(one.number for one in got) == list(range(len(ranked)))
+    assert sorted(hit.number for hit in got) == list(range(len(ranked)))
     assert got[:1] == ranked[:1]
-    after = [documents[one.number] for one in got]
+    after = [documents[hit.number] for hit in got]
     assert list(dict.fromkeys(after)) == list(dict.fromkeys(documents))
-    for at, one in enumerate(got):
-        waited = [n for n in range(one.number) if got.index(ranked[n]) > at]
+    for at, hit in enumerate(got):
+        waited = [n for n in range(hit.number) if got.index(ranked[n]) > at]
         for n in waited:  # its document has reached its limit, and it is not far better
             assert after[:at].count(documents[n]) >= most
-            assert one.score >= COMPARABLE * ranked[n].score
+            assert hit.score >= COMPARABLE * ranked[n].score
 
 
 QUESTION = "pump valve engine turbine motor"
@@ -99,22 +99,22 @@ async def test_every_strategy(bench: Bench, strategy: str) -> None:
     every = await bench.ask(QUESTION, top_k=16, **way)
     assert len(every) == 16
     for most in (1, 2):
-        kept = await bench.ask(QUESTION, top_k=16, max_per_document=most, **way)
-        assert {one.id for one in kept} == {one.id for one in every}
-        uris = [one.metadata["uri"] for one in kept]
+        limited = await bench.ask(QUESTION, top_k=16, max_per_document=most, **way)
+        assert {hit.id for hit in limited} == {hit.id for hit in every}
+        uris = [hit.metadata["uri"] for hit in limited]
         assert uris[: 6 + most].count("docs/long.md") == most
         assert len(set(uris[: 6 + most])) == 7
         for top_k in (1, 3, 7, 10):
             few = await bench.ask(QUESTION, top_k=top_k, max_per_document=most, **way)
-            assert few.matches == kept.matches[:top_k]
+            assert few.matches == limited.matches[:top_k]
 
 
 async def test_with_repeats_and_neighbours(bench: Bench) -> None:
     """Duplicates, and passages within neighbors of others, make room as they do without it."""
     await long_and_short(bench)
     bench.change(dedupe=True)
-    found = await bench.ask(QUESTION, top_k=7, max_per_document=1, neighbours=1)
-    uris = [one.metadata["uri"] for one in found]
+    hits = await bench.ask(QUESTION, top_k=7, max_per_document=1, neighbours=1)
+    uris = [hit.metadata["uri"] for hit in hits]
     assert uris.count("docs/long.md") == 1
     assert len(set(uris)) == len(uris) == 7
 
@@ -134,7 +134,7 @@ async def test_only_what_passes_counts(bench: Bench) -> None:
     """A passage below `min_score` takes no other passage's turn."""
     await long_and_short(bench)
     bar = {"min_score": 0.4, "min_score_on": "dense", "max_per_document": 2}
-    kept = await bench.ask(QUESTION, top_k=16, **bar)
-    assert min(one.scores["dense"] for one in kept) >= 0.4
+    above = await bench.ask(QUESTION, top_k=16, **bar)
+    assert min(hit.scores["dense"] for hit in above) >= 0.4
     three = await bench.ask(QUESTION, top_k=3, **bar)
-    assert three.matches == kept.matches[:3]
+    assert three.matches == above.matches[:3]

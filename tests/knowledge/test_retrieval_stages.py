@@ -34,14 +34,14 @@ async def test_the_first_that_finds_enough(bench: Bench) -> None:
         {"filters": {}, "strategy": "similarity"},
         {"filters": {}, "strategy": "lexical"},
     ]
-    asked: dict[str, Any] = {"filters": ONLY_ALPHA, "min_score": 0, "stages": stages}
-    for wanted, stage, strategy, found in [
+    query: dict[str, Any] = {"filters": ONLY_ALPHA, "min_score": 0, "stages": stages}
+    for least, stage, strategy, count in [
         (1, 0, "hybrid", 1),
         (2, 1, "hybrid", 2),
         (3, 2, "similarity", 5),
     ]:
-        result = await bench.ask("alpha", min_results=wanted, **asked)
-        assert (result.stage, result.strategy, len(result)) == (stage, strategy, found)
+        result = await bench.ask("alpha", min_results=least, **query)
+        assert (result.stage, result.strategy, len(result)) == (stage, strategy, count)
     assert bench.diary.data("retrieval_completed")[-1]["stage"] == 2
 
 

@@ -107,8 +107,8 @@ async def test_where_nothing_is_near_nothing_scores_high(bench: Bench, strategy:
     for question in (QUESTION, "zebra", f"zebra quagga okapi {QUESTION.split()[0]}"):
         vector = bench.embedder.embed_query(question)
         nearest = (await viewed(bench, lambda view, v=vector: view.nearest(v, 1))).scores[0]
-        found = await ask(bench, question, strategy, top_k=50)
-        assert all(match.score <= max(nearest, 0) + 1e-6 for match in found)
+        hits = await ask(bench, question, strategy, top_k=50)
+        assert all(match.score <= max(nearest, 0) + 1e-6 for match in hits)
 
 
 @pytest.mark.parametrize("strategy", ["lexical", "hybrid", "mmr", "rerank"])
@@ -122,8 +122,8 @@ async def test_what_only_one_list_holds_has_both_figures(bench: Bench, strategy:
     cosines = dict(zip(near.ids, near.scores, strict=True))
     words = dict(zip(named.ids, named.scores, strict=True))
     assert len(words) > 50
-    found = (await ask(bench, QUESTION, strategy, top_k=50, fusion={"depth": 50})).matches
-    for match in found:
+    hits = (await ask(bench, QUESTION, strategy, top_k=50, fusion={"depth": 50})).matches
+    for match in hits:
         assert match.scores["dense"] == pytest.approx(cosines[match.id], abs=1e-6)
         assert match.scores["lexical"] == pytest.approx(words.get(match.id, 0.0), abs=1e-6)
 
@@ -140,16 +140,16 @@ async def test_a_passage_far_down_one_list_is_found(bench: Bench) -> None:
     settings = bench.kb.retrieval.model_copy(update={"fusion": fusion})
     vector = bench.embedder.embed_query(question)
 
-    def found(view: View) -> tuple[Any, Any, Any]:
+    def read(view: View) -> tuple[Any, Any, Any]:
         query = Query(question, vector, settings, {"docs": view})
-        (far,) = view.chunks([one.number for one in query.bm25_search(1)]).values()
-        ranked = {one.id: one for one in STRATEGIES["hybrid"](query, 5)}
+        (far,) = view.chunks([hit.number for hit in query.bm25_search(1)]).values()
+        ranked = {hit.id: hit for hit in STRATEGIES["hybrid"](query, 5)}
         return far, ranked, (query.nearest(50), query.nearest(61))
 
-    far, ranked, (nearest, every) = await viewed(bench, found)
+    far, ranked, (nearest, every) = await viewed(bench, read)
     assert far.uri == "docs/far.md"
-    assert far.id not in {one.id for one in nearest}
-    (alone,) = (one for one in every if one.id == far.id)
+    assert far.id not in {hit.id for hit in nearest}
+    (alone,) = (hit for hit in every if hit.id == far.id)
     assert ranked[far.id].scores["dense"] == alone.scores["dense"] > 0
     assert ranked[far.id].scores["lexical"] > 0
 
@@ -171,10 +171,10 @@ async def test_filters(bench: Bench, strategy: str) -> None:
     await filled(bench)
     uris = [f"docs/1/{number:02}.md" for number in (1, 4, 7, 10)]
     where = {"uri": {"$in": uris}}
-    found = (await ask(bench, QUESTION, strategy, top_k=50, filters=where)).matches
-    assert {match.metadata["uri"] for match in found} <= set(uris)
-    assert len(found) == 4 or strategy == "lexical"
-    assert found
+    hits = (await ask(bench, QUESTION, strategy, top_k=50, filters=where)).matches
+    assert {match.metadata["uri"] for match in hits} <= set(uris)
+    assert len(hits) == 4 or strategy == "lexical"
+    assert hits
     nothing = {"uri": "docs/none.md"}
     assert (await ask(bench, QUESTION, strategy, filters=nothing)).matches == []
 
@@ -257,17 +257,17 @@ async def test_a_figure_that_a_strategy_does_not_have(
 async def test_a_reranker_is_asked_once(bench: Bench) -> None:
     """The reranker is called only once even for a miss, since more calls get the same passages."""
     await filled(bench)
-    asked: list[int] = []
+    counts: list[int] = []
 
     class Counting(ByLength):
         def compress_documents(self, documents: Any, query: str, callbacks: Any = None) -> Any:
-            asked.append(len(documents))
+            counts.append(len(documents))
             return super().compress_documents(documents, query, callbacks)
 
     bench.change(reranker=lambda declared: LangChainReranker(Counting()))
     result = await ask(bench, QUESTION, "rerank", top_k=5, min_score=1)
     assert result.matches == []
-    assert asked == [30]
+    assert counts == [30]
 
 
 async def test_words_that_were_superseded_meanwhile(bench: Bench) -> None:
@@ -287,8 +287,8 @@ async def test_words_that_were_superseded_meanwhile(bench: Bench) -> None:
             return super().embed_query(text)
 
     bench.change(embedder=Overtaken())
-    found = (await ask(bench, QUESTION, "lexical", top_k=1, min_score=0.01)).matches
-    assert [match.text for match in found] == ["apple boat cedar second"]
+    hits = (await ask(bench, QUESTION, "lexical", top_k=1, min_score=0.01)).matches
+    assert [match.text for match in hits] == ["apple boat cedar second"]
 
 
 @pytest.mark.parametrize(("count", "is_scaled"), [(30, True), (49, True), (50, False), (60, False)])
