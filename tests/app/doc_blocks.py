@@ -55,15 +55,15 @@ class Command:
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     return [
-        Block(found[1], found[3], text.count("\n", 0, found.start()) + 1, found[2] or "")
-        for found in _FENCE.finditer(text)
+        Block(fence[1], fence[3], text.count("\n", 0, fence.start()) + 1, fence[2] or "")
+        for fence in _FENCE.finditer(text)
     ]
 
 
 def pages(root: Path) -> list[str]:
     """Find the pages that have blocks, each behind the page that has to run before it."""
-    found = (path.relative_to(root) for path in sorted(root.rglob("*.md")))
-    visible = (path for path in found if not any(part.startswith(".") for part in path.parts))
+    paths = (path.relative_to(root) for path in sorted(root.rglob("*.md")))
+    visible = (path for path in paths if not any(part.startswith(".") for part in path.parts))
     ours = [name for name in map(str, visible) if not name.startswith(_NOT_RUN)]
     ordered = [name for name in ours if blocks(root / name)]
     for name in list(ordered):
@@ -89,8 +89,8 @@ def folder_of(page: Path, clone: Path) -> Path:
 
 def dsn_variable_of(page: Path) -> str | None:
     """Return the variable that a page expects to hold the DSN of a PostgreSQL database."""
-    found = _WITH_POSTGRES.search(page.read_text(encoding="utf-8"))
-    return found[1] if found else None
+    match = _WITH_POSTGRES.search(page.read_text(encoding="utf-8"))
+    return match[1] if match else None
 
 
 def requirements_of(page: Path, root: Path) -> set[str]:

@@ -147,7 +147,7 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, streams, _, _ = socket.recv_fds(connection, 4, 3)
     size = int.from_bytes(head, "big")
-    asked = json.loads(connection.recv(size, socket.MSG_WAITALL))
+    request = json.loads(connection.recv(size, socket.MSG_WAITALL))
     child = os.fork()
     if child:
         connection.sendall(child.to_bytes(4, "big"))
@@ -160,15 +160,15 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
         os.dup2(stream, number)
         os.close(stream)
     _stay_on_one_processor()
-    os.chdir(asked["folder"])
+    os.chdir(request["folder"])
     os.environ.clear()
-    os.environ.update(asked["variables"])
+    os.environ.update(request["variables"])
     for name, value in json.loads(os.environ.pop(CONSTANTS, "{}")).items():
         module, _, constant = name.partition(":")
         setattr(import_module(module), constant, value)
     if os.environ.get("PYTHONUNBUFFERED"):
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[attr-defined]
-    code = _run(asked["arguments"])
+    code = _run(request["arguments"])
     threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads
     atexit._run_exitfuncs()
     sys.stdout.flush()

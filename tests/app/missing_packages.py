@@ -54,14 +54,14 @@ def hide(modules: Iterable[str], folder: Path) -> None:
 @cache
 def _installs(requirement: str) -> frozenset[str]:
     """Return the names of the distributions that a requirement installs."""
-    found = set()
+    requirements = set()
     waiting = [Requirement(requirement)]
     while waiting:
         this = waiting.pop()
-        if (key := str(this)) not in found:
-            found.add(key)
+        if (key := str(this)) not in requirements:
+            requirements.add(key)
             waiting += _requires(this)
-    return frozenset(canonicalize_name(Requirement(text).name) for text in found)
+    return frozenset(canonicalize_name(Requirement(text).name) for text in requirements)
 
 
 def _requires(requirement: Requirement) -> Iterator[Requirement]:

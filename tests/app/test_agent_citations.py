@@ -39,8 +39,8 @@ def aparts(agent: Any, config: Any = None, **keys: Any) -> list[BaseMessage]:
 
 
 def cited(message: BaseMessage) -> list[str]:
-    said = message.response_metadata["lorebind"]
-    return [citation["uri"] for citation in said["citations"]]
+    metadata = message.response_metadata["lorebind"]
+    return [citation["uri"] for citation in metadata["citations"]]
 
 
 def test_a_declared_model(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_an_agent_with_tools_alone(tmp_path: Path) -> None:
             ("[1]", KEYS)
         ]
         assert answer.unknown_markers == ["[9]"]
-        assert [one.marker for one in answer.offered] == ["[1]", "[2]"]
+        assert [passage.marker for passage in answer.offered] == ["[1]", "[2]"]
 
 
 def test_tools_and_middleware(tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ def test_a_structured_answer(tmp_path: Path) -> None:
     """If the answer is not text, the markers of its strings are checked."""
     answered = {"rule": "Rotate them [1]."}
     with shop(tmp_path) as project:
-        told = project.tool("guide").invoke(calls("keys", tool="search_guide").tool_calls[0])
-        state = {"messages": [("user", QUESTION), told, AIMessage("")]}
+        result = project.tool("guide").invoke(calls("keys", tool="search_guide").tool_calls[0])
+        state = {"messages": [("user", QUESTION), result, AIMessage("")]}
         answer = project.citations().invoke({**state, "structured_response": answered})
     assert [citation.uri for citation in answer.citations] == ["guide/keys.md"]
     assert answer.output == answered
@@ -122,9 +122,9 @@ def test_without_searches_nothing_is_cited(tmp_path: Path) -> None:
 def test_an_unfinished_run_has_no_answer(tmp_path: Path) -> None:
     """A message that calls tools is no answer, also if the tools have returned passages."""
     with shop(tmp_path) as project:
-        asked = calls("keys", tool="search_guide")
-        told = project.tool("guide").invoke(asked.tool_calls[0])
-        for messages in ([("user", QUESTION), asked], [("user", QUESTION), asked, told]):
+        call = calls("keys", tool="search_guide")
+        result = project.tool("guide").invoke(call.tool_calls[0])
+        for messages in ([("user", QUESTION), call], [("user", QUESTION), call, result]):
             with pytest.raises(UsageError, match="no answer of a model"):
                 project.citations().invoke(messages)
 

@@ -122,16 +122,16 @@ class Streaming(Agentic):
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
     files = FILES | {"lorebind.yaml": PROJECT, "till.py": TILL}
-    with Project.load(write(tmp_path, files), environ={}) as made:
-        made.ingest("guide")
-        made.ingest("rules")
-        yield made
+    with Project.load(write(tmp_path, files), environ={}) as project:
+        project.ingest("guide")
+        project.ingest("rules")
+        yield project
 
 
 FACES = ["generate", "agenerate", "stream", "astream"]
 
 
-def asked(project: Project, face: str, model: Any, agent: str, **more: Any) -> Answer:
+def ask(project: Project, face: str, model: Any, agent: str, **more: Any) -> Answer:
     """Return the answer by one of the ways to ask."""
     if face == "generate":
         return project.generate("How?", agent=agent, model=model, **more)
@@ -157,7 +157,7 @@ def calling(*all_calls: Any) -> AIMessage:
 
 def results(model: Agentic) -> list[ToolMessage]:
     """Return the tool results that the model got in its last call."""
-    return [one for one in model.heard[-1] if isinstance(one, ToolMessage)]
+    return [message for message in model.heard[-1] if isinstance(message, ToolMessage)]
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -165,7 +165,7 @@ def test_tools_are_called(project: Project, face: str) -> None:
     """LangChain functions and tools, sync and async, may be called together before the answer."""
     asking = calling(call("refund", order=7), call("price", name="pen"), call("stock", name="abc"))
     model = Streaming(says=[asking, AIMessage("Done.")])
-    answer = asked(project, face, model, "clerk")
+    answer = ask(project, face, model, "clerk")
     assert [(result.text, result.status, result.tool_call_id) for result in results(model)] == [
         ('{"refunded": 7}', "success", "refund-1"),
         ("2 coins", "success", "price-1"),
@@ -179,11 +179,11 @@ def test_tools_are_called(project: Project, face: str) -> None:
 def test_a_function_tells_its_arguments(project: Project) -> None:
     """The model gets the descriptions of arguments in the docstring."""
     scope = BindingScope(project.config, agent="clerk")
-    made = agent_request(scope, project.knowledge, project._models.get()[1])
-    refund = made["tools"][0]
+    request = agent_request(scope, project.knowledge, project._models.get()[1])
+    refund = request["tools"][0]
     assert refund.description == "Pay an order back."
     assert refund.args["order"]["description"] == "The number of the order."
-    assert made["max_iterations"] == 3
+    assert request["max_iterations"] == 3
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -191,13 +191,13 @@ def test_what_a_tool_searches_can_be_cited(project: Project, face: str) -> None:
     """The numbers of its passages continue those before the question."""
     search = calls("who may rotate the keys", "access rules", tool="read_rules")
     model = Streaming(says=[search, AIMessage("So [1] and [3].")])
-    answer = asked(project, face, model, "reader")
+    answer = ask(project, face, model, "reader")
     assert model.offered[0][0] == ["read_rules"]
-    assert [one.marker for one in parse(str(model.heard[0][-1].text))] == ["[1]", "[2]"]
-    found = [parse(str(result.text))[0] for result in results(model)]
-    assert [(one.marker, one.content) for one in found] == [("[3]", RULES), ("[4]", RULES)]
+    assert [passage.marker for passage in parse(str(model.heard[0][-1].text))] == ["[1]", "[2]"]
+    hits = [parse(str(result.text))[0] for result in results(model)]
+    assert [(hit.marker, hit.content) for hit in hits] == [("[3]", RULES), ("[4]", RULES)]
     assert [citation.marker for citation in answer.citations] == ["[1]", "[3]"]
-    assert [one.marker for one in answer.offered] == ["[1]", "[2]", "[3]", "[4]"]
+    assert [passage.marker for passage in answer.offered] == ["[1]", "[2]", "[3]", "[4]"]
     assert answer.citations[1].content == RULES
     assert [block.inject_as for block in answer.blocks] == [None]
 
@@ -253,8 +253,8 @@ def test_arguments_that_are_no_json(project: Project) -> None:
     broken: Any = {"name": "refund", "args": "{order", "id": "r", "error": "line 1"}
     model = Agentic(says=[AIMessage("", invalid_tool_calls=[broken]), AIMessage("Sorry.")])
     assert project.generate("How?", agent="clerk", model=model).text == "Sorry."
-    (told,) = results(model)
-    assert (told.status, told.text) == ("error", "The arguments are not JSON: line 1")
+    (result,) = results(model)
+    assert (result.status, result.text) == ("error", "The arguments are not JSON: line 1")
 
 
 def test_an_outage_is_an_error(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_calls_without_end(project: Project, face: str) -> None:
     """After `max_iterations` rounds, another tool call raises an error that suggests a fix."""
     model = Streaming(says=[calling(call("price", name="pen"))] * 5)
     with pytest.raises(ModelError, match=r"called tools more than 3 times.*max_iterations"):
-        asked(project, face, model, "clerk")
+        ask(project, face, model, "clerk")
     assert len(model.heard) == 4
 
 
@@ -284,7 +284,7 @@ def test_a_model_without_tools(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "said"),
+    ("agent", "reason"),
     [
         ("wrong", r"tool: till:PRICES is a dict; expected a LangChain tool, or a function"),
         ("undocumented", "tool: till:undocumented cannot be a tool: .*docstring"),
@@ -292,9 +292,9 @@ def test_a_model_without_tools(project: Project) -> None:
         ("missing", "module 'till' has no 'nothing'"),
     ],
 )
-def test_what_is_no_tool(project: Project, agent: str, said: str) -> None:
+def test_what_is_no_tool(project: Project, agent: str, reason: str) -> None:
     """The object that a path names is checked before the model is called, with its location."""
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=reason) as caught:
         project.generate("How?", agent=agent, model=Agentic(says=[]))
     assert agent == "twice" or "lorebind.yaml:" in str(caught.value)
 
@@ -322,7 +322,7 @@ WRONG = {"days": "ninety", "why": ""}
 def test_an_answer_by_a_schema(project: Project, face: str) -> None:
     """A model with tool support is forced to return its answer as arguments of a tool."""
     model = Streaming(says=[calling(call("final_answer", **RIGHT))])
-    answer = asked(project, face, model, "counter")
+    answer = ask(project, face, model, "counter")
     assert (answer.output, json.loads(answer.text)) == (RIGHT, RIGHT)
     assert model.offered == [(["final_answer"], "any")]
 
@@ -335,7 +335,7 @@ def test_a_model_that_takes_no_tools_is_asked_for_json(
     """A model without tool support gets the schema; a stream yields only the parsed answer."""
     model = Scripted(says=[text.replace("{}", json.dumps(RIGHT))])
     stream = face.endswith("stream")
-    answer = asked(project, face, model, "counter")
+    answer = ask(project, face, model, "counter")
     assert answer.output == RIGHT
     assert '"required": ["days", "why"]' in model.heard[0][0].text
     if stream:
@@ -346,23 +346,23 @@ def test_a_model_that_takes_no_tools_is_asked_for_json(
 @pytest.mark.parametrize("face", FACES)
 def test_a_wrong_answer_is_asked_again_once(project: Project, face: str) -> None:
     """The model gets the validation error once; a second invalid answer raises an error."""
-    model = Streaming(says=[calling(call("final_answer", **one)) for one in (WRONG, RIGHT)])
-    answer = asked(project, face, model, "counter")
+    model = Streaming(says=[calling(call("final_answer", **args)) for args in (WRONG, RIGHT)])
+    answer = ask(project, face, model, "counter")
     assert answer.output == RIGHT
-    (told,) = results(model)
-    assert told.status == "error"
-    assert "'ninety' is not of type 'integer', at $.days. Answer again." in told.text
+    (result,) = results(model)
+    assert result.status == "error"
+    assert "'ninety' is not of type 'integer', at $.days. Answer again." in result.text
 
     stubborn = Streaming(says=[calling(call("final_answer", **WRONG))] * 3)
     with pytest.raises(ModelError, match="does not match output_schema: 'ninety' is not of type"):
-        asked(project, face, stubborn, "counter")
+        ask(project, face, stubborn, "counter")
     assert len(stubborn.heard) == 2
 
 
-@pytest.mark.parametrize("said", ["Ninety days.", '{"days": NaN, "why": ""}', "[" * 100_000])
-def test_text_that_is_no_json(project: Project, said: str) -> None:
+@pytest.mark.parametrize("text", ["Ninety days.", '{"days": NaN, "why": ""}', "[" * 100_000])
+def test_text_that_is_no_json(project: Project, text: str) -> None:
     """The model gets an error that the text is not JSON."""
-    for model in (Scripted(says=[said]), Agentic(says=[AIMessage(said)] * 2)):
+    for model in (Scripted(says=[text]), Agentic(says=[AIMessage(text)] * 2)):
         with pytest.raises(ModelError, match="does not match output_schema: it is not JSON"):
             project.generate("?", agent="counter", model=model)
         assert "it is not JSON" in str(model.heard[1][-1].text)  # type: ignore[attr-defined]
@@ -381,7 +381,7 @@ def test_tools_and_a_schema(project: Project, face: str) -> None:
     """With tools and a schema, the model calls tools, then returns its answer with citations."""
     says = [calling(call("price", name="pen")), calling(call("final_answer", **RIGHT))]
     model = Streaming(says=says)
-    answer = asked(project, face, model, "both")
+    answer = ask(project, face, model, "both")
     assert model.offered == [(["price", "final_answer"], "any")] * 2
     assert [result.text for result in results(model)] == ["2 coins"]
     assert answer.output == RIGHT
@@ -421,7 +421,7 @@ async def test_a_tool_may_wait_for_a_person(project: Project) -> None:
 
 def test_an_agent_of_a_workflow(tmp_path: Path) -> None:
     """Its tools search the knowledge bases of the workflow, with the settings of the task."""
-    own = """\
+    workflow = """\
 workflows:
   - id: w
     knowledge_bases:
@@ -429,13 +429,13 @@ workflows:
     agents: [{ id: local, tools: [{ knowledge: guide, top_k: 1 }] }]
     tasks: [{ id: t, agent: local, prompt: "?", knowledge: [{ id: guide, render: xml }] }]
 """
-    files = FILES | {"lorebind.yaml": PROJECT + own, "till.py": TILL}
+    files = FILES | {"lorebind.yaml": PROJECT + workflow, "till.py": TILL}
     with Project.load(write(tmp_path, files), environ={}) as project:
         project.ingest("guide", workflow="w")
         model = Agentic(says=[calls("rotate the keys", tool="search_guide"), AIMessage("[1]")])
-        found = project.generate("How?", workflow="w", task="t", model=model, retrieved_contexts=[])
+        reply = project.generate("How?", workflow="w", task="t", model=model, retrieved_contexts=[])
         (binding,) = tool_bindings(BindingScope(project.config, workflow="w", task="t"))
-    assert [citation.content for citation in found.citations] == [RULES]
+    assert [citation.content for citation in reply.citations] == [RULES]
     assert (binding.workflow, binding.settings.top_k, binding.settings.render) == ("w", 1, "xml")
 
 

@@ -39,8 +39,8 @@ APPROVED: Any = Command(resume={"decisions": [{"type": "approve"}]})
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    with shop(tmp_path) as made:
-        yield made
+    with shop(tmp_path) as project:
+        yield project
 
 
 @pytest.fixture
@@ -62,10 +62,10 @@ def asks_for_weather() -> AIMessage:
 
 def markers(messages: Sequence[BaseMessage]) -> list[str]:
     """Return the numbers of all passages in messages for a model."""
-    return [one.marker for message in messages for one in parse(str(message.text))]
+    return [passage.marker for message in messages for passage in parse(str(message.text))]
 
 
-def said(state: Any) -> dict[str, Any]:
+def metadata(state: Any) -> dict[str, Any]:
     """Return the citations of the last message by uri."""
     (data,) = [
         message.response_metadata["lorebind"]
@@ -90,13 +90,13 @@ def test_no_stream_shows_a_passage(project: Project, way: str) -> None:
         return [part async for part in agent.astream(ASKED, THREAD, stream_mode=MODES)]
 
     if way == "stream":
-        shown: Any = list(agent.stream(ASKED, THREAD, stream_mode=MODES))
+        parts: Any = list(agent.stream(ASKED, THREAD, stream_mode=MODES))
     else:
-        shown = asyncio.run(streamed())
-    assert {mode for mode, _ in shown} == set(MODES) - {"custom"}
-    shown += [agent.get_state(THREAD), *agent.get_state_history(THREAD)]
-    assert QUESTION in str(shown)
-    assert "ninety days" not in str(shown)
+        parts = asyncio.run(streamed())
+    assert {mode for mode, _ in parts} == set(MODES) - {"custom"}
+    parts += [agent.get_state(THREAD), *agent.get_state_history(THREAD)]
+    assert QUESTION in str(parts)
+    assert "ninety days" not in str(parts)
     assert "ninety days" in str(model.heard)
 
 
@@ -117,20 +117,20 @@ def test_numbers_outlast_an_interrupt(tmp_path: Path, again: str) -> None:
     asking = HumanInTheLoopMiddleware(interrupt_on={"search_rules": True})
     model = Agentic(says=[calls("who may", tool="search_rules"), AIMessage("See [1] and [3].")])
 
-    def made(project: Project) -> Any:
+    def build(project: Project) -> Any:
         parts: Any = [project.middleware("guide"), asking]
         return create_agent(model, [project.tool("rules")], middleware=parts, checkpointer=saver)
 
     with shop(tmp_path) as project:
-        agent = made(project)
+        agent = build(project)
         assert "__interrupt__" in agent.invoke(ASKED, THREAD)
         if again == "the same process":
             state = agent.invoke(APPROVED, THREAD)
     if again == "another process":
         with Project.load(tmp_path, environ={}) as project:
-            state = made(project).invoke(APPROVED, THREAD)
+            state = build(project).invoke(APPROVED, THREAD)
     assert markers(model.heard[1]) == ["[1]", "[2]", "[3]", "[4]"]
-    assert said(state)["citations"] == ["guide/keys.md", "rules/keys.md"]
+    assert metadata(state)["citations"] == ["guide/keys.md", "rules/keys.md"]
 
 
 def test_knowledge_may_join_a_conversation(project: Project) -> None:
@@ -141,7 +141,7 @@ def test_knowledge_may_join_a_conversation(project: Project) -> None:
     create_agent(model, [weather], middleware=[asking], checkpointer=saver).invoke(ASKED, THREAD)
     parts = [asking, project.middleware()]
     agent: Any = create_agent(model, [weather], middleware=parts, checkpointer=saver)
-    assert said(agent.invoke(APPROVED, THREAD))["citations"] == ["guide/keys.md"]
+    assert metadata(agent.invoke(APPROVED, THREAD))["citations"] == ["guide/keys.md"]
 
 
 def test_two_middlewares_of_one_agent(project: Project, searched: list[str]) -> None:
@@ -149,11 +149,11 @@ def test_two_middlewares_of_one_agent(project: Project, searched: list[str]) -> 
     model = Agentic(says=[asks_for_weather(), AIMessage("See [1], [3] and [9].")])
     parts = [project.middleware("guide"), project.middleware("rules")]
     state = create_agent(model, [weather], middleware=parts).invoke(ASKED)
-    for given in model.heard:
-        shown = {one.marker: one.content for one in parse(str(given[0].text))}
-        assert (len(shown), shown["[1]"], shown["[2]"], shown["[3]"]) == (4, KEYS, OLD, RULES)
-    assert said(state)["citations"] == ["guide/keys.md", "rules/keys.md"]
-    assert said(state)["unknown_markers"] == ["[9]"]
+    for messages in model.heard:
+        texts = {passage.marker: passage.content for passage in parse(str(messages[0].text))}
+        assert (len(texts), texts["[1]"], texts["[2]"], texts["[3]"]) == (4, KEYS, OLD, RULES)
+    assert metadata(state)["citations"] == ["guide/keys.md", "rules/keys.md"]
+    assert metadata(state)["unknown_markers"] == ["[9]"]
     assert searched == ["guide", "rules"]
 
 
@@ -163,7 +163,7 @@ def test_one_of_two_that_finds_nothing(project: Project, tmp_path: Path) -> None
         parts = [other.middleware(), project.middleware("rules")]
         for order in (parts, parts[::-1]):
             agent: Any = create_agent(Agentic(says=[AIMessage("See [1].")]), [], middleware=order)
-            assert said(agent.invoke(ASKED))["verdict"] == "hit"
+            assert metadata(agent.invoke(ASKED))["verdict"] == "hit"
 
 
 def test_an_earlier_answers_numbers_keep_their_meaning(project: Project) -> None:
@@ -174,7 +174,7 @@ def test_an_earlier_answers_numbers_keep_their_meaning(project: Project) -> None
     agent.invoke(ASKED, THREAD)
     state = agent.invoke({"messages": [("user", "What covers alpine chalets?")]}, THREAD)
     assert markers(model.heard[1]) == ["[3]", "[4]"]
-    assert said(state)["citations"] == ["rules/keys.md", "rules/snow.md"]
+    assert metadata(state)["citations"] == ["rules/keys.md", "rules/snow.md"]
 
 
 def test_a_tool_of_the_same_name_stays(tmp_path: Path) -> None:
@@ -196,11 +196,11 @@ class Reply(BaseModel):
 @pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
 def test_a_structured_answer_cites_in_its_texts(project: Project, strategy: Any) -> None:
     """Markers in the text fields of an answer are citations; a list of numbers is not."""
-    given = {"text": "By command [1], not [8].", "amounts": [2, 7]}
+    fields = {"text": "By command [1], not [8].", "amounts": [2, 7]}
     if strategy is ToolStrategy:
-        answer = AIMessage("", tool_calls=[{"name": "Reply", "args": given, "id": "1"}])
+        answer = AIMessage("", tool_calls=[{"name": "Reply", "args": fields, "id": "1"}])
     else:
-        answer = AIMessage(json.dumps(given))
+        answer = AIMessage(json.dumps(fields))
     agent: Any = create_agent(
         Agentic(says=[answer]),
         [],
@@ -208,9 +208,9 @@ def test_a_structured_answer_cites_in_its_texts(project: Project, strategy: Any)
         response_format=strategy(Reply),
     )
     state = agent.invoke(ASKED)
-    assert state["structured_response"] == Reply(**given)
-    assert said(state)["citations"] == ["guide/keys.md"]
-    assert said(state)["unknown_markers"] == ["[8]"]
+    assert state["structured_response"] == Reply(**fields)
+    assert metadata(state)["citations"] == ["guide/keys.md"]
+    assert metadata(state)["unknown_markers"] == ["[8]"]
 
 
 def others() -> list[Any]:
@@ -223,7 +223,7 @@ def others() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("other", others(), ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("other", others(), ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("first", ["ours", "theirs"])
 def test_beside_other_middleware(
     project: Project, searched: list[str], other: Any, first: str
@@ -235,8 +235,8 @@ def test_beside_other_middleware(
         model, [project.tool("rules")], middleware=parts if first == "ours" else parts[::-1]
     )
     state = agent.invoke(ASKED)
-    assert [markers(given)[:2] for given in model.heard] == [["[1]", "[2]"]] * 2
-    assert "guide/keys.md" in said(state)["citations"]
+    assert [markers(messages)[:2] for messages in model.heard] == [["[1]", "[2]"]] * 2
+    assert "guide/keys.md" in metadata(state)["citations"]
     assert searched == ["guide", "rules"]
 
 
@@ -259,7 +259,7 @@ def test_the_fallback_model_sees_the_passages(project: Project) -> None:
     parts: Any = [ModelFallbackMiddleware(second), project.middleware()]
     state = create_agent(failing, [], middleware=parts).invoke(ASKED)
     assert markers(second.heard[0]) == ["[1]", "[2]"]
-    assert said(state)["citations"] == ["guide/keys.md"]
+    assert metadata(state)["citations"] == ["guide/keys.md"]
 
 
 def test_a_failed_call_is_taken_up_again(project: Project, searched: list[str]) -> None:
@@ -271,7 +271,7 @@ def test_a_failed_call_is_taken_up_again(project: Project, searched: list[str]) 
     with pytest.raises(ConnectionError):
         agent.invoke(ASKED, THREAD)
     model.error = None
-    assert said(agent.invoke(None, THREAD))["citations"] == ["guide/keys.md"]
+    assert metadata(agent.invoke(None, THREAD))["citations"] == ["guide/keys.md"]
     assert searched == ["guide"]
 
 
@@ -281,8 +281,8 @@ def test_a_picture_behind_its_question(project: Project) -> None:
     model = Agentic(says=[AIMessage("ok")])
     agent: Any = create_agent(model, [], middleware=[project.middleware()])
     agent.invoke({"messages": [("user", QUESTION), picture]})
-    asked, last = model.heard[0]
-    assert [one.content for one in parse(str(asked.text))] == [KEYS, OLD]
+    question, last = model.heard[0]
+    assert [passage.content for passage in parse(str(question.text))] == [KEYS, OLD]
     assert last.content == picture.content
 
 
@@ -302,20 +302,20 @@ def test_a_picture_alone_asks_nothing(project: Project, searched: list[str]) -> 
 
 def test_agents_in_one_graph(project: Project) -> None:
     """Each agent sees its own passages, and the numbers that the other cited are not reused."""
-    one = Agentic(says=[AIMessage("By command [1].")])
-    two = Agentic(says=[AIMessage("The rules [2] say so too; see [1].")])
+    first = Agentic(says=[AIMessage("By command [1].")])
+    second = Agentic(says=[AIMessage("The rules [2] say so too; see [1].")])
     graph: Any = StateGraph(MessagesState)
-    graph.add_node("one", create_agent(one, [], middleware=[project.middleware("guide")]))
-    graph.add_node("two", create_agent(two, [], middleware=[project.middleware("rules")]))
+    graph.add_node("one", create_agent(first, [], middleware=[project.middleware("guide")]))
+    graph.add_node("two", create_agent(second, [], middleware=[project.middleware("rules")]))
     graph.add_edge(START, "one")
     graph.add_edge("one", "two")
     graph.add_edge("two", END)
-    made = graph.compile(checkpointer=InMemorySaver())
-    shown = list(made.stream(ASKED, THREAD, stream_mode=MODES, subgraphs=True))
-    assert "ninety days" not in str(shown)
-    assert (markers(one.heard[0]), markers(two.heard[0])) == (["[1]", "[2]"], ["[2]", "[3]"])
-    state = made.get_state(THREAD).values
-    assert said({"messages": state["messages"][-1:]})["citations"] == [
+    compiled = graph.compile(checkpointer=InMemorySaver())
+    parts = list(compiled.stream(ASKED, THREAD, stream_mode=MODES, subgraphs=True))
+    assert "ninety days" not in str(parts)
+    assert (markers(first.heard[0]), markers(second.heard[0])) == (["[1]", "[2]"], ["[2]", "[3]"])
+    state = compiled.get_state(THREAD).values
+    assert metadata({"messages": state["messages"][-1:]})["citations"] == [
         "rules/keys.md",
         "guide/keys.md",
     ]
@@ -325,8 +325,8 @@ def test_agents_in_one_graph(project: Project) -> None:
 def test_a_blank_query_is_answered_with_words(project: Project, query: str) -> None:
     """A model that searches for nothing gets an error message, and the agent continues."""
     model = Agentic(says=[calls(query, tool="search_guide"), AIMessage("Sorry.")])
-    *_, told, answer = create_agent(model, [project.tool("guide")]).invoke(ASKED)["messages"]
-    assert (str(told.text), answer.text) == (
+    *_, result, answer = create_agent(model, [project.tool("guide")]).invoke(ASKED)["messages"]
+    assert (str(result.text), answer.text) == (
         "Nothing was searched: the query is empty. Say what to look for.",
         "Sorry.",
     )
@@ -337,9 +337,9 @@ def test_wrong_arguments_are_for_the_model_to_mend(project: Project, wrong: Any)
     """A tool call without a text to search for returns an error, and the agent continues."""
     called = AIMessage("", tool_calls=[{"name": "search_guide", "args": wrong, "id": "1"}])
     model = Agentic(says=[called, AIMessage("Sorry.")])
-    *_, told, _ = create_agent(model, [project.tool("guide")]).invoke(ASKED)["messages"]
-    assert told.status == "error"
-    assert "query: " in str(told.text)
+    *_, result, _ = create_agent(model, [project.tool("guide")]).invoke(ASKED)["messages"]
+    assert result.status == "error"
+    assert "query: " in str(result.text)
 
 
 def test_tools_at_once_leave_room_for_each_other(project: Project) -> None:
@@ -348,8 +348,8 @@ def test_tools_at_once_leave_room_for_each_other(project: Project) -> None:
     both += calls("keys and rules", tool="search_rules").tool_calls
     model = Agentic(says=[AIMessage("", tool_calls=both), AIMessage("ok")])
     create_agent(model, [project.tool("guide", "rules"), project.tool("rules")]).invoke(ASKED)
-    given = markers(model.heard[1])
-    assert len(given) == len(set(given)) > 4
+    numbers = markers(model.heard[1])
+    assert len(numbers) == len(set(numbers)) > 4
 
 
 @tool(response_format="content_and_artifact")
@@ -362,4 +362,4 @@ def test_citations_of_other_tools_are_left_alone(project: Project) -> None:
     """An artifact with another kind of `citations` is ignored."""
     model = Agentic(says=[calls("keys", tool="foreign"), AIMessage("See [1] and [7].")])
     agent: Any = create_agent(model, [foreign], middleware=[project.middleware()])
-    assert said(agent.invoke(ASKED))["unknown_markers"] == ["[7]"]
+    assert metadata(agent.invoke(ASKED))["unknown_markers"] == ["[7]"]

@@ -96,18 +96,18 @@ def test_a_chain_within_others(tmp_path: Path, way: Any) -> None:
         def ending(*ids: str) -> Any:
             return project.prompt(*ids) | model | project.citations()
 
-        given = {"documents": project.retriever("rules"), "question": RunnablePassthrough()}
+        inputs = {"documents": project.retriever("rules"), "question": RunnablePassthrough()}
         chain: Any = RunnableLambda(str) | RunnableParallel(
             plain=ending("guide"),
-            mapped=given | ending("guide"),
+            mapped=inputs | ending("guide"),
             tagged=(RunnableLambda(str) | ending("rules")).with_config(tags=["mine"]),
             retried=ending("guide").with_retry(),
             twice=ending("rules") | (lambda answer: QUESTION) | ending("guide"),
             fallback=RunnableLambda(fail).with_fallbacks([ending("rules")]),
         )
-        last: Any = chain | RunnableLambda(lambda found: found)
-        found = way(last)
-        assert found["mapped"].offered[0].content == RULES
+        last: Any = chain | RunnableLambda(lambda value: value)
+        answers = way(last)
+        assert answers["mapped"].offered[0].content == RULES
         for name, knowledge in {
             "plain": "guide",
             "tagged": "rules",
@@ -116,7 +116,7 @@ def test_a_chain_within_others(tmp_path: Path, way: Any) -> None:
             "fallback": "rules",
         }.items():
             expected = project.generate(QUESTION, knowledge)
-            assert account(found[name]) == account(expected), name
+            assert account(answers[name]) == account(expected), name
 
 
 def fail(question: str) -> Any:
@@ -166,18 +166,18 @@ def test_markers_that_belong_to_no_passage(tmp_path: Path) -> None:
         answer = (project.prompt("guide") | model | project.citations()).invoke(QUESTION)
     assert (answer.text, answer.unknown_markers) == ("By command [1]; see also [7].", ["[7]"])
     assert [citation.uri for citation in answer.citations] == ["guide/keys.md"]
-    assert [one.content for one in answer.offered] == [KEYS, OLD]
+    assert [passage.content for passage in answer.offered] == [KEYS, OLD]
 
 
 def test_passages_of_a_tool_are_cited_too(tmp_path: Path) -> None:
     """In a conversation with passages from a tool, the answer may cite those, too."""
     call = {"name": "search_guide", "args": {"query": QUESTION}, "id": "1", "type": "tool_call"}
     with shop(tmp_path) as project:
-        told = project.tool("guide").invoke(call)
+        result = project.tool("guide").invoke(call)
         chain = project.prompt("rules") | Scripted(says=["See [1] and [3]."]) | project.citations()
-        answer = chain.invoke([("user", "Keys?"), told, ("user", QUESTION)])
+        answer = chain.invoke([("user", "Keys?"), result, ("user", QUESTION)])
     assert [citation.content for citation in answer.citations] == [KEYS, RULES]
-    assert [one.marker for one in answer.offered] == ["[1]", "[2]", "[3]", "[4]"]
+    assert [passage.marker for passage in answer.offered] == ["[1]", "[2]", "[3]", "[4]"]
 
 
 def test_a_message_that_middleware_has_checked(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_it_is_a_runnable_like_others(tmp_path: Path) -> None:
 
     with shop(tmp_path) as project:
         place = project.at("guide")
-        chain: Any = place.prompt() | Scripted() | (lambda said: "So [1].") | place.citations()
+        chain: Any = place.prompt() | Scripted() | (lambda reply: "So [1].") | place.citations()
         answer = chain.invoke(QUESTION, {"callbacks": [Seen()]})
         assert [citation.content for citation in answer.citations] == [KEYS]
         assert ("CitationParser", "parser") in seen

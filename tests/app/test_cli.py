@@ -147,14 +147,14 @@ FIELDS: dict[str, set[str]] = {
 
 def names(group: Any, path: tuple[str, ...] = ()) -> list[list[str]]:
     """Return all commands of a group, including groups and their commands."""
-    found = []
+    paths = []
     for name, summary in group.commands.items():
         _, command, _ = group.resolve_command(Context(group), [name])
         assert command.help.startswith(summary.help)
-        found.append([*path, name])
+        paths.append([*path, name])
         if isinstance(command, TyperGroup):
-            found += names(command, (*path, name))
-    return found
+            paths += names(command, (*path, name))
+    return paths
 
 
 def test_all_commands_are_tested() -> None:
@@ -171,8 +171,8 @@ def test_shortcuts(ready_cli: Cli) -> None:
     for name in ("ingest", "query"):
         text = ready_cli("knowledge", name, "--help").out.split("\n\nArguments")[0].split("\n\n", 1)
         assert text[1] in ready_cli(name, "--help").out
-    said = ready_cli("--version")
-    assert (said.code, said.out) == (0, f"lorebind {version('lorebind')}\n")
+    done = ready_cli("--version")
+    assert (done.code, done.out) == (0, f"lorebind {version('lorebind')}\n")
 
 
 def test_one_that_fails_does_not_stop_the_others(cli: Cli) -> None:
@@ -241,11 +241,11 @@ def test_the_report_of_an_ingest(cli: Cli) -> None:
 def test_a_query_explains_itself(ready_cli: Cli) -> None:
     """With --explain, each match has its scores, and each setting the location that set it."""
     query = ["query", "docs", "-q", QUESTION, "--top-k", "1", "--explain"]
-    said = ready_cli(*query).out
-    assert re.search(r"figures: dense 0\.\d{3}, lexical \d\.\d{3}", said)
-    assert re.search(r"top_k +1 +caller", said)
-    assert re.search(r"strategy +hybrid +default", said)
-    assert re.search(r"(hit|weak) by hybrid in 0\.\d+ s", said)
+    printed = ready_cli(*query).out
+    assert re.search(r"figures: dense 0\.\d{3}, lexical \d\.\d{3}", printed)
+    assert re.search(r"top_k +1 +caller", printed)
+    assert re.search(r"strategy +hybrid +default", printed)
+    assert re.search(r"(hit|weak) by hybrid in 0\.\d+ s", printed)
     data = json.loads(ready_cli(*query, "-o", "json").out)
     assert len(data["result"]["matches"]) == 1
     assert data["binding"]["settings"]["top_k"] == 1
@@ -270,12 +270,12 @@ def test_tenants_are_kept_apart(ready_cli: Cli) -> None:
 def test_what_happens_is_logged_where_that_is_wanted(ready_cli: Cli) -> None:
     """-v logs events to standard error, -vv adds their steps, and results do not change."""
     query = ["query", "docs", "-q", QUESTION, "-o", "json"]
-    plain, told, more = (ready_cli(*query, *option) for option in ([], ["-v"], ["-vv"]))
+    plain, info, more = (ready_cli(*query, *option) for option in ([], ["-v"], ["-vv"]))
     assert plain.err == ""
-    assert "INFO lorebind.retrieval: retrieval_completed" in told.err
-    assert "embedder_called" not in told.err
+    assert "INFO lorebind.retrieval: retrieval_completed" in info.err
+    assert "embedder_called" not in info.err
     assert "DEBUG lorebind.embedder: embedder_called" in more.err
-    assert json.loads(told.out)["matches"] == json.loads(plain.out)["matches"]
+    assert json.loads(info.out)["matches"] == json.loads(plain.out)["matches"]
     assert QUESTION not in more.err
 
 
@@ -285,10 +285,10 @@ def test_what_is_logged_anyway_is_not_logged_twice(ready_cli: Cli, declared: str
     logs = f"extensions: [{{ provider: logging{declared} }}]\n"
     ready_cli.write({"lorebind.yaml": PROJECT + logs})
     query = ["query", "docs", "-q", QUESTION]
-    told, more = (ready_cli(*query, option).err for option in ("-v", "-vv"))
-    assert (told.count("retrieval_completed"), told.count("embedder_called")) == (1, 0)
+    info, more = (ready_cli(*query, option).err for option in ("-v", "-vv"))
+    assert (info.count("retrieval_completed"), info.count("embedder_called")) == (1, 0)
     assert (more.count("retrieval_completed"), more.count("embedder_called")) == (1, 1)
-    assert ('{"time"' in told) == bool(declared)
+    assert ('{"time"' in info) == bool(declared)
 
 
 def test_all_knowledge_bases_are_ingested_in_turn(cli: Cli) -> None:
@@ -299,13 +299,13 @@ def test_all_knowledge_bases_are_ingested_in_turn(cli: Cli) -> None:
 
 def test_the_matches_of_a_query(ready_cli: Cli) -> None:
     """A match has id, score, relevance, scores, text and metadata with its location."""
-    found = json.loads(ready_cli(*INVOCATIONS["query"], "-o", "json").out)
-    best = found["matches"][0]
+    answer = json.loads(ready_cli(*INVOCATIONS["query"], "-o", "json").out)
+    best = answer["matches"][0]
     assert set(best) == {"id", "score", "relevance", "scores", "text", "metadata"}
     place = {"kb_id", "uri", "title", "start", "end", "line_start", "line_end"}
     assert best["metadata"].keys() >= place
     assert best["metadata"]["uri"] == "docs/keys.md"
-    assert (found["searched"], found["strategy"]) == (["docs"], "hybrid")
+    assert (answer["searched"], answer["strategy"]) == (["docs"], "hybrid")
 
 
 def test_the_result_of_a_run(ready_cli: Cli) -> None:
@@ -350,9 +350,9 @@ def test_tables_for_people(ready_cli: Cli) -> None:
     assert "shop: valid" in ready_cli("validate").out
     listed = ready_cli("knowledge", "list").out
     assert re.search(r"(?m)^docs +2 +2 +completed +How we work$", listed)
-    found = ready_cli(*INVOCATIONS["query"]).out
-    assert re.search(r"(?m)^ 1  (0\.\d{3})  relevance \1  docs/keys\.md:1-3  Keys$", found)
-    assert "Rotate the keys" in found
+    printed = ready_cli(*INVOCATIONS["query"]).out
+    assert re.search(r"(?m)^ 1  (0\.\d{3})  relevance \1  docs/keys\.md:1-3  Keys$", printed)
+    assert "Rotate the keys" in printed
     ran = ready_cli(*INVOCATIONS["run"]).out
     assert "[1] docs/keys.md, lines 1-3" in ran
     assert re.search(r"Prompt: \d+ tokens \(o200k_base, exact\)", ran)
@@ -376,17 +376,17 @@ embedders:
 
 
 @pytest.mark.parametrize(
-    ("price", "shown"),
+    ("price", "cost"),
     [("20000", "0.7000"), ("0.02", "less than 0.0001"), ("100000000", "3,500.00")],
 )
-def test_what_an_ingest_will_cost(cli: Cli, price: str, shown: str) -> None:
+def test_what_an_ingest_will_cost(cli: Cli, price: str, cost: str) -> None:
     """If the embedder has a price, `plan` prints tokens and cost, and its JSON has both."""
     text = re.sub(r"(?m)^embedders:.*\n", PAID.replace("PRICE", price), PROJECT)
     cli.write({"lorebind.yaml": text})
     data = json.loads(cli("knowledge", "plan", "docs", "-o", "json").out)
     assert (data["tokens_to_embed"], data["tokenizer"], data["exact"]) == (35, "len/4", False)
     assert data["cost"] == pytest.approx(35 * float(price) / 1e6)
-    line = f"Tokens to embed: 35 (len/4, estimated), cost {shown}"
+    line = f"Tokens to embed: 35 (len/4, estimated), cost {cost}"
     assert cli("knowledge", "plan", "docs").out.splitlines()[1] == line
 
 
@@ -418,8 +418,8 @@ def test_pipes_get_plain_text(ready_cli: Cli, forked: ForkedPython, name: str) -
     ready_cli.write({"docs/new.md": "# New\n\nNew keys are longer than the old keys.\n"})
     command = INVOCATIONS.get(name, ["--help"])
     # Two have a pipe and a process of their own; the others run without a terminal as output.
-    own = name in ("ingest", "query")
-    done = run_forked(forked, ready_cli.root, *command) if own else ready_cli(*command)
+    forks = name in ("ingest", "query")
+    done = run_forked(forked, ready_cli.root, *command) if forks else ready_cli(*command)
     assert (done.code, done.err) == (0, "")
     assert done.out.endswith("\n")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.out)
@@ -429,9 +429,9 @@ def test_pipes_get_plain_text(ready_cli: Cli, forked: ForkedPython, name: str) -
 def test_init_to_answer_in_an_empty_folder(tmp_path: Path, forked: ForkedPython) -> None:
     """init, validate, ingest, query, run: a new project answers from two files, with no key."""
     write(tmp_path, {name: text for name, text in FILES.items() if name.startswith("docs/")})
-    made = run_lorebind(tmp_path, "init")
-    assert made.code == 0
-    assert made.out.splitlines() == [
+    done = run_lorebind(tmp_path, "init")
+    assert done.code == 0
+    assert done.out.splitlines() == [
         "wrote lorebind.yaml",
         "wrote workflows/answer.yaml",
         "wrote .lorebind/schema/project.json",
@@ -453,11 +453,11 @@ def test_init_to_answer_in_an_empty_folder(tmp_path: Path, forked: ForkedPython)
     file.write_text(written)
     lorebind = partial(run_forked, forked, tmp_path)
     assert lorebind("validate").code == 0
-    ingested = lorebind(*made.out.splitlines()[-1].split()[2:], "-o", "json")
+    ingested = lorebind(*done.out.splitlines()[-1].split()[2:], "-o", "json")
     assert json.loads(ingested.out)["documents"]["added"] == 2
     question = "When must an API key be changed?"
-    found = lorebind("knowledge", "query", "docs", "-q", question, "-o", "json")
-    assert json.loads(found.out)["matches"][0]["metadata"]["uri"] == "docs/keys.md"
+    query = lorebind("knowledge", "query", "docs", "-q", question, "-o", "json")
+    assert json.loads(query.out)["matches"][0]["metadata"]["uri"] == "docs/keys.md"
     ran = lorebind("run", "answer", "-i", "question=Rotate keys how often?", "-o", "json")
     assert ran.code == 0, ran.err
     result = json.loads(ran.out)
@@ -522,8 +522,8 @@ def test_knowledge_of_a_workflow(ready_cli: Cli) -> None:
     advice = "lorebind knowledge ingest birds --workflow own"
     assert advice in before.err
     assert ready_cli(*advice.split()[1:]).code == 0
-    found = ready_cli("knowledge", "query", "birds", "-w", "own", "-q", "owls", "-o", "json")
-    assert json.loads(found.out)["matches"][0]["metadata"]["uri"] == "own/a.md"
+    done = ready_cli("knowledge", "query", "birds", "-w", "own", "-q", "owls", "-o", "json")
+    assert json.loads(done.out)["matches"][0]["metadata"]["uri"] == "own/a.md"
     assert re.search(r"(?m)^birds +own +1 +1 +completed", ready_cli("knowledge", "list").out)
     assert ready_cli("knowledge", "get", "birds").code == 2
 
@@ -537,8 +537,8 @@ def test_explain_names_every_setting(ready_cli: Cli) -> None:
         assert re.search(rf"(?m)^{name} ", done.out)
     assert re.search(r"(?m)^top_k +7 +project +lorebind\.yaml:\d+$", done.out)
     assert "A match is weak if its best passage has a relevance below 0.1" in done.out
-    (shown,) = json.loads(ready_cli("bindings", "explain", "-o", "json").out)["bindings"]
-    assert shown["weak_below"] == 0.1
+    (row,) = json.loads(ready_cli("bindings", "explain", "-o", "json").out)["bindings"]
+    assert row["weak_below"] == 0.1
     ready_cli.write(
         {"lorebind.yaml": PROJECT.replace("- id: docs\n", "- id: docs\n    weak_below: null\n")}
     )
@@ -557,11 +557,11 @@ def test_an_address_is_fetched_once(empty_cli: Cli, socket_enabled: None) -> Non
         kb = {"id": "web", "sources": [web]}
         written = yaml.safe_dump({"name": "shop", "knowledge_bases": [kb]})
         empty_cli.write({"lorebind.yaml": f"{written}{PARTS}"})
-        for asked, count in ((2, "added"), (4, "unchanged"), (6, "added")):
-            verb = "reindex" if asked == 6 else "ingest"
+        for requests, count in ((2, "added"), (4, "unchanged"), (6, "added")):
+            verb = "reindex" if requests == 6 else "ingest"
             report = json.loads(empty_cli("knowledge", verb, "web", "-o", "json").out)
             assert report["documents"][count] == 2
-            assert len(server.asked) == asked
+            assert len(server.asked) == requests
     finally:
         server.close()
 

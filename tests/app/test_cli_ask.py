@@ -258,8 +258,8 @@ def test_word_is_located_by_its_headings(empty_cli: Cli, tmp_path: Path) -> None
     (tmp_path / "docs/guide.docx").write_bytes(docx_bytes(document))
     empty_cli("ingest")
     place = "docs/guide.docx, Chapter 4 › Doors"
-    found = empty_cli("query", "d", "-q", "lock doors", "--top-k", "1").out
-    assert re.search(rf"(?m)^ 1 .* {place}$", found)
+    printed = empty_cli("query", "d", "-q", "lock doors", "--top-k", "1").out
+    assert re.search(rf"(?m)^ 1 .* {place}$", printed)
     assert f"\n{place}\n" in "\n" + empty_cli("knowledge", "chunks", "d", "docs/guide.docx").out
 
 

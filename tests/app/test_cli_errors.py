@@ -70,8 +70,8 @@ def test_all_problems_of_all_files_come_at_once(cli: Cli) -> None:
     )
     for command in (["validate"], ["knowledge", "list"], ["run", "reply"], ["ask", ".", "x"]):
         message = failed(cli(*command), 2)
-        for said in ("'first'", "'second'", "workflows/reply.yaml:7:1: unknown key 'third'"):
-            assert said in message
+        for part in ("'first'", "'second'", "workflows/reply.yaml:7:1: unknown key 'third'"):
+            assert part in message
         assert len(message.splitlines()) == 3
 
 
@@ -83,11 +83,11 @@ def test_a_missing_variable_is_named(cli: Cli) -> None:
     text = PROJECT + MODEL
     cli.write({"lorebind.yaml": text})
     place = f"lorebind.yaml:{line_of(text, 'api_key')}:42"
-    said = "variable LOREBIND_TEST_NO is not set; set it in the environment or in .env"
-    assert failed(cli("validate", "--strict"), 2) == f"{place}: {said}\n"
-    assert failed(cli("ask", "--trust", ".", "x"), 2) == f"{place}: model 'm': {said}\n"
+    reason = "variable LOREBIND_TEST_NO is not set; set it in the environment or in .env"
+    assert failed(cli("validate", "--strict"), 2) == f"{place}: {reason}\n"
+    assert failed(cli("ask", "--trust", ".", "x"), 2) == f"{place}: model 'm': {reason}\n"
     done = cli("validate")
-    assert (done.code, done.err) == (0, f"notice: {place}: {said}\n")
+    assert (done.code, done.err) == (0, f"notice: {place}: {reason}\n")
     assert done.out == "shop: valid (2 knowledge bases, 1 workflow, 0 agents)\n"
     data = json.loads(cli("validate", "-o", "json").out)
     assert (data["valid"], data["problems"]) == (True, [])
@@ -228,10 +228,10 @@ USAGE: list[tuple[list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), USAGE, ids=[" ".join(one)[:60] for one, _ in USAGE])
-def test_wrong_usage_exits_2(ready_cli: Cli, arguments: list[str], said: str) -> None:
+@pytest.mark.parametrize(("arguments", "text"), USAGE, ids=[" ".join(cmd)[:60] for cmd, _ in USAGE])
+def test_wrong_usage_exits_2(ready_cli: Cli, arguments: list[str], text: str) -> None:
     """Wrong usage has exit code 2 and a message that explains it."""
-    assert said in re.sub(r"\s+", " ", failed(ready_cli(*arguments), 2))
+    assert text in re.sub(r"\s+", " ", failed(ready_cli(*arguments), 2))
 
 
 @pytest.mark.parametrize("command", [["validate"], ["knowledge", "list"], ["run", "x"]])

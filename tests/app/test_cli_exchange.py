@@ -37,8 +37,8 @@ def test_export_prints_yaml_and_json(cli: Cli) -> None:
     declared = yaml.safe_load(PROJECT)
     assert data == {key: declared[key] for key in ("embedders", "vector_dbs", "knowledge_bases")}
     assert json.loads(cli("knowledge", "export", "--output", "json").out) == data
-    one = yaml.safe_load(cli("knowledge", "export", "rules").out)
-    assert [kb["id"] for kb in one["knowledge_bases"]] == ["rules"]
+    exported = yaml.safe_load(cli("knowledge", "export", "rules").out)
+    assert [kb["id"] for kb in exported["knowledge_bases"]] == ["rules"]
 
 
 def test_export_of_what_is_not_there(cli: Cli) -> None:
@@ -101,8 +101,8 @@ def test_what_is_exported_applies_without_a_change(
 
 def test_one_goes_through_a_pipe(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """`apply` accepts the output of `get ID -o yaml` and `export ID`."""
-    own = "knowledge_bases: [{ id: docs, sources: [{ type: file_glob, path: 'own/*' }] }]\n"
-    workflow = f"# Ours.\n{WORKFLOW}{own}"
+    kbs = "knowledge_bases: [{ id: docs, sources: [{ type: file_glob, path: 'own/*' }] }]\n"
+    workflow = f"# Ours.\n{WORKFLOW}{kbs}"
     file = cli.root / "workflows/reply.yaml"
     for words in (["get", "rules"], ["export", "rules"], ["get", "docs"], ["export", "docs"]):
         for place in ([], ["--workflow", "reply"]):
@@ -121,8 +121,8 @@ def test_one_goes_through_a_pipe(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_one_of_a_workflow_is_exported(cli: Cli) -> None:
     """The export names its workflow, and includes its embedder."""
-    own = "knowledge_bases: [{ id: own, sources: [{ type: file_glob, path: 'own/*' }] }]\n"
-    cli.write({"workflows/reply.yaml": WORKFLOW + own})
+    kbs = "knowledge_bases: [{ id: own, sources: [{ type: file_glob, path: 'own/*' }] }]\n"
+    cli.write({"workflows/reply.yaml": WORKFLOW + kbs})
     data = yaml.safe_load(cli("knowledge", "export", "own", "--workflow", "reply").out)
     assert data.pop("workflow") == "reply"
     assert [kb["id"] for kb in data.pop("knowledge_bases")] == ["own"]

@@ -25,7 +25,7 @@ wrappers: ["gone:wrap"]
 """
 
 
-def shown(cli: Cli, database: str, more: str = "") -> tuple[Done, dict[str, str]]:
+def probe(cli: Cli, database: str, more: str = "") -> tuple[Done, dict[str, str]]:
     """Return the output of `list`, and each knowledge base's error; `get` prints the same."""
     databases = f"vector_dbs: [{{ id: file, type: sqlite }}, {{ id: far, {database} }}]"
     text = PROJECT.replace(FILE, databases)
@@ -36,21 +36,21 @@ def shown(cli: Cli, database: str, more: str = "") -> tuple[Done, dict[str, str]
     for command in (["validate"], ["knowledge", "export"], ["bindings", "explain"]):
         assert cli(*command).code == 0
     listed = json.loads(cli("knowledge", "list", "-o", "json").out)["knowledge_bases"]
-    for one in listed:
-        got = cli("knowledge", "get", one["id"], "-o", "yaml")
+    for kb in listed:
+        got = cli("knowledge", "get", kb["id"], "-o", "yaml")
         assert got.code == 0
         data = yaml.safe_load(got.out)
-        assert (data["stats"], data["stats_error"]) == (one["stats"], one["stats_error"])
-        assert (one["stats"] is None) == (one["stats_error"] is not None)
+        assert (data["stats"], data["stats_error"]) == (kb["stats"], kb["stats_error"])
+        assert (kb["stats"] is None) == (kb["stats_error"] is not None)
     done = cli("knowledge", "list")
     assert done.code == 0
-    return done, {one["id"]: one["stats_error"] for one in listed if one["stats_error"]}
+    return done, {kb["id"]: kb["stats_error"] for kb in listed if kb["stats_error"]}
 
 
 def test_without_a_secret(ready_cli: Cli) -> None:
     """An index whose location needs a missing variable has the reason in its line; others count."""
     dsn = 'type: pgvector, config: { dsn: "{{ .secrets.LOREBIND_TEST_NO }}" }'
-    done, errors = shown(ready_cli, dsn, SECRETS)
+    done, errors = probe(ready_cli, dsn, SECRETS)
     assert list(errors) == ["docs"]
     assert "variable LOREBIND_TEST_NO is not set" in errors["docs"]
     assert done.err == f"lorebind: docs: {errors['docs']}\n"
@@ -61,10 +61,10 @@ def test_without_a_secret(ready_cli: Cli) -> None:
 def test_without_a_server(ready_cli: Cli, socket_enabled: None) -> None:
     """An unreachable PostgreSQL is reported alike. The index of a Qdrant server is counted."""
     ready_cli.write({".env": "LOREBIND_TEST_DSN=postgresql://127.0.0.1:9/none\n"})
-    _, errors = shown(ready_cli, "type: pgvector, config: { dsn: '{{ .env.LOREBIND_TEST_DSN }}' }")
+    _, errors = probe(ready_cli, "type: pgvector, config: { dsn: '{{ .env.LOREBIND_TEST_DSN }}' }")
     assert "Connection refused" in errors["docs"]
     far = "type: qdrant, config: { url: 'http://127.0.0.1:9' }"
-    _, errors = shown(ready_cli, far)
+    _, errors = probe(ready_cli, far)
     assert errors == {}  # its catalog is a file
 
 
@@ -72,6 +72,6 @@ def test_without_an_extra(ready_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> No
     """A missing extra is named at the knowledge base that needs it."""
     for module in ("psycopg", "qdrant_client", "langchain_openai"):
         monkeypatch.setitem(sys.modules, module, None)
-    _, errors = shown(ready_cli, "type: pgvector, config: { dsn: '{{ .env.HOME }}' }")
+    _, errors = probe(ready_cli, "type: pgvector, config: { dsn: '{{ .env.HOME }}' }")
     assert "lorebind[postgres]" in errors["docs"]
-    shown(ready_cli, "type: qdrant, config: { url: 'http://127.0.0.1:9' }")
+    probe(ready_cli, "type: qdrant, config: { url: 'http://127.0.0.1:9' }")

@@ -34,13 +34,13 @@ def cli(empty_cli: Cli) -> Cli:
 
 def test_a_question_is_asked_and_answered(cli: Cli) -> None:
     """A waiting run exits with 3 and prints the command that answers it; the command works."""
-    asked = cli(*REFUND)
-    assert (asked.code, asked.err) == (3, "")
-    assert "approve waits for an answer" in asked.out
-    assert "Pay? refund\n" in asked.out
-    assert '\nExpected: {"type": "object", "required": ["ok"]' in asked.out
+    waits = cli(*REFUND)
+    assert (waits.code, waits.err) == (3, "")
+    assert "approve waits for an answer" in waits.out
+    assert "Pay? refund\n" in waits.out
+    assert '\nExpected: {"type": "object", "required": ["ok"]' in waits.out
     command = "lorebind run triage --thread t1 --resume --answer approve='{\"ok\": ...}'\n"
-    assert asked.out.endswith(f"Answer with: {command}")
+    assert waits.out.endswith(f"Answer with: {command}")
     done = cli(*PAY)
     assert (done.code, done.err) == (0, "")
     assert '{"ok": true}' in done.out
@@ -54,9 +54,9 @@ def test_an_answer_resumes_without_being_told_to(cli: Cli) -> None:
 
 def test_what_waits_as_data(cli: Cli) -> None:
     """The JSON of a run has its progress and the status of each task."""
-    asked = json.loads(cli(*REFUND, "-o", "json").out)
-    assert (asked["status"], asked["thread_id"], asked["output"]) == ("waiting", "t1", None)
-    (question,) = asked["waiting"]
+    result = json.loads(cli(*REFUND, "-o", "json").out)
+    assert (result["status"], result["thread_id"], result["output"]) == ("waiting", "t1", None)
+    (question,) = result["waiting"]
     assert question.keys() == {"task", "path", "prompt", "schema"}
     done = json.loads(cli(*PAY, "-o", "json").out)
     assert (done["status"], done["waiting"]) == ("completed", [])
@@ -84,8 +84,8 @@ def test_a_run_is_paused_before_a_task(cli: Cli) -> None:
     assert json.loads(cli(*REFUND[:-1], "t2", "--interrupt-before", "kind", "-o", "json").out)[
         "paused"
     ] == ["kind"]
-    asked = cli("run", "triage", "--thread", "t1", "--resume")
-    assert (asked.code, "approve waits" in asked.out) == (3, True)
+    before = cli("run", "triage", "--thread", "t1", "--resume")
+    assert (before.code, "approve waits" in before.out) == (3, True)
 
 
 def test_a_run_that_failed_goes_on_where_it_failed(cli: Cli) -> None:
@@ -112,8 +112,8 @@ def test_the_command_that_resumes_names_project_and_tenant(cli: Cli) -> None:
     """The printed command includes `--project` or `--tenant` if needed, so it can be pasted."""
     (cli.root / "else where").mkdir()
     cli.move_to(cli.root / "else where")
-    asked = cli(*REFUND, "--project", "..", "--tenant", "Ann B")
-    assert asked.out.endswith(f" --project {cli.root} --tenant 'Ann B'\n")
+    done = cli(*REFUND, "--project", "..", "--tenant", "Ann B")
+    assert done.out.endswith(f" --project {cli.root} --tenant 'Ann B'\n")
     assert cli(*PAY, "--project", "..").code == 2
     assert cli(*PAY, "--project", "..", "--tenant", "Ann B").code == 0
     cli.move_to(cli.root.parent)
@@ -144,10 +144,10 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
 def test_what_is_wrong_says_what_to_write(cli: Cli, name: str) -> None:
     """Options that exclude each other and wrong answers are refused; the thread does not change."""
     assert cli(*REFUND).code == 3
-    options, code, said = WRONG[name]
+    options, code, reason = WRONG[name]
     done = cli("run", "triage", *options)
     assert (done.code, done.out) == (code, "")
-    assert said in done.err
+    assert reason in done.err
     assert len(done.err.splitlines()) == 1
     assert cli(*PAY).code == 0
 
@@ -158,16 +158,16 @@ def test_a_thread_that_completed_is_resumed_and_continued(cli: Cli) -> None:
     assert (first.code, cli("run", "triage", "-t", "t1", "--resume")) == (0, first)
     assert cli("run", "triage", "-t", "t1", "-i", "ticket=y").code == 0
     steps = json.loads(cli("workflow", "history", "triage", "-t", "t1", "-o", "json").out)
-    assert {one["turn"] for one in steps["history"]} == {1, 2}
+    assert {step["turn"] for step in steps["history"]} == {1, 2}
 
 
 def test_threads_in_memory_cannot_be_resumed(cli: Cli) -> None:
     """They end with the command, and the message says so, not a command that would fail."""
     cli.write({"lorebind.yaml": FILES["lorebind.yaml"] + "checkpointer: { type: memory }\n"})
-    asked = cli(*REFUND)
-    assert asked.code == 3
-    assert "kept in memory" in asked.out
-    assert "lorebind run" not in asked.out
+    waits = cli(*REFUND)
+    assert waits.code == 3
+    assert "kept in memory" in waits.out
+    assert "lorebind run" not in waits.out
     done = cli(*PAY)
     assert (done.code, "kept in memory" in done.err) == (2, True)
 
@@ -178,10 +178,10 @@ def test_a_run_is_watched(cli: Cli) -> None:
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0] == "triage starts, thread t1"
-    said = next(line for line in lines if line.startswith("apologise says: "))
-    text = said.removeprefix("apologise says: ")
-    assert lines.index("apologise starts") < lines.index(said)
-    assert lines[lines.index(said) + 1].startswith("apologise completed after ")
+    line = next(line for line in lines if line.startswith("apologise says: "))
+    text = line.removeprefix("apologise says: ")
+    assert lines.index("apologise starts") < lines.index(line)
+    assert lines[lines.index(line) + 1].startswith("apologise completed after ")
     run_end = next(number for number, line in enumerate(lines) if line.startswith("run completed"))
     assert text in lines[run_end + 1 :]
 
@@ -282,12 +282,12 @@ def test_a_run_that_was_interrupted_names_its_thread(cli: Cli, forked: ForkedPyt
     while not (cli.root / "begun").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
+    err = process.communicate(timeout=60)[1]
     assert process.returncode == 130
-    found = re.search(r"this resumes it: lorebind run slow --thread (\w+) --resume$", said.strip())
-    assert found
+    match = re.search(r"this resumes it: lorebind run slow --thread (\w+) --resume$", err.strip())
+    assert match
     cli.write({"naps.py": "def nap():\n    return 7\n"})
-    done = cli("run", "slow", "--thread", found[1], "--resume", "-o", "json")
+    done = cli("run", "slow", "--thread", match[1], "--resume", "-o", "json")
     assert json.loads(done.out)["output"] == 7
 
 
@@ -300,14 +300,14 @@ def test_threads_are_listed_and_told(cli: Cli) -> None:
     assert re.search(
         r"(?m)^t1 +waiting +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +approve: Pay\? ref", listed
     )
-    told = cli("workflow", "history", "triage", "--thread", "t1").out
-    assert re.search(r'(?m)^1 +2 +kind +completed +1 +0\.\d\d +"refund"$', told)
-    assert cli("workflow", "history", "triage", "t1").out == told
+    table = cli("workflow", "history", "triage", "--thread", "t1").out
+    assert re.search(r'(?m)^1 +2 +kind +completed +1 +0\.\d\d +"refund"$', table)
+    assert cli("workflow", "history", "triage", "t1").out == table
     for wrong in ([], ["t1", "-t", "t1"]):
         done = cli("workflow", "history", "triage", *wrong)
         assert (done.code, "name one thread" in done.err) == (2, True)
-    one = json.loads(cli("workflow", "threads", "triage", "-n", "1", "-o", "json").out)
-    assert one["threads"][0]["waiting"][0]["path"] == "approve"
+    newest = json.loads(cli("workflow", "threads", "triage", "-n", "1", "-o", "json").out)
+    assert newest["threads"][0]["waiting"][0]["path"] == "approve"
     other = cli("workflow", "threads", "triage", "--tenant", "other")
     assert "no threads yet" in other.out
 
@@ -318,9 +318,9 @@ def test_a_thread_is_replayed(cli: Cli) -> None:
     cli(*PAY)
     again = cli("workflow", "replay", "triage", "--thread", "t1", "--step", "2")
     assert (again.code, again.err) == (3, "")
-    found = re.search(r"Thread (\w+) replays t1 from after step 2\.", again.out)
-    assert found
-    assert f"--thread {found[1]} --resume" in again.out
+    match = re.search(r"Thread (\w+) replays t1 from after step 2\.", again.out)
+    assert match
+    assert f"--thread {match[1]} --resume" in again.out
     whole = cli("workflow", "replay", "triage", "-t", "t1", "-s", "3", "-o", "json")
     assert json.loads(whole.out)["output"]["paid"] == {"ok": True}
     wrong = cli("workflow", "replay", "triage", "-t", "t1", "-s", "9")
@@ -336,9 +336,9 @@ def test_workflows_are_listed_and_shown_without_secrets(cli: Cli) -> None:
     assert re.search(r"(?m)^triage +ticket +6 +Sorts tickets\.$", listed.out)
     data = json.loads(cli("workflow", "list", "-o", "json").out)["workflows"]
     assert data[0]["inputs"] == {"ticket": {"type": "string", "required": True}}
-    shown = cli("workflow", "show", "triage")
-    assert (shown.code, shown.err) == (0, "")
-    assert "kind       router  tasks.read.output.kind\n    question -> answers\n" in shown.out
+    done = cli("workflow", "show", "triage")
+    assert (done.code, done.err) == (0, "")
+    assert "kind       router  tasks.read.output.kind\n    question -> answers\n" in done.out
     assert cli("workflow", "show", "triage", "-f", "mermaid").out.startswith("flowchart TD\n")
     as_json = cli("workflow", "show", "triage", "--format", "json").out
     assert as_json == cli("workflow", "show", "triage", "-o", "json").out

@@ -66,12 +66,12 @@ def test_values_of_the_environment_stay_there(empty_cli: Cli, server: WebServer)
         "ask . keys",
     ):
         done = empty_cli(*command.split())
-        said = "".join((done.out + done.err).split())
-        assert not [value for value in VALUES if value in said], (command, said)
+        printed = "".join((done.out + done.err).split())
+        assert not [value for value in VALUES if value in printed], (command, printed)
         if "query" in command:
-            assert "{{.env.WIKI}}/keys.md" in said
-            assert "file://{{.env.SHELF}}/{{.env.TEAM}}/bills.md" in said
+            assert "{{.env.WIKI}}/keys.md" in printed
+            assert "file://{{.env.SHELF}}/{{.env.TEAM}}/bills.md" in printed
     for file in (empty_cli.root / DATA_FOLDER).rglob("*"):
-        kept = file.read_bytes() if file.is_file() else b""
-        assert not [value for value in VALUES if value.encode() in kept], file
-    assert {asked.headers["x-key"] for asked in server.asked} == {"hidden2"}
+        data = file.read_bytes() if file.is_file() else b""
+        assert not [value for value in VALUES if value.encode() in data], file
+    assert {request.headers["x-key"] for request in server.asked} == {"hidden2"}

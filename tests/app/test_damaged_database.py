@@ -42,13 +42,13 @@ def test_what_is_damaged_is_said(ready_cli: Cli, answer: str, way: str) -> None:
         assert (done.code, done.out) == (1, "")
     else:
         assert (done.code, done.out) == (0, answer)
-    said(done)
+    check_message(done)
     turn = [*LOUD, *QUIET].index(way) % len(OTHERS)
     for command in OTHERS if DENSE else [OTHERS[turn]]:
-        said(ready_cli(*command))
+        check_message(ready_cli(*command))
 
 
-def said(done: Done) -> None:
+def check_message(done: Done) -> None:
     assert done.code in (0, 1), done
     assert "Traceback" not in done.err
     lines = done.err.splitlines()

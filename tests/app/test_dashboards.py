@@ -18,30 +18,30 @@ def metrics() -> dict[str, set[str]]:
     """Return the labels of each metric, by all names under which it can be queried."""
     registry = CollectorRegistry()
     Prometheus(registry)
-    known: dict[str, set[str]] = {"up": {"job", "instance"}}
+    by_name: dict[str, set[str]] = {"up": {"job", "instance"}}
     for collector in registry._collector_to_names:
         labels = set(getattr(collector, "_labelnames", ()))
         for name in registry._collector_to_names[collector]:
-            known[name] = labels | ({"le"} if name.endswith("_bucket") else set())
-    return known
+            by_name[name] = labels | ({"le"} if name.endswith("_bucket") else set())
+    return by_name
 
 
 def expressions() -> list[str]:
     panels = json.loads((DOCS / "grafana.json").read_text())["panels"]
     groups = yaml.safe_load((DOCS / "alerts.yaml").read_text())["groups"]
-    found = [target["expr"] for panel in panels for target in panel["targets"]]
-    return found + [rule["expr"] for group in groups for rule in group["rules"]]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    return queries + [rule["expr"] for group in groups for rule in group["rules"]]
 
 
 def test_metrics_and_labels_are_there() -> None:
-    known = metrics()
-    asked = expressions()
-    assert len(asked) > 10
-    for expression in asked:
+    by_name = metrics()
+    queries = expressions()
+    assert len(queries) > 10
+    for expression in queries:
         names = re.findall(r"\b(?:up|knowledge_\w+)\b", expression)
         assert names, expression
-        assert set(names) <= known.keys(), expression
-        labels = {label for name in names for label in known[name]}
+        assert set(names) <= by_name.keys(), expression
+        labels = {label for name in names for label in by_name[name]}
         grouped = re.findall(r"by \(([^)]*)\)", expression)
         used = {label.strip() for group in grouped for label in group.split(",")}
         used |= set(re.findall(r"(\w+)=~?\"", expression))

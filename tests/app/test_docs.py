@@ -118,12 +118,12 @@ def test_a_page_has_the_packages_that_it_says_to_install(
     hide(missing_modules({"lorebind[office]"}), tmp_path / "missing")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "missing"))
     python = strict_python.commands / "python"
-    found = [
+    packages = [
         module
         for module in ("docx", "fastapi", "langchain", "openpyxl", "pypdfium2")
         if subprocess.run([python, "-c", f"import {module}"], check=False).returncode == 0
     ]
-    assert found == ["docx", "openpyxl", "pypdfium2"]
+    assert packages == ["docx", "openpyxl", "pypdfium2"]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -236,6 +236,6 @@ def _check_make(block: Block, place: str) -> None:
     """Check that a `make` line names a target of the Makefile."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for line in block.text.splitlines():
-        found = re.fullmatch(r"make (\w+)(?: +#.*)?", line)
-        assert found, f"{place}: {line!r} is not a make command"
-        assert re.search(rf"^{found[1]}:", makefile, re.MULTILINE), f"{place}: no target {found[1]}"
+        match = re.fullmatch(r"make (\w+)(?: +#.*)?", line)
+        assert match, f"{place}: {line!r} is not a make command"
+        assert re.search(rf"^{match[1]}:", makefile, re.MULTILINE), f"{place}: no target {match[1]}"

@@ -35,8 +35,8 @@ def findings(cli: Cli, *options: str, code: int = 0) -> dict[str, tuple[str, str
     done = cli("doctor", "--output", "json", *options)
     assert (done.code, done.err) == (code, "")
     assert SECRET not in done.out
-    found = json.loads(done.out)["findings"]
-    return {one["part"]: (one["status"], one["detail"]) for one in found}
+    rows = json.loads(done.out)["findings"]
+    return {row["part"]: (row["status"], row["detail"]) for row in rows}
 
 
 def examined(cli: Cli, **environ: str) -> list[Finding]:
@@ -46,8 +46,8 @@ def examined(cli: Cli, **environ: str) -> list[Finding]:
 
 def test_all_is_fine(ready_cli: Cli) -> None:
     """Every part is listed with its measured values; the exit code is 0."""
-    found = findings(ready_cli)
-    assert {part: status for part, (status, _) in found.items()} == {
+    parts = findings(ready_cli)
+    assert {part: status for part, (status, _) in parts.items()} == {
         "embedder words": "ok",
         "vector database file": "ok",
         "knowledge base docs": "ok",
@@ -55,9 +55,9 @@ def test_all_is_fine(ready_cli: Cli) -> None:
         "model default": "ok",
         "extras": "ok",
     }
-    assert found["embedder words"][1] == "hashing/bag-of-words, dimension 256 (measured)"
-    assert found["knowledge base docs"][1] == "2 documents, 2 chunks, dimension 256"
-    assert "exact" in found["model default"][1]
+    assert parts["embedder words"][1] == "hashing/bag-of-words, dimension 256 (measured)"
+    assert parts["knowledge base docs"][1] == "2 documents, 2 chunks, dimension 256"
+    assert "exact" in parts["model default"][1]
     table = ready_cli("doctor")
     assert (table.code, table.err) == (0, "")
     assert "knowledge base rules" in table.out
@@ -65,8 +65,8 @@ def test_all_is_fine(ready_cli: Cli) -> None:
 
 def test_what_is_not_ingested_is_a_warning(cli: Cli) -> None:
     """The warning names the command that ingests it; nothing is written, and the exit code is 0."""
-    found = findings(cli)
-    assert found["knowledge base docs"] == (
+    parts = findings(cli)
+    assert parts["knowledge base docs"] == (
         "warning",
         "nothing is ingested yet; run: lorebind knowledge ingest docs",
     )
@@ -103,14 +103,14 @@ def test_documents_in_another_language_than_the_embedders(tmp_path: Path) -> Non
     }
     with Project.build(declared, root=tmp_path) as project:
         project.ingest("docs")
-        (found,) = [one for one in project.doctor() if one.part == "knowledge base docs"]
-        assert found.status == "warning"
-        assert "not all in English (de 1); its embedder is local: it knows English" in found.detail
-        assert "provider: fastembed" in found.detail
+        (docs,) = [finding for finding in project.doctor() if finding.part == "knowledge base docs"]
+        assert docs.status == "warning"
+        assert "not all in English (de 1); its embedder is local: it knows English" in docs.detail
+        assert "provider: fastembed" in docs.detail
         (tmp_path / "b.md").unlink()
         project.ingest("docs")
-        (found,) = [one for one in project.doctor() if one.part == "knowledge base docs"]
-        assert (found.status, found.detail) == ("ok", "1 documents, 1 chunks, dimension 384")
+        (docs,) = [finding for finding in project.doctor() if finding.part == "knowledge base docs"]
+        assert (docs.status, docs.detail) == ("ok", "1 documents, 1 chunks, dimension 384")
 
 
 def lose(cli: Cli, kb_id: str, lost: Sequence[int], *, others: bool = False) -> None:
@@ -136,17 +136,17 @@ def lose(cli: Cli, kb_id: str, lost: Sequence[int], *, others: bool = False) -> 
 def test_a_store_that_was_emptied(ready_cli: Cli) -> None:
     """If a store has fewer vectors than its catalog, the suggested command restores them."""
     lose(ready_cli, "docs", [1, 2])
-    found = findings(ready_cli, code=1)
+    parts = findings(ready_cli, code=1)
     repair = "lorebind knowledge ingest docs"
-    assert found["knowledge base docs"] == (
+    assert parts["knowledge base docs"] == (
         "failed",
         "its vector database has lost 2 of 2 vectors; restore them with: " + repair,
     )
-    assert found["knowledge base rules"][0] == "ok"
-    asked = ready_cli("knowledge", "query", "docs", "-q", "rotate the keys")
-    assert asked.code == 1
-    assert "has lost 2 of the 2 vectors" in asked.err
-    assert f"restore them with: {repair}" in asked.err
+    assert parts["knowledge base rules"][0] == "ok"
+    query = ready_cli("knowledge", "query", "docs", "-q", "rotate the keys")
+    assert query.code == 1
+    assert "has lost 2 of the 2 vectors" in query.err
+    assert f"restore them with: {repair}" in query.err
     done = ready_cli(*repair.split()[1:])
     assert done.code == 0
     assert "had lost 2 of 2 vectors; they have been restored" in done.out + done.err
@@ -171,13 +171,13 @@ def test_a_store_that_lost_one_of_many(cli: Cli) -> None:
     assert cli("knowledge", "ingest").code == 0
     lose(cli, "docs", [2], others=True)
     assert findings(cli)["knowledge base docs"][0] == "ok"
-    found = findings(cli, "--deep", code=1)
+    parts = findings(cli, "--deep", code=1)
     repair = "lorebind knowledge reindex docs"
-    assert found["knowledge base docs"] == (
+    assert parts["knowledge base docs"] == (
         "failed",
         "its vector database has lost 1 of 202 vectors; restore them with: " + repair,
     )
-    assert found["knowledge base rules"][0] == "ok"
+    assert parts["knowledge base rules"][0] == "ok"
     assert cli(*repair.split()[1:]).code == 0
     assert findings(cli, "--deep")["knowledge base docs"][0] == "ok"
 
@@ -186,11 +186,11 @@ def test_another_embedder(ready_cli: Cli) -> None:
     """An index of another embedder cannot be searched; the suggested command rebuilds it."""
     other = WORDS.replace("hashing", "hashing, config: { dimension: 64 }")
     ready_cli.write({"lorebind.yaml": PROJECT.replace(WORDS, other)})
-    found = findings(ready_cli, code=1)
-    status, detail = found["knowledge base docs"]
+    parts = findings(ready_cli, code=1)
+    status, detail = parts["knowledge base docs"]
     assert status == "failed"
     assert "was built with the embedder hashing/bag-of-words of dimension 256" in detail
-    assert found["embedder words"] == ("ok", "hashing/bag-of-words, dimension 64 (measured)")
+    assert parts["embedder words"] == ("ok", "hashing/bag-of-words, dimension 64 (measured)")
     repair = detail.partition("rebuild it with: ")[2]
     assert repair == "lorebind knowledge reindex docs"
     assert ready_cli(*repair.split()[1:]).code == 0
@@ -210,16 +210,16 @@ def test_a_variable_that_is_not_set(cli: Cli) -> None:
     """The finding names the variable that a template or an embedder needs; others are examined."""
     openai = WORDS.replace("hashing", "openai")
     cli.write({"lorebind.yaml": PROJECT.replace(WORDS, openai)})
-    found = {one.part: one for one in examined(cli)}
-    assert found["embedder words"].status == "failed"
-    assert "variable OPENAI_API_KEY is not set" in found["embedder words"].detail
-    assert found["vector database file"].status == "ok"
+    parts = {finding.part: finding for finding in examined(cli)}
+    assert parts["embedder words"].status == "failed"
+    assert "variable OPENAI_API_KEY is not set" in parts["embedder words"].detail
+    assert parts["vector database file"].status == "ok"
     named = openai.replace("openai", 'openai, api_key: "{{ .env.LOREBIND_TEST_NO }}"')
     cli.write({"lorebind.yaml": PROJECT.replace(WORDS, named)})
-    found = {one.part: one for one in examined(cli)}
-    said = "embedder 'words': variable LOREBIND_TEST_NO is not set"
-    assert said in found["embedder words"].detail
-    assert found["vector database file"].status == "ok"
+    parts = {finding.part: finding for finding in examined(cli)}
+    reason = "embedder 'words': variable LOREBIND_TEST_NO is not set"
+    assert reason in parts["embedder words"].detail
+    assert parts["vector database file"].status == "ok"
 
 
 def test_a_model_that_cannot_be_made(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +252,7 @@ class Answering(BaseChatModel):
 
 
 @pytest.mark.parametrize(
-    ("fails", "status", "said"),
+    ("fails", "status", "detail"),
     [
         ("", "ok", ":Answering answers; tokens are counted by "),
         ("401: wrong key", "failed", ":Answering: the chat model failed: RuntimeError: 401: wr"),
@@ -266,17 +266,17 @@ def test_a_model_is_asked_one_word(
     released: threading.Event,
     fails: str,
     status: str,
-    said: str,
+    detail: str,
 ) -> None:
     """A model is called once, with a limit of a few tokens; a failure names provider and model."""
     if fails == "late":
         monkeypatch.setattr(doctor, "SECONDS", 0.2)
     Answering.limits.clear()
     with Project.build({"name": "shop"}, model=Answering(fails=fails), root=cli.root) as project:
-        (found,) = [one for one in project.doctor() if one.part == "model default"]
-    assert (found.status, Answering.limits) == (status, [16])
-    assert f"langchain:{__name__}{said}" in found.detail
-    assert not fails.startswith("401") or found.detail.endswith("the model and its config")
+        (finding,) = [finding for finding in project.doctor() if finding.part == "model default"]
+    assert (finding.status, Answering.limits) == (status, [16])
+    assert f"langchain:{__name__}{detail}" in finding.detail
+    assert not fails.startswith("401") or finding.detail.endswith("the model and its config")
 
 
 OWN_MODEL = """\
@@ -365,14 +365,14 @@ def test_a_part_that_does_not_answer(
     """It fails after the timeout, and later parts are examined."""
     _unreachable(cli, monkeypatch)
     monkeypatch.setattr(doctor, "SECONDS", 0.2)
-    found = findings(cli, code=1)
+    parts = findings(cli, code=1)
     assert not released.is_set()
-    assert found["embedder words"] == (
+    assert parts["embedder words"] == (
         "failed",
         "no answer within 0.2 seconds; is it reachable?",
     )
-    assert found["vector database file"][0] == "ok"
-    assert found["model default"][0] == "ok"
+    assert parts["vector database file"][0] == "ok"
+    assert parts["model default"][0] == "ok"
 
 
 def test_no_secret_is_in_what_is_found(
@@ -403,8 +403,8 @@ def test_a_database_that_is_none(ready_cli: Cli) -> None:
     """If SQLite cannot read the file, the parts that need it fail, and the rest is examined."""
     for file in (ready_cli.root / ".lorebind").glob("lorebind.db*"):
         file.write_bytes(b"this is no database " * 400)
-    found = findings(ready_cli, code=1)
-    failed = {part for part, (status, _) in found.items() if status == "failed"}
+    parts = findings(ready_cli, code=1)
+    failed = {part for part, (status, _) in parts.items() if status == "failed"}
     assert failed == {"vector database file", "knowledge base docs", "knowledge base rules"}
 
 

@@ -365,8 +365,8 @@ def test_on_the_command_line(ready_cli: Cli) -> None:
     ]
     assert "    Lunch is served" in ready_cli("knowledge", "chunks", "docs", added["id"]).out
     assert "documents ready" in ready_cli("knowledge", "stats", "docs").out
-    asked = ready_cli("knowledge", "delete", "docs")
-    assert (asked.code, "1 of them added by hand; to confirm, add --yes" in asked.err) == (2, True)
+    done = ready_cli("knowledge", "delete", "docs")
+    assert (done.code, "1 of them added by hand; to confirm, add --yes" in done.err) == (2, True)
     gone = ready_cli("knowledge", "delete", "docs", added["id"])
     assert (gone.code, gone.out) == (0, "deleted 1 document of docs\n")
     assert ready_cli("knowledge", "delete", "docs", "--yes").code == 0
@@ -420,11 +420,11 @@ def test_variables_of_other_knowledge_bases(ready_cli: Cli) -> None:
 
 def test_statistics_without_an_index(cli: Cli) -> None:
     """They show no embedder and no dimension."""
-    shown = cli("knowledge", "stats", "docs").out
-    assert "documents failed    0" in shown
-    assert "last ingest         never" in shown
-    assert "embedder" not in shown
-    assert "dimension" not in shown
+    printed = cli("knowledge", "stats", "docs").out
+    assert "documents failed    0" in printed
+    assert "last ingest         never" in printed
+    assert "embedder" not in printed
+    assert "dimension" not in printed
 
 
 @pytest.mark.parametrize("declared", ["{ id: notes }", "{ id: notes, sources: [] }"])

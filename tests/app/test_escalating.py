@@ -33,15 +33,15 @@ class Streaming(Agentic):
         )
 
 
-def asked(project: Project, model: Agentic, face: str) -> Any:
+def ask(project: Project, model: Agentic, face: str) -> Any:
     """Return the answer by one of the ways to ask."""
     if face == "generate":
         return project.generate(OFF_TOPIC, model=model)
     if face == "agenerate":
         return asyncio.run(project.agenerate(OFF_TOPIC, model=model))
-    said = project.stream(OFF_TOPIC, model=model)
-    assert "".join(said) == "By command [3]."
-    return said.answer
+    stream = project.stream(OFF_TOPIC, model=model)
+    assert "".join(stream) == "By command [3]."
+    return stream.answer
 
 
 @pytest.mark.parametrize("face", ["generate", "agenerate", "stream"])
@@ -51,12 +51,12 @@ def test_it_searches_and_cites(tmp_path: Path, face: str, way: str, choice: str 
     kind = Streaming if face == "stream" else Agentic
     model = kind(says=[SEARCH, AIMessage("By command [3].")])
     with shop(tmp_path, guide=f", tool_fallback: {way}") as project:
-        answer = asked(project, model, face)
+        answer = ask(project, model, face)
     assert model.offered == [(["search_guide"], choice), (["search_guide"], None)]
     *_, call, result = model.heard[1]
     assert call.tool_calls == SEARCH.tool_calls  # type: ignore[attr-defined]
     assert isinstance(result, ToolMessage)
-    assert [one.marker for one in parse(str(result.text))] == ["[3]", "[4]"]
+    assert [passage.marker for passage in parse(str(result.text))] == ["[3]", "[4]"]
     assert (answer.verdict, answer.unknown_markers) == ("escalated", [])
     assert [(citation.marker, citation.content) for citation in answer.citations] == [("[3]", KEYS)]
     assert len(answer.offered) == 4

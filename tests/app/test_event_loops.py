@@ -78,13 +78,13 @@ class Server(EmbeddingServer):
             return Reply(body=super().answer(body).body, headers=headers)
         shared = {"id": "1", "created": 0, "model": body["model"]}
         if not body.get("stream"):
-            said = {"index": 0, "finish_reason": "stop", "message": _said("Hello [1]")}
-            return Reply(body=shared | {"object": "chat.completion", "choices": [said]})
+            choice = {"index": 0, "finish_reason": "stop", "message": _message("Hello [1]")}
+            return Reply(body=shared | {"object": "chat.completion", "choices": [choice]})
         events = [
             json.dumps(
                 shared
                 | {"object": "chat.completion.chunk"}
-                | {"choices": [{"index": 0, "finish_reason": end, "delta": _said(text)}]}
+                | {"choices": [{"index": 0, "finish_reason": end, "delta": _message(text)}]}
             )
             for text, end in (("Hello", None), (" [1]", "stop"))
         ]
@@ -92,7 +92,7 @@ class Server(EmbeddingServer):
         return Reply(body=text, headers={"Content-Type": "text/event-stream", **headers})
 
 
-def _said(text: str) -> dict[str, Any]:
+def _message(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": text}
 
 
@@ -198,7 +198,7 @@ def everything_else(desk: Desk) -> Any:
     assert project.run("reply", {"question": desk.question()}).output
     assert project.tool().invoke({"query": desk.question()})
     assert project.prompt().invoke(desk.question())
-    assert not [found for found in project.doctor() if found.status == "failed"]
+    assert not [finding for finding in project.doctor() if finding.status == "failed"]
     mine = LorebindVectorStore.from_texts([desk.question()], desk.embeddings)
     return mine.similarity_search(desk.question())
 
@@ -209,7 +209,7 @@ async def aeverything_else(desk: Desk) -> Any:
     assert (await project.arun("reply", {"question": desk.question()})).output
     assert await project.tool().ainvoke({"query": desk.question()})
     assert await project.prompt().ainvoke(desk.question())
-    assert not [found for found in await project.adoctor() if found.status == "failed"]
+    assert not [finding for finding in await project.adoctor() if finding.status == "failed"]
     mine = await LorebindVectorStore.afrom_texts([desk.question()], desk.embeddings)
     return await mine.asimilarity_search(desk.question())
 
@@ -283,9 +283,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
         desk = Desk(tmp_path, server)
         with desk.project:
             yield desk
-        for one in gc.get_objects():  # because LangChain never closes them
-            if type(one) is OpenAI:
-                one.close()
+        for item in gc.get_objects():  # because LangChain never closes them
+            if type(item) is OpenAI:
+                item.close()
 
 
 def walk(ways: Sequence[str], length: int) -> list[str]:
@@ -294,11 +294,11 @@ def walk(ways: Sequence[str], length: int) -> list[str]:
     seen = set()
     while True:
         before = calls[1 - length :]
-        found = [way for way in ways if (*before, way) not in seen]
-        if not found:
+        unseen = [way for way in ways if (*before, way) not in seen]
+        if not unseen:
             return calls
-        seen.add((*before, found[0]))
-        calls.append(found[0])
+        seen.add((*before, unseen[0]))
+        calls.append(unseen[0])
 
 
 @pytest.mark.parametrize(

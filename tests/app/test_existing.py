@@ -69,16 +69,16 @@ def project(tmp_path: Path) -> Iterator[Project]:
         yield built
 
 
-def uris(found: Any) -> list[str]:
-    return [one.metadata["uri"] for one in found]
+def uris(hits: Any) -> list[str]:
+    return [hit.metadata["uri"] for hit in hits]
 
 
 def test_what_is_found_is_judged_and_freed_of_repeats(tmp_path: Path) -> None:
     """`min_score`, deduplication, a reranker and stages work as for other knowledge bases."""
     copy = Document("Lunch is  served at noon.", metadata={"source": "copy.md"})
     with Project.build(vector_store=existing(filled(copy)), root=tmp_path) as project:
-        found = project.query("documents", QUESTION, top_k=3)
-        assert len(found) == len({" ".join(one.text.split()) for one in found}) == 3
+        hits = project.query("documents", QUESTION, top_k=3)
+        assert len(hits) == len({" ".join(hit.text.split()) for hit in hits}) == 3
     with project_of(tmp_path) as project:
         assert uris(project.query("documents", QUESTION, min_score=0.3)) == ["keys.md"]
         assert project.query("documents", "snow", min_score=0.3).verdict == "miss"
@@ -108,10 +108,10 @@ def test_every_way_to_ask(project: Project) -> None:
     ]
     model = GenericFakeChatModel(messages=iter([AIMessage("Every month [1].")]))
     agent = create_agent(model, [], middleware=[project.middleware("documents")])
-    said = agent.invoke({"messages": [("user", QUESTION)]})["messages"][-1]
-    assert said.response_metadata["lorebind"]["citations"][0]["uri"] == "keys.md"
-    shown = project.prompt().invoke("When are invoices sent?").to_string()
-    assert "b.pdf, page 1" in shown
+    last = agent.invoke({"messages": [("user", QUESTION)]})["messages"][-1]
+    assert last.response_metadata["lorebind"]["citations"][0]["uri"] == "keys.md"
+    text = project.prompt().invoke("When are invoices sent?").to_string()
+    assert "b.pdf, page 1" in text
 
 
 def test_it_is_explained(project: Project) -> None:
@@ -124,13 +124,13 @@ def test_both_colours_and_many_threads(project: Project) -> None:
     """Sync and async calls may run at the same time, from the first use on and after closing."""
 
     async def ask() -> list[list[str]]:
-        asked = (project.aquery("documents", QUESTION) for _ in range(8))
-        return [uris(found) for found in await asyncio.gather(*asked)]
+        queries = (project.aquery("documents", QUESTION) for _ in range(8))
+        return [uris(hits) for hits in await asyncio.gather(*queries)]
 
     with ThreadPoolExecutor(8) as pool:
         blocking = list(pool.map(lambda _: uris(project.query("documents", QUESTION)), range(16)))
     project.close()
-    assert len({tuple(one) for one in [*blocking, *asyncio.run(ask())]}) == 1
+    assert len({tuple(row) for row in [*blocking, *asyncio.run(ask())]}) == 1
     project.close()
     assert uris(project.query("documents", QUESTION)) == blocking[0]
 
@@ -164,8 +164,8 @@ def test_a_store_that_does_not_tell_its_embedder(tmp_path: Path) -> None:
 
 def test_the_service_searches_it_by_similarity(project: Project) -> None:
     """Similarity is used even if no binding is resolved."""
-    found = asyncio.run(project.knowledge.open("documents").query(QUESTION))
-    assert found.strategy == "similarity"
+    result = asyncio.run(project.knowledge.open("documents").query(QUESTION))
+    assert result.strategy == "similarity"
 
 
 YAML = """\
@@ -236,13 +236,13 @@ def test_files_name_it(shop: tuple[Cli, float | None]) -> None:
     assert (match["id"], match["metadata"]["uri"]) == ("a", "keys.md")
     done = cli("ask", ".", QUESTION, "--trust", "--output", "json")
     assert done.code == 0, done
-    said = json.loads(done.out)
-    assert (said["citations"][0]["uri"], len(said["ingests"])) == ("keys.md", 1)
+    answer = json.loads(done.out)
+    assert (answer["citations"][0]["uri"], len(answer["ingests"])) == ("keys.md", 1)
     done = cli("bindings", "explain", "--output", "json")
     assert done.code == 0, done
     assert '"similarity"' in done.out
     with Project.load(cli.root) as project:
-        assert [one.weak_below for one in project.explain()] == [level]
+        assert [binding.weak_below for binding in project.explain()] == [level]
     done = cli("doctor", "--output", "json")
     parts = {finding["part"]: finding for finding in json.loads(done.out)["findings"]}
     theirs = parts["knowledge base old"]
@@ -299,10 +299,10 @@ def test_a_document_that_would_fill_the_list(tmp_path: Path, strategy: str) -> N
     reranker = {"class": f"{__name__}:Alike"} if strategy == "rerank" else None
     way = {"strategy": strategy, "rerank": reranker, "mmr_lambda": 1.0}
 
-    def found(**settings: Any) -> list[str]:
+    def search(**settings: Any) -> list[str]:
         with project_of(tmp_path, way | settings, store=filled(*more)) as project:
             return uris(project.query("documents", QUESTION))
 
-    assert found(top_k=4).count("keys.md") > 1
-    assert found(top_k=3, max_per_document=1).count("keys.md") == 1
-    assert found(top_k=3, max_per_document=1) == found(top_k=7, max_per_document=1)[:3]
+    assert search(top_k=4).count("keys.md") > 1
+    assert search(top_k=3, max_per_document=1).count("keys.md") == 1
+    assert search(top_k=3, max_per_document=1) == search(top_k=7, max_per_document=1)[:3]

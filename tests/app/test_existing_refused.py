@@ -30,9 +30,9 @@ QUESTION = "How often are the keys rotated?"
 
 
 def filled(store: VectorStore | None = None) -> VectorStore:
-    made = store or InMemoryVectorStore(UNIT)
-    made.add_documents(DOCUMENTS)
-    return made
+    target = store or InMemoryVectorStore(UNIT)
+    target.add_documents(DOCUMENTS)
+    return target
 
 
 class Unscored(InMemoryVectorStore):
@@ -46,8 +46,8 @@ class Ranks(InMemoryVectorStore):
     """A store that returns ranks as scores."""
 
     def similarity_search_with_score(self, query: str, k: int = 4, **more: Any) -> Any:
-        found = super().similarity_search_with_score(query, k)
-        return [(document, float(rank)) for rank, (document, _) in enumerate(found)]
+        hits = super().similarity_search_with_score(query, k)
+        return [(document, float(rank)) for rank, (document, _) in enumerate(hits)]
 
 
 class Other(Words):
@@ -67,7 +67,7 @@ def with_another_embedder(folder: Path) -> VectorStore:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "text"),
     [
         (lambda folder: filled(Unscored(UNIT)), "has no similarity_search_with_score.*ingest them"),
         (lambda folder: filled(Ranks(UNIT)), "cannot be converted to cosines.*metric that is the"),
@@ -76,12 +76,12 @@ def with_another_embedder(folder: Path) -> VectorStore:
     ],
 )
 def test_scores_that_are_none(
-    make: Callable[[Path], VectorStore], said: str, tmp_path: Path
+    make: Callable[[Path], VectorStore], text: str, tmp_path: Path
 ) -> None:
     """A score that is not a cosine is refused."""
     with (
         Project.build(vector_store=existing(make(tmp_path / "db")), root=tmp_path) as project,
-        pytest.raises(StoreError, match=said),
+        pytest.raises(StoreError, match=text),
     ):
         project.query("documents", QUESTION)
 
@@ -97,7 +97,7 @@ def test_an_empty_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "text"),
     [
         ({"strategy": "hybrid"}, "no word index for 'hybrid'; known: similarity, mmr, rerank"),
         ({"strategy": "lexical"}, "no word index for 'lexical'"),
@@ -107,11 +107,11 @@ def test_an_empty_store(tmp_path: Path) -> None:
         ({"min_score": 0.1, "min_score_on": "fused"}, "no score 'fused' for min_score"),
     ],
 )
-def test_searches_that_need_an_index(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_searches_that_need_an_index(settings: dict[str, Any], text: str, tmp_path: Path) -> None:
     """They are refused before the search, even in a stage that is rarely reached."""
     with Project.build(vector_store=existing(filled()), root=tmp_path) as project:
         retriever = project.retriever("documents", **settings)
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=text):
             retriever.invoke(QUESTION)
 
 
@@ -200,7 +200,7 @@ OLD = "knowledge_bases:\n  - id: old\n"
 
 
 @pytest.mark.parametrize(
-    ("added", "said"),
+    ("added", "parts"),
     [
         (
             f"{OLD}    retrieval: {{ strategy: hybrid }}\n",
@@ -240,13 +240,13 @@ OLD = "knowledge_bases:\n  - id: old\n"
         ),
     ],
 )
-def test_what_files_say(added: str, said: list[str], tmp_path: Path) -> None:
+def test_what_files_say(added: str, parts: list[str], tmp_path: Path) -> None:
     """Settings that would be ignored or cannot work are refused with their location."""
     write(tmp_path, {"lorebind.yaml": THEIRS + added})
     with pytest.raises(ConfigurationError) as refused:
         Project.load(tmp_path)
     assert len(refused.value.problems) == 1
-    for part in said:
+    for part in parts:
         assert part in str(refused.value)
 
 

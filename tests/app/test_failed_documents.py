@@ -42,20 +42,20 @@ def mend(project: Project, *numbers: int) -> None:
 def agree(project: Project, *failed: int, pending: int = 0) -> None:
     """Check that lists, pages, counts, statistics and single documents say the same."""
     listed = project.documents("docs")
-    states = [one.state for one in listed]
-    found = {state: states.count(state) for state in ("ready", "pending", "failed")}
-    assert found["pending"] == pending
+    states = [document.state for document in listed]
+    counts = {state: states.count(state) for state in ("ready", "pending", "failed")}
+    assert counts["pending"] == pending
     docs = project.knowledge_base("docs")
-    assert docs.count_documents() == found == project.stats("docs").documents
-    assert [one.uri for one in listed if one.state == "failed"] == [
+    assert docs.count_documents() == counts == project.stats("docs").documents
+    assert [document.uri for document in listed if document.state == "failed"] == [
         f"docs/{n}.json" for n in failed
     ]
-    for one in listed:
-        assert docs.document(one.uri) == one == docs.document(one.id)
-        assert len(docs.chunks(one.uri)) == one.chunks
-        assert (one.reason != "") == (one.state == "failed")
-    for state in (None, *found):
-        whole = [one for one in listed if state in (None, one.state)]
+    for document in listed:
+        assert docs.document(document.uri) == document == docs.document(document.id)
+        assert len(docs.chunks(document.uri)) == document.chunks
+        assert (document.reason != "") == (document.state == "failed")
+    for state in (None, *counts):
+        whole = [document for document in listed if state in (None, document.state)]
         assert project.documents("docs", state=state) == whole
         for limit in (1, 2, 3):
             forth: list[Any] = []
@@ -123,9 +123,9 @@ def test_added_documents_that_fail_in_a_rebuild(project: Project) -> None:
     kb = project.knowledge.open("docs").kb
     put = kb.catalog.added.put
     bad = [
-        one._replace(data=b"{")
+        upload._replace(data=b"{")
         for name in ("added:a.json", "added:b.json")
-        if (one := kb.catalog.added.get(kb.namespace, name))
+        if (upload := kb.catalog.added.get(kb.namespace, name))
     ]
     put(kb.namespace, [*bad, bad[0]._replace(uri="added:c.json")])
     spoil(project, 0)

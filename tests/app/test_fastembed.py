@@ -81,7 +81,7 @@ def test_what_downloads_nothing(hub: HubServer, shop: Cli) -> None:
 def test_doctor(hub: HubServer, shop: Cli) -> None:
     """It names the size of a model that would be downloaded, and tries a model that is present."""
 
-    def found() -> dict[str, tuple[str, str]]:
+    def findings() -> dict[str, tuple[str, str]]:
         done = shop("doctor", "--output", "json")
         assert (done.code, done.err) == (0, "")
         return {
@@ -90,7 +90,7 @@ def test_doctor(hub: HubServer, shop: Cli) -> None:
             if "embedder" in finding["part"] or "docs" in finding["part"]
         }
 
-    before = found()
+    before = findings()
     assert {status for status, _ in before.values()} == {"warning"}
     _, embedder = before["embedder small"]
     assert "its first use downloads it, about 67 MB; to download it now: hf download" in embedder
@@ -100,7 +100,7 @@ def test_doctor(hub: HubServer, shop: Cli) -> None:
     )
     shop("knowledge", "ingest", "docs")
     shop("knowledge", "query", "docs", "-q", "keys")
-    assert found() == {
+    assert findings() == {
         "embedder small": ("ok", f"fastembed/{EMBEDDER}, dimension 384 (measured)"),
         "knowledge base docs": ("ok", "2 documents, 2 chunks, dimension 384"),
         "reranker of knowledge base docs": (

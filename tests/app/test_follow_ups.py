@@ -87,13 +87,13 @@ def test_a_blank_question_stays_one(project: Project) -> None:
 def test_prompt(project: Project) -> None:
     """The history of a mapping is used, and so are the messages before the question."""
     prompt = project.prompt()
-    for given in (
+    for value in (
         {"question": SECOND, "history": HISTORY},
         [*HISTORY, ("user", SECOND)],
         {"messages": [*HISTORY, ("user", SECOND)]},
     ):
-        asked = prompt.invoke(given).to_messages()[-1]
-        assert DELIVERY in str(asked.text)
+        question = prompt.invoke(value).to_messages()[-1]
+        assert DELIVERY in str(question.text)
         assert DELIVERY not in str(prompt.invoke(SECOND).to_messages()[-1].text)
 
 
@@ -102,17 +102,17 @@ def test_an_agent(project: Project, way: str) -> None:
     """Its middleware searches with the previous message of the user."""
     model = Agentic(says=[AIMessage("In one day [1].")])
     agent: Any = create_agent(model, [], middleware=[project.middleware()])
-    given = {"messages": [*HISTORY, ("user", SECOND)]}
-    state = agent.invoke(given) if way == "invoke" else asyncio.run(agent.ainvoke(given))
+    inputs = {"messages": [*HISTORY, ("user", SECOND)]}
+    state = agent.invoke(inputs) if way == "invoke" else asyncio.run(agent.ainvoke(inputs))
     assert DELIVERY in str(model.heard[0][-1].text)
-    said = state["messages"][-1].response_metadata["lorebind"]
-    assert [citation["uri"] for citation in said["citations"]] == ["docs/delivery.md"]
+    metadata = state["messages"][-1].response_metadata["lorebind"]
+    assert [citation["uri"] for citation in metadata["citations"]] == ["docs/delivery.md"]
 
 
 def test_a_workflow(project: Project) -> None:
     """A task takes the history from wherever its template names it."""
-    said = [{"role": role, "content": text} for role, text in HISTORY]
-    for messages, verdict in ((said, "hit"), ([], "fallback")):
+    history = [{"role": role, "content": text} for role, text in HISTORY]
+    for messages, verdict in ((history, "hit"), ([], "fallback")):
         result = project.run("reply", {"question": SECOND, "said": messages})
         assert result.tasks["say"].verdict == verdict
     with pytest.raises(TaskError, match="'history' must be a list"):
@@ -176,10 +176,10 @@ def test_what_a_model_condenses_is_no_part_of_the_answer(tmp_path: Path) -> None
     with with_model(tmp_path, model) as project:
         answering = Agentic(says=[AIMessage("In one day [1].")])
         agent: Any = create_agent(answering, [], middleware=[project.middleware()])
-        given = {"messages": [*HISTORY, ("user", SECOND)]}
+        inputs = {"messages": [*HISTORY, ("user", SECOND)]}
         config: Any = {"callbacks": [Watching()]}
-        told = [part.text for part, _ in agent.stream(given, config, stream_mode="messages")]
-        assert (told, len(model.heard)) == (["In one day [1].", ""], 1)
+        texts = [part.text for part, _ in agent.stream(inputs, config, stream_mode="messages")]
+        assert (texts, len(model.heard)) == (["In one day [1].", ""], 1)
         assert (seen[0], len(seen)) == ("lorebind condense", 2)
         seen.clear()
         project.generate(SECOND, history=HISTORY, config=config)
@@ -270,18 +270,18 @@ def test_a_conversation_goes_on_after_a_failure(
     """A failure is printed, and the next question is answered."""
     empty_cli.write({**FILES, "lorebind.yaml": PROJECT})
     direct = "standard delivery three to five days"
-    asked: list[str] = []
+    questions: list[str] = []
     before = Project.ask
 
     def failing_once(self: Project, question: str, **more: Any) -> Any:
-        asked.append(question)
-        if len(asked) == 1:
+        questions.append(question)
+        if len(questions) == 1:
             raise ModelError("the chat model failed: no route")
         return before(self, question, **more)
 
     monkeypatch.setattr(Project, "ask", failing_once)
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{direct}\n{direct}\n"))
     done = empty_cli("chat", ".")
-    assert (done.code, asked) == (0, [direct, direct])
+    assert (done.code, questions) == (0, [direct, direct])
     assert "lorebind: the chat model failed: no route\n" in done.err
     assert "three to five days" in done.out

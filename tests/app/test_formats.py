@@ -58,10 +58,10 @@ def word(*blocks: tuple[str, int]) -> bytes:
 
 
 def mail() -> bytes:
-    made = EmailMessage()
-    made["Subject"], made["From"], made["To"] = "Trees", "ann@example.com", "bob@example.com"
-    made.set_content("We planted an ebony.")
-    return made.as_bytes()
+    email = EmailMessage()
+    email["Subject"], email["From"], email["To"] = "Trees", "ann@example.com", "bob@example.com"
+    email.set_content("We planted an ebony.")
+    return email.as_bytes()
 
 
 FILES: dict[str, tuple[str | bytes, str, str]] = {
@@ -102,21 +102,21 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         yield loaded
 
 
-def found(project: Project, word: str) -> Any:
+def best(project: Project, word: str) -> Any:
     return project.query("all", word)[0]
 
 
 @pytest.mark.parametrize(("name", "word", "place"), [(n, w, p) for n, (_, w, p) in FILES.items()])
 def test_cited_by_place(project: Project, name: str, word: str, place: str) -> None:
     """The passage with the word is cited with the location that its format has."""
-    match = found(project, word)
+    match = best(project, word)
     assert label(match.metadata).startswith(f"docs/{name}, {place}")
     assert word in match.text
 
 
 def test_source_code_is_cut_by_its_syntax(project: Project) -> None:
     """A passage is a function, under the file's name; unchanged files are not read again."""
-    match = found(project, "aspen")
+    match = best(project, "aspen")
     assert match.text == "def step_2():\n    return 'the word is aspen'"
     assert match.metadata["title"] == "a.py"
     assert project.ingest("all").documents["unchanged"] == len(FILES)

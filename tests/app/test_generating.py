@@ -55,8 +55,8 @@ def by_a_node_of_a_graph(project: Project) -> str:
     graph.add_node("reply", node)
     graph.add_edge(START, "reply")
     graph.add_edge("reply", END)
-    found = asyncio.run(graph.compile().ainvoke({"question": QUESTION}))
-    return str(found["answer"])
+    state = asyncio.run(graph.compile().ainvoke({"question": QUESTION}))
+    return str(state["answer"])
 
 
 def by_a_workflow(project: Project) -> str:
@@ -95,7 +95,7 @@ def test_an_answer_has_its_grounds(tmp_path: Path) -> None:
         "hit",
         ["guide/keys.md"],
     )
-    assert [one.content for one in answer.offered] == [KEYS, OLD]
+    assert [passage.content for passage in answer.offered] == [KEYS, OLD]
     assert answer.unknown_markers == ["[7]"]
     assert (answer.usage["tokenizer"], answer.usage["exact"]) == ("len/4", False)
 
@@ -105,17 +105,17 @@ def test_an_agent_answers_with_its_instructions_and_bindings(tmp_path: Path) -> 
     with shop(tmp_path) as project:
         model = Scripted()
         project.generate(QUESTION, agent="clerk", model=model)
-    system, asked = model.heard[0]
+    system, question = model.heard[0]
     assert system.text == "Be short."
-    assert [passage.content for passage in parse(str(asked.text))] == [KEYS, OLD, RULES]
+    assert [passage.content for passage in parse(str(question.text))] == [KEYS, OLD, RULES]
 
 
 def test_what_was_found_before_is_not_searched_again(tmp_path: Path) -> None:
     """`retrieved_contexts` are put into the prompt unchanged, capped and numbered as others."""
-    given = [RetrievedContext("mine", "Turn the key twice.", 0.4, 5, {"uri": "mine.md"}, id="m")]
+    mine = [RetrievedContext("mine", "Turn the key twice.", 0.4, 5, {"uri": "mine.md"}, id="m")]
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("Twice [1].")])
-        answer = project.generate(QUESTION, model=model, retrieved_contexts=given)
+        answer = project.generate(QUESTION, model=model, retrieved_contexts=mine)
     assert [citation.uri for citation in answer.citations] == ["mine.md"]
     assert "rotate command" not in model.heard[0][0].text
     assert answer.verdict == "hit"
@@ -128,12 +128,12 @@ def test_history_and_attachments_stay_beside(tmp_path: Path) -> None:
     with shop(tmp_path) as project:
         model = Scripted()
         project.generate(QUESTION, model=model, history=before, attachments=[picture])
-    first, second, asked = model.heard[0]
+    first, second, question = model.heard[0]
     assert [first, second] == before
-    assert isinstance(asked.content, list)
-    assert asked.content[-1] == picture
-    assert asked.content[1] == {"type": "text", "text": QUESTION}
-    assert KEYS in asked.content[0]["text"]  # type: ignore[index]  # a text part
+    assert isinstance(question.content, list)
+    assert question.content[-1] == picture
+    assert question.content[1] == {"type": "text", "text": QUESTION}
+    assert KEYS in question.content[0]["text"]  # type: ignore[index]  # a text part
 
 
 def test_a_budget_for_all(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_stream_that_is_left_is_ended(tmp_path: Path) -> None:
         for _ in stream:
             break
         assert model.ended.wait(10)
-        assert len(model.said) < 100
+        assert len(model.sent) < 100
         with pytest.raises(UsageError, match="to its end"):
             _ = stream.answer
 
@@ -257,8 +257,8 @@ def test_a_streams_answer_is_that_of_generate(tmp_path: Path, guide: str, verdic
         text = "".join(stream)
         whole = project.generate(QUESTION, model=Scripted(says=["By command [1]."]))
     assert (text, stream.answer.verdict) == (whole.text, verdict)
-    found = [replace(result.result, seconds=0.0) for result in stream.answer.results]
-    assert found == [replace(result.result, seconds=0.0) for result in whole.results]
+    results = [replace(result.result, seconds=0.0) for result in stream.answer.results]
+    assert results == [replace(result.result, seconds=0.0) for result in whole.results]
     assert replace(stream.answer, results=[]) == replace(whole, results=[])
 
 
@@ -370,7 +370,7 @@ class Parts(Scripted):
     """A model that returns its lines as the parts of one answer."""
 
     breaks: bool = False
-    said: list[str] = []  # noqa: RUF012  # a field, which is copied
+    sent: list[str] = []  # noqa: RUF012  # a field, which is copied
     ended: Any = None
 
     def model_post_init(self, context: Any) -> None:
@@ -382,7 +382,7 @@ class Parts(Scripted):
 
         try:
             for text in self.says:
-                self.said.append(text)
+                self.sent.append(text)
                 yield ChatGenerationChunk(message=AIMessageChunk(content=text))
             if self.breaks:
                 raise ConnectionError("cut")
@@ -400,7 +400,7 @@ def test_settings_may_differ_for_a_call(tmp_path: Path) -> None:
     """Every method accepts the fields of `retrieval`, and validates them as in YAML."""
     with shop(tmp_path) as project:
         answer = project.generate(QUESTION, "guide", model=Scripted(), top_k=1, render="json")
-        assert [one.content for one in answer.offered] == [KEYS]
+        assert [passage.content for passage in answer.offered] == [KEYS]
         value = project.prompt("guide", top_k=1).invoke(QUESTION)
         assert len(parse(str(value.to_messages()[-1].text))) == 1
         assert len(parse(project.tool("guide", top_k=1).invoke({"query": QUESTION}))) == 1
@@ -424,7 +424,7 @@ def test_what_was_said_and_found_before_in_langchains_forms(tmp_path: Path) -> N
         wrong: Any = ["The keys turn."]
         with pytest.raises(UsageError, match="not of str"):
             project.generate(QUESTION, model=model, retrieved_contexts=wrong)
-    assert [one.text for one in model.heard[0][:2]] == ["Hello!", "Hello."]
+    assert [message.text for message in model.heard[0][:2]] == ["Hello!", "Hello."]
     assert [citation.uri for citation in answer.citations] == ["lock.md"]
 
 
@@ -444,12 +444,12 @@ def test_a_model_by_its_providers_name(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("face", ["retriever", "prompt", "tool", "middleware", "generate"])
 def test_settings_of_a_call(tmp_path: Path, face: str) -> None:
     """Each method accepts the fields of `retrieval`, and names unknown ones in an error."""
-    asked = [QUESTION] if face == "generate" else []
+    args = [QUESTION] if face == "generate" else []
     with shop(tmp_path) as project:
         ask = getattr(project, face)
-        ask(*asked, top_k=1)
+        ask(*args, top_k=1)
         with pytest.raises(UsageError, match=r"unknown key 'topk'; did you mean 'top_k'"):
-            ask(*asked, topk=1)
+            ask(*args, topk=1)
         if face == "retriever":
             assert len(ask(top_k=1).invoke(QUESTION)) == 1
 
@@ -459,12 +459,12 @@ def test_a_place_said_once(tmp_path: Path) -> None:
     with shop(tmp_path) as project:
         clerk = project.at(agent="clerk")
         everywhere = [
-            [one.content for one in parse(clerk.prompt().invoke(QUESTION).to_messages()[-1].text)],
-            [one.content for one in parse(clerk.tool().invoke({"query": QUESTION}))],
+            [hit.content for hit in parse(clerk.prompt().invoke(QUESTION).to_messages()[-1].text)],
+            [hit.content for hit in parse(clerk.tool().invoke({"query": QUESTION}))],
             [document.page_content for document in clerk.retriever().invoke(QUESTION)],
         ]
-        for given in everywhere:
-            assert set(given) == {KEYS, OLD, RULES}
+        for texts in everywhere:
+            assert set(texts) == {KEYS, OLD, RULES}
         model = Scripted(says=["By command [1]."])
         assert clerk.generate(QUESTION, model=model, top_k=1).citations
         assert model.heard[0][0].text == "Be short."

@@ -53,7 +53,7 @@ def desk(node: Any, **options: Any) -> Any:
     return graph.compile(**options)
 
 
-def asked(state: dict[str, Any]) -> dict[str, Any]:
+def interrupt(state: dict[str, Any]) -> dict[str, Any]:
     (interrupted,) = state["__interrupt__"]
     value: dict[str, Any] = interrupted.value
     return value
@@ -62,32 +62,32 @@ def asked(state: dict[str, Any]) -> dict[str, Any]:
 def test_a_node_interrupts_and_goes_on(project: Project) -> None:
     """The node interrupts while a task waits, takes the answer, and returns the output."""
     graph = desk(project.graph("triage"), checkpointer=InMemorySaver())
-    first = asked(graph.invoke({"ticket": "refund"}, USER))
-    assert [one["path"] for one in first["waiting"]] == ["approve"]
+    first = interrupt(graph.invoke({"ticket": "refund"}, USER))
+    assert [question["path"] for question in first["waiting"]] == ["approve"]
     assert first["waiting"][0]["prompt"] == "Pay? refund"
     done = graph.invoke(PAY, USER)
     assert done["output"] == {"answers": None, "paid": {"ok": True}}
     assert len(done["log"]) == 1
-    second = asked(graph.invoke({"ticket": "refund again"}, USER))
+    second = interrupt(graph.invoke({"ticket": "refund again"}, USER))
     assert second["waiting"][0]["prompt"] == "Pay? refund again"
     assert graph.invoke(PAY, USER)["output"]["paid"] == {"ok": True}
     threads = {thread.thread_id: thread.status for thread in project.threads("triage")}
     assert threads == {first["thread_id"]: "completed", second["thread_id"]: "completed"}
     assert first["thread_id"].startswith("user 1.")
-    tasks = [one["path"] for one in project.history("triage", first["thread_id"])]
+    tasks = [step["path"] for step in project.history("triage", first["thread_id"])]
     assert tasks == ["read", "kind", "approve", "reply"]
 
 
 async def test_the_same_awaited(project: Project) -> None:
     """`ainvoke` and `astream` work alike; the run is part of the caller's trace."""
     graph = desk(project.graph("triage"), checkpointer=InMemorySaver())
-    assert asked(await graph.ainvoke({"ticket": "refund"}, USER))["waiting"]
+    assert interrupt(await graph.ainvoke({"ticket": "refund"}, USER))["waiting"]
     assert (await graph.ainvoke(PAY, USER))["output"]["paid"] == {"ok": True}
     other: Any = {"configurable": {"thread_id": "user 2"}}
     stream = graph.astream({"ticket": "x"}, other, stream_mode="messages", subgraphs=True)
-    said = [message.text async for _, (message, _) in stream]
-    assert len(said) > 3
-    assert "".join(said) == (await graph.aget_state(other)).values["output"]
+    texts = [message.text async for _, (message, _) in stream]
+    assert len(texts) > 3
+    assert "".join(texts) == (await graph.aget_state(other)).values["output"]
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(
 ) -> None:
     """The interrupt is raised again with the reason; then a valid answer is accepted."""
     graph = desk(project.graph("triage"), checkpointer=InMemorySaver())
-    before = asked(graph.invoke({"ticket": "refund"}, USER))
+    before = interrupt(graph.invoke({"ticket": "refund"}, USER))
     for _ in range(2):
-        again = asked(graph.invoke(Command(resume=answer), USER))
+        again = interrupt(graph.invoke(Command(resume=answer), USER))
         assert problem in again["problem"]
         assert again["waiting"] == before["waiting"]
     assert graph.invoke(PAY, USER)["output"]["paid"] == {"ok": True}
@@ -125,12 +125,12 @@ outputs: { both: "{{ .tasks.both.output }}", last: "{{ .tasks.last.output }}" }
     write(tmp_path, FILES | {"workflows/two.yaml": two})
     with Project.load(tmp_path) as loaded:
         graph = loaded.graph("two", checkpointer=InMemorySaver())
-        waiting = asked(graph.invoke({"input": {}}, USER))["waiting"]
-        assert [one["task"] for one in waiting] == ["left", "right"]
-        waiting = asked(graph.invoke(Command(resume={"right": "r"}), USER))["waiting"]
-        assert [one["task"] for one in waiting] == ["left"]
-        waiting = asked(graph.invoke(Command(resume={"left": "l"}), USER))["waiting"]
-        assert [one["prompt"] for one in waiting] == ["l"]
+        waiting = interrupt(graph.invoke({"input": {}}, USER))["waiting"]
+        assert [question["task"] for question in waiting] == ["left", "right"]
+        waiting = interrupt(graph.invoke(Command(resume={"right": "r"}), USER))["waiting"]
+        assert [question["task"] for question in waiting] == ["left"]
+        waiting = interrupt(graph.invoke(Command(resume={"left": "l"}), USER))["waiting"]
+        assert [question["prompt"] for question in waiting] == ["l"]
         done = graph.invoke(Command(resume={"last": 3}), USER)
         assert done["output"] == {"both": {"left": "l", "right": "r"}, "last": 3}
 
@@ -148,9 +148,9 @@ tasks:
     write(tmp_path, FILES | {"workflows/loop.yaml": loop})
     with Project.load(tmp_path) as loaded:
         graph = loaded.graph("loop", checkpointer=InMemorySaver())
-        paths = [asked(graph.invoke({"input": {}}, USER))["waiting"][0]["path"]]
+        paths = [interrupt(graph.invoke({"input": {}}, USER))["waiting"][0]["path"]]
         for _ in range(2):
-            again = asked(graph.invoke(Command(resume={"approve": False}), USER))
+            again = interrupt(graph.invoke(Command(resume={"approve": False}), USER))
             paths.append(again["waiting"][0]["path"])
         assert paths == ["approve", "approve#2", "approve#3"]
         assert graph.invoke(Command(resume={"approve": True}), USER)["output"] == {"ok": True}
@@ -160,7 +160,7 @@ def test_without_a_checkpointer(project: Project) -> None:
     """A run that needs no answer completes; a waiting one is resumed by its own thread."""
     graph = desk(project.graph("triage"))
     assert graph.invoke({"ticket": "x"})["log"]
-    waits = asked(graph.invoke({"ticket": "refund"}))
+    waits = interrupt(graph.invoke({"ticket": "refund"}))
     done = project.resume("triage", waits["thread_id"], {"approve": {"ok": False}})
     assert done.output["paid"] == {"ok": False}
     alone = project.graph("triage").invoke({"input": {"ticket": "x"}})
@@ -207,17 +207,17 @@ def test_many_at_once(project: Project) -> None:
 
     node = project.graph("triage")
 
-    def one(state: Any) -> Fan:
+    def branch(state: Any) -> Fan:
         return {"outputs": [node.invoke({"input": state})["output"]]}
 
     graph = StateGraph(Fan)
-    graph.add_node("one", one)
+    graph.add_node("one", branch)
     fan = [Send("one", {"ticket": f"refund {number}"}) for number in range(3)]
     graph.add_conditional_edges(START, lambda _: fan, ["one"])
     compiled = graph.compile(checkpointer=InMemorySaver())
     waiting = compiled.invoke({}, USER)["__interrupt__"]
-    assert len({one.value["thread_id"] for one in waiting}) == 3
-    answers = {one.id: {"approve": {"ok": True}} for one in waiting}
+    assert len({pause.value["thread_id"] for pause in waiting}) == 3
+    answers = {pause.id: {"approve": {"ok": True}} for pause in waiting}
     done = compiled.invoke(Command(resume=answers), USER)
     assert done["outputs"] == [{"answers": None, "paid": {"ok": True}}] * 3
 
@@ -247,9 +247,9 @@ tasks:
         chat = graph.compile(checkpointer=InMemorySaver())
         chat.invoke({"messages": [HumanMessage("hello")]}, USER)
         done = chat.invoke({"messages": [HumanMessage("more")]}, USER)
-    said = [(message.type, message.text) for message in done["messages"]]
-    assert said == [("human", "hello"), ("ai", "seen"), ("human", "more"), ("ai", "seen")]
-    heard = [(one["role"], one["content"]) for one in done["output"]]
+    messages = [(message.type, message.text) for message in done["messages"]]
+    assert messages == [("human", "hello"), ("ai", "seen"), ("human", "more"), ("ai", "seen")]
+    heard = [(message["role"], message["content"]) for message in done["output"]]
     assert heard == [("user", "hello"), ("assistant", "seen"), ("user", "more")]
 
 

@@ -58,8 +58,8 @@ def test_each_item_has_its_verdict_and_citations(tmp_path: Path) -> None:
 def test_the_sources_of_items_are_told_apart(empty_cli: Cli) -> None:
     """The command prints the sources of each item by itself; JSON has them per item."""
     shop(empty_cli.root, files={"lorebind.yaml": YAML}).close()
-    given = f"questions={json.dumps(QUESTIONS)}"
-    printed = empty_cli("run", "each", "-i", given).out
+    inputs = f"questions={json.dumps(QUESTIONS)}"
+    printed = empty_cli("run", "each", "-i", inputs).out
     assert re.findall(r"Sources of (\S+ \(\w+\)) ─+\n(.*), line 1\n", printed) == [
         ("answers[0] (hit)", f"[1] {NAMES[0]}"),
         ("answers[1] (hit)", f"[1] {NAMES[1]}"),
@@ -68,7 +68,7 @@ def test_the_sources_of_items_are_told_apart(empty_cli: Cli) -> None:
     for text, name in zip(texts, NAMES, strict=True):  # each text with its sources below it
         assert text.index("[1]") < text.index("Sources of") < text.index(f"[1] {name}")
         assert sum(other in text for other in NAMES) == 1
-    items = json.loads(empty_cli("run", "each", "-i", given, "-o", "json").out)["tasks"]["answers"]
+    items = json.loads(empty_cli("run", "each", "-i", inputs, "-o", "json").out)["tasks"]["answers"]
     assert [item["citations"][0]["label"] for item in items["items"]] == [
         f"{name}, line 1" for name in NAMES
     ]

@@ -37,9 +37,9 @@ def venv(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("how", ["argument", "environment"])
 def test_any_question(venv: Path, how: str) -> None:
     """`make demo` passes a question as it is; neither make nor the shell interprets it."""
-    given = {"QUESTION": QUESTION} if how == "environment" else {}
-    arguments = [] if given else [f"QUESTION={QUESTION}"]
-    done = _make("demo", f"VENV={venv}", *arguments, **given)
+    variables = {"QUESTION": QUESTION} if how == "environment" else {}
+    arguments = [] if variables else [f"QUESTION={QUESTION}"]
+    done = _make("demo", f"VENV={venv}", *arguments, **variables)
     assert done.returncode == 0, done.stderr
     assert (venv / "arguments").read_text().splitlines()[-1] == f"question={QUESTION}"
 

@@ -25,13 +25,13 @@ THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 def ask(agent: Any, question: str = QUESTION, config: Any = None) -> list[BaseMessage]:
     """Return the messages after a call of an agent."""
-    found: list[BaseMessage] = agent.invoke({"messages": [("user", question)]}, config)["messages"]
-    return found
+    turns: list[BaseMessage] = agent.invoke({"messages": [("user", question)]}, config)["messages"]
+    return turns
 
 
 def said_of(message: BaseMessage) -> dict[str, Any]:
-    said: dict[str, Any] = message.response_metadata["lorebind"]
-    return said
+    metadata: dict[str, Any] = message.response_metadata["lorebind"]
+    return metadata
 
 
 def test_the_model_sees_passages_and_the_state_does_not(tmp_path: Path) -> None:
@@ -39,9 +39,9 @@ def test_the_model_sees_passages_and_the_state_does_not(tmp_path: Path) -> None:
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("With the rotate command [1].")])
         messages = ask(create_agent(model, [], middleware=[project.middleware()]))
-    ((given,),) = model.heard
-    assert [passage.content for passage in parse(str(given.text))] == [KEYS, OLD]
-    assert str(given.text).endswith(f"\n\n{QUESTION}")
+    ((message,),) = model.heard
+    assert [passage.content for passage in parse(str(message.text))] == [KEYS, OLD]
+    assert str(message.text).endswith(f"\n\n{QUESTION}")
     assert [message.text for message in messages] == [QUESTION, "With the rotate command [1]."]
 
 
@@ -50,11 +50,11 @@ def test_the_answer_says_what_it_cites(tmp_path: Path) -> None:
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("By command [1], as is known [9].")])
         *_, answer = ask(create_agent(model, [], middleware=[project.middleware()]))
-    said = said_of(answer)
-    assert said["verdict"] == "hit"
-    assert [citation["uri"] for citation in said["citations"]] == ["guide/keys.md"]
-    assert said["unknown_markers"] == ["[9]"]
-    assert KEYS not in str(said)
+    metadata = said_of(answer)
+    assert metadata["verdict"] == "hit"
+    assert [citation["uri"] for citation in metadata["citations"]] == ["guide/keys.md"]
+    assert metadata["unknown_markers"] == ["[9]"]
+    assert KEYS not in str(metadata)
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
@@ -69,10 +69,10 @@ def test_a_checkpoint_holds_no_passage(tmp_path: Path, way: str) -> None:
                 ask(agent, config=THREAD)
             else:
                 asyncio.run(agent.ainvoke({"messages": [("user", QUESTION)]}, THREAD))
-        kept = str([saver.storage, saver.writes, saver.blobs])
-        assert QUESTION in kept
-        assert "ninety days" not in kept
-        assert "when they leak" not in kept
+        stored = str([saver.storage, saver.writes, saver.blobs])
+        assert QUESTION in stored
+        assert "ninety days" not in stored
+        assert "when they leak" not in stored
 
 
 def test_a_tools_turn_searches_once(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_tools_turn_searches_once(tmp_path: Path) -> None:
         ask(create_agent(model, [weather], middleware=[project.middleware()]))
     first, second = model.heard
     assert first[0].text == second[0].text
-    assert [one.type for one in second] == ["human", "ai", "tool"]
+    assert [message.type for message in second] == ["human", "ai", "tool"]
     assert len(searched) == 1
 
 
@@ -120,9 +120,9 @@ def test_an_agents_own_bindings(tmp_path: Path) -> None:
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("ok")])
         ask(create_agent(model, [], middleware=[project.middleware(agent="clerk")]))
-    shown = parse(str(model.heard[0][-1].text))
-    assert [passage.content for passage in shown] == [KEYS, OLD, RULES]
-    assert [passage.marker for passage in shown] == ["[1]", "[2]", "[3]"]
+    passages = parse(str(model.heard[0][-1].text))
+    assert [passage.content for passage in passages] == [KEYS, OLD, RULES]
+    assert [passage.marker for passage in passages] == ["[1]", "[2]", "[3]"]
 
 
 @pytest.mark.parametrize(
@@ -143,13 +143,13 @@ def test_the_agents_instructions_come_first(
         model = Agentic(says=[called, AIMessage("ok")])
         middleware = [project.middleware(agent="clerk")]
         agent: Any = create_agent(model, [weather], system_prompt=prompt, middleware=middleware)
-        given = {"messages": [("user", QUESTION)]}
+        inputs = {"messages": [("user", QUESTION)]}
         if call == "ainvoke":
-            asyncio.run(agent.ainvoke(given))
+            asyncio.run(agent.ainvoke(inputs))
         else:
-            list(getattr(agent, call)(given))
-    assert [[str(one.text) for one in heard[:1]] for heard in model.heard] == [[sent]] * 2
-    assert all([one.type for one in heard].count("system") == 1 for heard in model.heard)
+            list(getattr(agent, call)(inputs))
+    assert [[str(message.text) for message in heard[:1]] for heard in model.heard] == [[sent]] * 2
+    assert all([message.type for message in heard].count("system") == 1 for heard in model.heard)
 
 
 def test_a_message_without_text_gets_the_instructions(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_message_without_text_gets_the_instructions(tmp_path: Path) -> None:
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("ok")])
         ask(create_agent(model, [], middleware=[project.middleware(agent="clerk")]), " ")
-    assert [one.text for one in model.heard[0]] == ["Be short.", " "]
+    assert [message.text for message in model.heard[0]] == ["Be short.", " "]
 
 
 def test_a_miss_leaves_the_tools_alone(tmp_path: Path) -> None:
@@ -221,13 +221,13 @@ def test_numbers_mean_one_passage_in_a_conversation(tmp_path: Path) -> None:
             checkpointer=InMemorySaver(),
         )
         messages = ask(agent, config=THREAD)
-        given = [one.marker for message in model.heard[2] for one in parse(str(message.text))]
-        assert len(given) == len(set(given)) == 8
+        marks = [hit.marker for message in model.heard[2] for hit in parse(str(message.text))]
+        assert len(marks) == len(set(marks)) == 8
         cited = said_of(messages[-1])
         assert [citation["marker"] for citation in cited["citations"]] == ["[1]", "[3]", "[8]"]
         assert cited["unknown_markers"] == ["[99]"]
         ask(agent, "What of the old keys?", THREAD)
-        again = [one.marker for message in model.heard[3] for one in parse(str(message.text))]
+        again = [hit.marker for message in model.heard[3] for hit in parse(str(message.text))]
         assert len(again) == len(set(again)) == 8
 
 
@@ -246,16 +246,16 @@ def test_a_tenant_sees_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "given"), [("fallback", f"Ask again later.\n\n{QUESTION}"), ("skip", QUESTION)]
+    ("policy", "text"), [("fallback", f"Ask again later.\n\n{QUESTION}"), ("skip", QUESTION)]
 )
-def test_an_outage_follows_on_error(tmp_path: Path, policy: str, given: str) -> None:
+def test_an_outage_follows_on_error(tmp_path: Path, policy: str, text: str) -> None:
     """With `on_error`, an agent continues without its knowledge, and the model is notified."""
     words = f", fallback: Ask again later., on_error: {policy}"
     with shop(tmp_path, guide=words) as project:
         break_index(tmp_path)
         model = Agentic(says=[AIMessage("ok")])
         *_, answer = ask(create_agent(model, [], middleware=[project.middleware()]))
-    assert model.heard[0][0].text == given
+    assert model.heard[0][0].text == text
     assert said_of(answer)["verdict"] == "error"
 
 
@@ -278,13 +278,13 @@ def break_index(root: Path) -> None:
 def test_pictures_beside_the_question_stay(tmp_path: Path) -> None:
     """All parts of a multimodal message are kept, after the passages."""
     picture = {"type": "image", "url": "https://example.com/keys.png"}
-    asked = HumanMessage([{"type": "text", "text": QUESTION}, picture])
+    message = HumanMessage([{"type": "text", "text": QUESTION}, picture])
     with shop(tmp_path) as project:
         model = Agentic(says=[AIMessage("ok")])
-        create_agent(model, [], middleware=[project.middleware()]).invoke({"messages": [asked]})
+        create_agent(model, [], middleware=[project.middleware()]).invoke({"messages": [message]})
     content = model.heard[0][0].content
     assert isinstance(content, list)
-    assert content[1:] == asked.content
+    assert content[1:] == message.content
     assert KEYS in content[0]["text"]  # type: ignore[index]  # a text part
 
 
@@ -303,11 +303,11 @@ def test_many_agents_at_once(tmp_path: Path) -> None:
         agent = create_agent(ExtractiveChatModel(), [], middleware=[project.middleware("rules")])
         answers: dict[int, str] = {}
 
-        def asked(number: int) -> None:
+        def run(number: int) -> None:
             question = "What covers alpine chalets?" if number % 2 else "Who may rotate the keys?"
             answers[number] = str(ask(agent, question)[-1].text)
 
-        threads = [threading.Thread(target=asked, args=(number,)) for number in range(50)]
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(50)]
         for thread in threads:
             thread.start()
         for thread in threads:

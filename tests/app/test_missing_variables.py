@@ -93,17 +93,17 @@ def test_what_needs_no_variable_works(root: Path, project: Project) -> None:
 @pytest.mark.parametrize(
     ("use", "part", "variable"),
     [
-        (lambda one: one.ingest("embedded"), "embedder 'far'", "NO_EMBEDDER"),
-        (lambda one: one.query("embedded", "Who?"), "embedder 'far'", "NO_EMBEDDER"),
-        (lambda one: one.plan("stored"), "vector database 'server'", "NO_STORE"),
-        (lambda one: one.query("stored", "Who?"), "vector database 'server'", "NO_STORE"),
+        (lambda shop: shop.ingest("embedded"), "embedder 'far'", "NO_EMBEDDER"),
+        (lambda shop: shop.query("embedded", "Who?"), "embedder 'far'", "NO_EMBEDDER"),
+        (lambda shop: shop.plan("stored"), "vector database 'server'", "NO_STORE"),
+        (lambda shop: shop.query("stored", "Who?"), "vector database 'server'", "NO_STORE"),
         (
-            lambda one: (one.ingest("ranked"), one.query("ranked", "Who?", strategy="rerank")),
+            lambda shop: (shop.ingest("ranked"), shop.query("ranked", "Who?", strategy="rerank")),
             "reranker 'onnx'",
             "NO_RERANKER",
         ),
-        (lambda one: one.generate("Who?", agent="clerk"), "model 'paid'", "NO_MODEL"),
-        (lambda one: one.run("stored"), "checkpointer 'postgres'", "NO_THREADS"),
+        (lambda shop: shop.generate("Who?", agent="clerk"), "model 'paid'", "NO_MODEL"),
+        (lambda shop: shop.run("stored"), "checkpointer 'postgres'", "NO_THREADS"),
     ],
 )
 def test_a_part_without_its_variable(
@@ -138,8 +138,8 @@ def test_a_task_without_its_variable(root: Path, project: Project) -> None:
     """The error of a task names the variable, the file and the line."""
     project.ingest("docs")
     line = line_of(root / "lorebind.yaml", "NO_TASK")
-    said = rf"task 'unset' .* failed: lorebind\.yaml:{line}:\d+: variable NO_TASK is not set"
-    with pytest.raises(TaskError, match=said):
+    reason = rf"task 'unset' .* failed: lorebind\.yaml:{line}:\d+: variable NO_TASK is not set"
+    with pytest.raises(TaskError, match=reason):
         project.run("tell", {"kind": "other"})
 
 

@@ -68,10 +68,10 @@ class Counts:
         }
 
     def look(self) -> dict[str, int]:
-        made = {group: plugin.made for group, plugin in self.plugins.items()}
+        numbers = {group: plugin.made for group, plugin in self.plugins.items()}
         for plugin in self.plugins.values():
             plugin.made = 0
-        return made
+        return numbers
 
 
 @pytest.fixture
@@ -193,6 +193,6 @@ def test_doctor_finds_a_chunker_that_cannot_be_made(
 
     monkeypatch.setattr(counts.plugins["chunkers"], "make", broken)
     assert project.query("guide", QUESTION).matches
-    found = {finding.part: finding for finding in project.doctor()}["knowledge base guide"]
-    assert found.status == "failed"
-    assert "no licence" in found.detail
+    finding = {finding.part: finding for finding in project.doctor()}["knowledge base guide"]
+    assert finding.status == "failed"
+    assert "no licence" in finding.detail

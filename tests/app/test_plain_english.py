@@ -29,19 +29,19 @@ built anew
 """
 
 
-def _found(name: str, text: str) -> list[tuple[int, str]]:
+def _phrases(name: str, text: str) -> list[tuple[int, str]]:
     return sorted((line, phrase) for line, phrase, _ in findings(Path(name), text))
 
 
 def test_code_is_read_for_its_words() -> None:
     """Names are not words; the strings of tests are data."""
-    assert _found("app/a.py", CODE) == [(1, "whoever"), (3, "anew"), (4, "anew")]
-    assert _found("tests/a.py", CODE) == [(1, "whoever"), (3, "anew")]
+    assert _phrases("app/a.py", CODE) == [(1, "whoever"), (3, "anew"), (4, "anew")]
+    assert _phrases("tests/a.py", CODE) == [(1, "whoever"), (3, "anew")]
 
 
 def test_pages_are_read_without_their_code() -> None:
     """A phrase may span lines; a clause as subject is found, a question is not."""
-    assert _found("docs/a.md", PAGE) == [
+    assert _phrases("docs/a.md", PAGE) == [
         (3, "whoever"),
         (11, "What is dead is swept."),
         (13, "anew"),

@@ -40,8 +40,8 @@ def plain(result: Any) -> dict[str, Any]:
     data = asdict(result)
     for key in ("seconds", "run_id", "thread_id"):
         data.pop(key, None)
-    for found in data.get("results", []):
-        found["result"].pop("seconds")
+    for entry in data.get("results", []):
+        entry["result"].pop("seconds")
     return data
 
 
@@ -221,15 +221,15 @@ def test_a_query_may_override(project: Project) -> None:
     assert len(project.query("docs", QUESTION, top_k=1)) == 1
     assert len(project.query("docs", QUESTION, min_score=1.0)) == 0
     assert len(project.query("docs", QUESTION, min_score=0.0)) == 2
-    found = project.query("docs", QUESTION, filters={"uri": "docs/bills.md"})
-    assert [match.metadata["uri"] for match in found] == ["docs/bills.md"]
+    hits = project.query("docs", QUESTION, filters={"uri": "docs/bills.md"})
+    assert [match.metadata["uri"] for match in hits] == ["docs/bills.md"]
     assert len(project.query("docs", QUESTION, filters={"team": "sales"})) == 0
     assert len(project.query("docs", QUESTION, strategy="similarity")) == 2
     assert len(project.query("docs", QUESTION)) == 2
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "reason"),
     [
         ({"top_k": 0}, "top_k is 0; expected 1 to 50"),
         ({"top_k": 51}, "top_k is 51; expected 1 to 50"),
@@ -243,9 +243,9 @@ def test_a_query_may_override(project: Project) -> None:
         ({"filters": {"uri": {"$foo": 1}}}, r"\$foo.*known: \$and"),
     ],
 )
-def test_limits_are_told(project: Project, override: dict[str, Any], said: str) -> None:
+def test_limits_are_told(project: Project, override: dict[str, Any], reason: str) -> None:
     """A setting out of range raises an error that names the setting and the limit."""
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=reason):
         project.query("docs", QUESTION, **override)
 
 
@@ -283,7 +283,7 @@ def test_a_retriever_of_named_knowledge_bases_or_of_a_place(project: Project) ->
     assert by_id.tags == ["mine"]
     assert len(by_id.invoke(QUESTION)) == 1
     at_a_place = project.retriever(workflow="reply", task="say")
-    assert [one.id for one in at_a_place.invoke(QUESTION)] == [
+    assert [document.id for document in at_a_place.invoke(QUESTION)] == [
         match.id for match in project.query("docs", QUESTION)
     ]
 
@@ -317,12 +317,12 @@ def test_eight_threads_share_a_project(root: Path) -> None:
     with Project.load(root) as first:
         first.ingest("docs")
         first.ingest("rules")
-    asked = [("docs", QUESTION), ("rules", "Who grants access?")] * 16
+    queries = [("docs", QUESTION), ("rules", "Who grants access?")] * 16
     with Project.load(root) as project, ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda one: plain(project.query(*one)), asked))
-    assert found == found[:2] * 16
-    assert found[0]["matches"][0]["metadata"]["uri"] == "docs/keys.md"
-    assert found[1]["matches"][0]["metadata"]["uri"] == "rules/access.md"
+        answers = list(pool.map(lambda query: plain(project.query(*query)), queries))
+    assert answers == answers[:2] * 16
+    assert answers[0]["matches"][0]["metadata"]["uri"] == "docs/keys.md"
+    assert answers[1]["matches"][0]["metadata"]["uri"] == "rules/access.md"
 
 
 def test_extensions_hear_of_an_ingest(root: Path) -> None:
@@ -351,12 +351,12 @@ def test_nothing_shows_a_secret(root: Path) -> None:
     write(root, {"lorebind.yaml": PROJECT + models, ".env": "OTHER=from-the-file-7788\n"})
     project = Project.load(root, environ={"K": "sk-very-secret-1234"})
     model, _ = project._models.get()
-    shown = " ".join(
+    text = " ".join(
         [repr(project), str(project), repr(project.config), repr(vars(project)), repr(model)]
     )
-    assert "Project('shop'" in shown
-    assert "sk-very-secret-1234" not in shown
-    assert "from-the-file-7788" not in shown
+    assert "Project('shop'" in text
+    assert "sk-very-secret-1234" not in text
+    assert "from-the-file-7788" not in text
 
 
 def test_no_project_is_an_error_with_a_way_out(tmp_path: Path) -> None:

@@ -41,9 +41,9 @@ def declarations(**config: Any) -> dict[str, Any]:
 @pytest.fixture
 def project(tmp_path: Path, dsn: str) -> Iterator[Project]:
     write(tmp_path, DOCUMENTS)
-    made = Project.build(declarations(), root=tmp_path, environ={"PG_DSN": dsn})
-    yield made
-    made.close()
+    project = Project.build(declarations(), root=tmp_path, environ={"PG_DSN": dsn})
+    yield project
+    project.close()
 
 
 def best(project: Project, question: str, **settings: Any) -> str:
@@ -70,9 +70,9 @@ def test_from_documents_to_answers(project: Project, tmp_path: Path, dsn: str) -
     (tmp_path / "docs" / "bills.md").unlink()
     changed = project.ingest("docs")
     assert (changed.documents["updated"], changed.documents["removed"]) == (1, 1)
-    found = [match.text for match in project.query("docs", "How do I rotate the keys?").matches]
-    assert "thirty days" in found[0]
-    assert not any("ninety" in text or "Invoices" in text for text in found)
+    texts = [match.text for match in project.query("docs", "How do I rotate the keys?").matches]
+    assert "thirty days" in texts[0]
+    assert not any("ninety" in text or "Invoices" in text for text in texts)
 
     replaced = project.ingest("docs", strategy="replace")
     assert (replaced.status, replaced.texts_embedded) == ("completed", 0)

@@ -69,11 +69,11 @@ def contents(root: Path) -> dict[str, list[Any]]:
 def rows(root: Path) -> dict[str, int]:
     """Return the number of rows per table of knowledge bases, including full-text rows."""
     words = {"catalog_words": 0}
-    for name, found in contents(root).items():
+    for name, entries in contents(root).items():
         if name.startswith("catalog_words_"):
-            words["catalog_words"] += name.endswith("_docsize") and len(found)
+            words["catalog_words"] += name.endswith("_docsize") and len(entries)
         elif name not in KEPT and not name.startswith("sqlite_"):
-            words[name] = len(found)
+            words[name] = len(entries)
     return words
 
 
@@ -81,20 +81,20 @@ def purged(cli: Cli, *options: str) -> list[dict[str, Any]]:
     """Return the JSON output of the command."""
     done = cli("knowledge", "purge", "--output", "json", *options)
     assert (done.code, done.err) == (0, "")
-    (found,) = json.loads(done.out).values()
-    return list(found)
+    (listed,) = json.loads(done.out).values()
+    return list(listed)
 
 
 def finding(cli: Cli) -> dict[str, str] | None:
     """Return the finding of `doctor` about undeclared data, in a project where nothing fails."""
     done = cli("doctor", "--output", "json")
     assert done.code == 0, done
-    found = [
+    details = [
         finding
         for finding in json.loads(done.out)["findings"]
         if finding["part"] == "undeclared knowledge"
     ]
-    return found[0] if found else None
+    return details[0] if details else None
 
 
 def test_it_is_shown_first(gone_cli: Cli) -> None:
@@ -167,8 +167,8 @@ def test_for_programs(gone_cli: Cli) -> None:
         "documents": 1,
         "chunks": 1,
     }
-    shown = gone_cli("knowledge", "purge", "--output", "json")
-    assert json.loads(shown.out) == {"undeclared": [whole]}
+    done = gone_cli("knowledge", "purge", "--output", "json")
+    assert json.loads(done.out) == {"undeclared": [whole]}
     removed = gone_cli("knowledge", "purge", "--yes", "--output", "json")
     assert json.loads(removed.out) == {"removed": [whole]}
 
@@ -193,8 +193,8 @@ def test_of_a_workflow(cli: Cli) -> None:
     assert cli("knowledge", "ingest").code == 0
     assert purged(cli) == []
     (cli.root / "workflows" / "own.yaml").unlink()
-    (found,) = purged(cli, "--yes")
-    assert (found["kb_id"], found["scope"]) == ("rules", "workflow/own")
+    (kb,) = purged(cli, "--yes")
+    assert (kb["kb_id"], kb["scope"]) == ("rules", "workflow/own")
     assert purged(cli) == []
     assert cli("knowledge", "query", "rules", "-q", "access").code == 0
 
@@ -207,11 +207,11 @@ def test_of_every_tenant(cli: Cli) -> None:
                 project.ingest("rules")
                 project.ingest("docs")
     cli.write({"lorebind.yaml": WITHOUT_RULES})
-    found = [replace(GONE, tenant=name) for name in ("acme", "zenith")]
+    gone = [replace(GONE, tenant=name) for name in ("acme", "zenith")]
     with Project.load(cli.root) as project:
         with tenant("acme"):
-            assert project.purge() == found
-        assert project.purge(dry_run=False) == found
+            assert project.purge() == gone
+        assert project.purge(dry_run=False) == gone
         assert project.purge() == []
         for name in ("acme", "zenith"):
             with tenant(name):
@@ -238,7 +238,7 @@ def test_collections_and_other_projects_are_left_alone(gone_cli: Cli) -> None:
         collection.add_texts(["The cat sleeps."], ids=["cat"])
         assert project.purge(dry_run=False) == [GONE]
         assert elsewhere.query("rules", "access").matches
-        assert [one.id for one in collection.similarity_search("cat", k=1)] == ["cat"]
+        assert [document.id for document in collection.similarity_search("cat", k=1)] == ["cat"]
         assert elsewhere.purge() == []
 
 
@@ -247,8 +247,8 @@ def test_one_that_never_had_a_document(cli: Cli) -> None:
     (cli.root / "rules" / "access.md").write_bytes(b"\xff\xfe\xfa")
     assert cli("knowledge", "ingest", "rules").code == 1
     cli.write({"lorebind.yaml": WITHOUT_RULES})
-    (found,) = purged(cli, "--yes")
-    assert (found["kb_id"], found["chunks"]) == ("rules", 0)
+    (kb,) = purged(cli, "--yes")
+    assert (kb["kb_id"], kb["chunks"]) == ("rules", 0)
     assert purged(cli) == []
     assert sum(rows(cli.root).values()) == 0
 
@@ -423,7 +423,7 @@ def test_in_postgresql(tmp_path: Path, dsn: str) -> None:
         assert project.purge(dry_run=False) == []
         assert project.query("rules", "access").matches
     with postgres_project(tmp_path, dsn, ("docs", "one")) as project:
-        assert [one.kb_id for one in project.purge(dry_run=False)] == ["rules"]
+        assert [kb.kb_id for kb in project.purge(dry_run=False)] == ["rules"]
         assert postgres_rows(dsn) == with_docs | {"two_vectors": 0}
         assert project.query("docs", "rotate the keys").matches
 

@@ -39,8 +39,8 @@ def test_every_setting_has_a_type(typed: type, there: set[str]) -> None:
 
 def test_every_word_has_a_type() -> None:
     """If a declaration accepts a set of words, the type accepts the same ones."""
-    known = vars(retrieval) | {"Mapping": dict, "Any": Any}
-    hints = get_type_hints(RetrievalSettings, localns=known)
+    namespace = vars(retrieval) | {"Mapping": dict, "Any": Any}
+    hints = get_type_hints(RetrievalSettings, localns=namespace)
     for name, field in RetrievalDeclaration.model_fields.items():
         # The words of `condense` are a short form of a mapping.
         declared = words(field.annotation) or {"condense": {"turns", "none"}}.get(name, set())
@@ -63,17 +63,17 @@ def test_any_mapping_is_a_setting(tmp_path: Path) -> None:
 
 
 FACES: dict[str, Callable[..., Any]] = {
-    "query": lambda project, **given: project.query("guide", QUESTION, **given),
-    "query_explained": lambda project, **given: project.knowledge_base("guide").query_explained(
-        QUESTION, **given
+    "query": lambda project, **settings: project.query("guide", QUESTION, **settings),
+    "query_explained": lambda project, **settings: project.knowledge_base("guide").query_explained(
+        QUESTION, **settings
     ),
-    "query_many": lambda project, **given: project.query_many(["guide"], QUESTION, **given),
-    "retriever": lambda project, **given: project.retriever("guide", **given),
-    "prompt": lambda project, **given: project.prompt("guide", **given),
-    "tool": lambda project, **given: project.tool("guide", **given),
-    "middleware": lambda project, **given: project.middleware("guide", **given),
-    "generate": lambda project, **given: project.generate(QUESTION, "guide", **given),
-    "stream": lambda project, **given: project.stream(QUESTION, "guide", **given),
+    "query_many": lambda project, **settings: project.query_many(["guide"], QUESTION, **settings),
+    "retriever": lambda project, **settings: project.retriever("guide", **settings),
+    "prompt": lambda project, **settings: project.prompt("guide", **settings),
+    "tool": lambda project, **settings: project.tool("guide", **settings),
+    "middleware": lambda project, **settings: project.middleware("guide", **settings),
+    "generate": lambda project, **settings: project.generate(QUESTION, "guide", **settings),
+    "stream": lambda project, **settings: project.stream(QUESTION, "guide", **settings),
 }
 VALUES: dict[str, tuple[Any, Any]] = {
     "strategy": ("mmr", "bm25"),
@@ -130,6 +130,6 @@ def test_no_face_accepts_anything_else(project: Project, face: str) -> None:
 def test_every_face_searches_with_the_settings(project: Project) -> None:
     """The settings of a query and of a retriever have the same effect."""
     for settings in ({"fusion": {"dense_weight": 0}}, {"neighbours": 1}, {"max_per_document": 1}):
-        found = project.query("guide", QUESTION, **settings)
+        hits = project.query("guide", QUESTION, **settings)
         documents = project.retriever("guide", **settings).invoke(QUESTION)
-        assert [one.text for one in found] == [document.page_content for document in documents]
+        assert [hit.text for hit in hits] == [document.page_content for document in documents]

@@ -55,8 +55,8 @@ def test_every_public_name_has_a_docstring() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     """Links to files of the project, relative or on GitHub, name files and headings that exist."""
     text = page.read_text(encoding="utf-8")
-    targets = [(page.parent / found[1], found[2]) for found in _LINK.finditer(text)]
-    targets += [(ROOT / found[1], found[2]) for found in _HERE.finditer(text)]
+    targets = [(page.parent / link[1], link[2]) for link in _LINK.finditer(text)]
+    targets += [(ROOT / link[1], link[2]) for link in _HERE.finditer(text)]
     for path, fragment in targets:
         assert path.exists(), path
         if fragment and path.suffix == ".md":

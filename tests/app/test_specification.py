@@ -120,9 +120,9 @@ ENVIRONMENT = {"OPENAI_API_KEY": "sk-hidden", "PGVECTOR_DSN": "postgresql://hidd
 )
 def test_the_examples_load_as_they_stand(tmp_path: Path, workflow: str) -> None:
     """Project, workflow, task and agent are valid without changes."""
-    own = WORKFLOW[WORKFLOW.index("knowledge_bases:") : WORKFLOW.index("tasks:")]
+    kbs = WORKFLOW[WORKFLOW.index("knowledge_bases:") : WORKFLOW.index("tasks:")]
     if "knowledge_bases:" not in workflow:
-        workflow = INPUT + own + workflow.replace("{{ .none.vars.support_docs }}", "")
+        workflow = INPUT + kbs + workflow.replace("{{ .none.vars.support_docs }}", "")
     write(tmp_path, FILES | {"workflows/support-assistant.yaml": workflow})
     with Project.load(tmp_path, environ=ENVIRONMENT) as project:
         (name,) = project.config.workflows
@@ -141,8 +141,8 @@ def project(tmp_path: Path, dsn: str, socket_enabled: None) -> Iterator[Project]
         text = FILES["lorebind.yaml"].replace("      batch_size: 96\n", here)
         write(tmp_path, FILES | {"lorebind.yaml": text})
         environment = {"OPENAI_API_KEY": "sk-hidden", "PGVECTOR_DSN": dsn}
-        with Project.load(tmp_path, environ=environment) as made:
-            yield made
+        with Project.load(tmp_path, environ=environment) as project:
+            yield project
 
 
 def test_the_project_works(project: Project) -> None:
@@ -150,10 +150,10 @@ def test_the_project_works(project: Project) -> None:
     report = project.ingest("support_docs")
     assert (report.status, report.documents["added"]) == ("completed_with_failures", 1)
     assert [failure.uri for failure in report.failures] == ["https://example.com/support.pdf"]
-    own: Any = project.ingest("wf_support_docs", workflow="support-assistant")
-    assert own.documents["added"] == 1
-    assert [source.status for source in own.sources] == ["ok", "failed"]
-    assert "training_video_id" in own.sources[1].reason
+    scoped: Any = project.ingest("wf_support_docs", workflow="support-assistant")
+    assert scoped.documents["added"] == 1
+    assert [source.status for source in scoped.sources] == ["ok", "failed"]
+    assert "training_video_id" in scoped.sources[1].reason
     result = project.run("support-assistant")
     assert result.tasks["triage_ticket"].verdict in ("hit", "fallback")
-    assert "sk-hidden" not in repr((report, own, result))
+    assert "sk-hidden" not in repr((report, scoped, result))

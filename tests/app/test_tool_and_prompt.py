@@ -33,24 +33,24 @@ def contents(text: Any) -> list[str]:
 def test_what_a_model_is_told_of_a_tool(tmp_path: Path) -> None:
     """A tool's name has the ids, its description content and citing; it has one argument."""
     with shop(tmp_path) as project:
-        told = convert_to_openai_tool(project.tool("guide", "rules"))["function"]
-    assert told["name"] == "search_guide_rules"
-    assert told["description"].startswith(
+        function = convert_to_openai_tool(project.tool("guide", "rules"))["function"]
+    assert function["name"] == "search_guide_rules"
+    assert function["description"].startswith(
         "How keys are handled. Rights of each role. Gives passages"
     )
-    assert list(told["parameters"]["properties"]) == ["query"]
-    assert told["parameters"]["required"] == ["query"]
+    assert list(function["parameters"]["properties"]) == ["query"]
+    assert function["parameters"]["required"] == ["query"]
 
 
 def test_a_tool_gives_a_block_and_its_citations(tmp_path: Path) -> None:
     """The model reads the passages; the program finds the citations next to them."""
     with shop(tmp_path) as project:
-        found = project.tool("guide").invoke(
+        result = project.tool("guide").invoke(
             {"name": "search_guide", "args": {"query": QUESTION}, "id": "1", "type": "tool_call"}
         )
-    assert contents(found.content) == [KEYS, OLD]
-    assert found.artifact["verdict"] == "hit"
-    first = found.artifact["citations"][0]
+    assert contents(result.content) == [KEYS, OLD]
+    assert result.artifact["verdict"] == "hit"
+    first = result.artifact["citations"][0]
     assert (first["marker"], first["uri"], first["content"]) == ("[1]", "guide/keys.md", KEYS)
 
 
@@ -65,15 +65,15 @@ def test_a_tool_in_an_asynchronous_loop(tmp_path: Path) -> None:
 def test_a_tool_that_finds_nothing_says_so(tmp_path: Path) -> None:
     """A miss is a text for the model, not an empty text."""
     with shop(tmp_path, guide=", min_score: 1") as project:
-        said = project.tool().invoke({"query": "Nothing of the kind?"})
-    assert said == NOTHING_FOUND
+        text = project.tool().invoke({"query": "Nothing of the kind?"})
+    assert text == NOTHING_FOUND
 
 
 def test_a_tools_budget(tmp_path: Path) -> None:
     """`max_tokens` limits the passages of a call."""
     with shop(tmp_path) as project:
-        said = project.tool("guide", "rules", max_tokens=70).invoke({"query": QUESTION})
-    assert 1 <= len(contents(said)) < 4
+        text = project.tool("guide", "rules", max_tokens=70).invoke({"query": QUESTION})
+    assert 1 <= len(contents(text)) < 4
 
 
 def test_a_name_that_models_accept(tmp_path: Path) -> None:
@@ -102,12 +102,12 @@ def test_an_outage_in_a_tool(tmp_path: Path, policy: str) -> None:
             with pytest.raises(EmbedderError, match="down"):
                 tool.invoke({"query": QUESTION})
         else:
-            said = tool.invoke({"query": QUESTION})
-            assert said == "The knowledge of guide cannot be searched just now."
+            text = tool.invoke({"query": QUESTION})
+            assert text == "The knowledge of guide cannot be searched just now."
 
 
 @pytest.mark.parametrize(
-    "given",
+    "value",
     [
         QUESTION,
         {"question": QUESTION},
@@ -118,10 +118,10 @@ def test_an_outage_in_a_tool(tmp_path: Path, policy: str) -> None:
     ],
     ids=["text", "mapping", "message", "messages", "messages in a mapping", "prompt value"],
 )
-def test_whatever_holds_a_question(tmp_path: Path, given: Any) -> None:
+def test_whatever_holds_a_question(tmp_path: Path, value: Any) -> None:
     """Each input results in the same message: the passages, then the question."""
     with shop(tmp_path) as project:
-        (message,) = project.prompt("guide").invoke(given).to_messages()
+        (message,) = project.prompt("guide").invoke(value).to_messages()
     assert contents(message.text) == [KEYS, OLD]
     assert str(message.text).endswith(f"\n\n{QUESTION}")
 
@@ -137,12 +137,12 @@ def test_instructions_history_and_template(tmp_path: Path) -> None:
             template="Handbook:\n{{ .handbook }}\n\n{{ .question }} In {{ .language }}!",
             instructions="Be kind.",
         )
-        given = {"question": QUESTION, "language": "French", "history": [AIMessage("Hello.")]}
-        system, before, asked = texts(prompt.invoke(given))
+        inputs = {"question": QUESTION, "language": "French", "history": [AIMessage("Hello.")]}
+        system, before, question = texts(prompt.invoke(inputs))
     assert (system, before) == (("system", "Be kind."), ("ai", "Hello."))
-    assert asked[1].startswith("Handbook:\n<knowledge id=")
-    assert asked[1].endswith(f"\n\n{QUESTION} In French!")
-    assert contents(asked[1]) == [KEYS, OLD]
+    assert question[1].startswith("Handbook:\n<knowledge id=")
+    assert question[1].endswith(f"\n\n{QUESTION} In French!")
+    assert contents(question[1]) == [KEYS, OLD]
 
 
 def test_documents_of_any_retriever(tmp_path: Path) -> None:
@@ -161,9 +161,9 @@ def test_documents_of_any_retriever(tmp_path: Path) -> None:
 def test_an_agents_prompt(tmp_path: Path) -> None:
     """`agent=` adds its instructions and its bindings."""
     with shop(tmp_path) as project:
-        (_, system), (_, asked) = texts(project.prompt(agent="clerk").invoke(QUESTION))
+        (_, system), (_, question) = texts(project.prompt(agent="clerk").invoke(QUESTION))
     assert system == "Be short."
-    assert contents(asked) == [KEYS, OLD, RULES]
+    assert contents(question) == [KEYS, OLD, RULES]
 
 
 @pytest.mark.parametrize("score", [None, "high", float("nan"), float("inf")])
@@ -178,15 +178,15 @@ def test_a_score_that_is_none(tmp_path: Path, score: Any) -> None:
     assert contents(texts(value)[0][1]) == ["Odd.", "Scored."]
 
 
-@pytest.mark.parametrize("given", [{"qestion": QUESTION}, {"question": 3}, 3, [], None, b"keys"])
-def test_what_holds_no_question(tmp_path: Path, given: Any) -> None:
+@pytest.mark.parametrize("value", [{"qestion": QUESTION}, {"question": 3}, 3, [], None, b"keys"])
+def test_what_holds_no_question(tmp_path: Path, value: Any) -> None:
     """Another key, and a value that is not text, are refused with the expected form."""
     with shop(tmp_path) as project, pytest.raises(UsageError, match=r"question|user's"):
-        project.prompt("guide").invoke(given)
+        project.prompt("guide").invoke(value)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "value",
     [
         {"messages": QUESTION},
         {"question": QUESTION, "history": "Hello."},
@@ -197,10 +197,10 @@ def test_what_holds_no_question(tmp_path: Path, given: Any) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_message_and_no_document(tmp_path: Path, given: Any) -> None:
+def test_what_is_no_message_and_no_document(tmp_path: Path, value: Any) -> None:
     """A text instead of a list, and a list of another type, are refused by name."""
     with shop(tmp_path) as project, pytest.raises(UsageError, match="must be a list of LangChain"):
-        project.prompt("guide").invoke(given)
+        project.prompt("guide").invoke(value)
 
 
 def test_a_history_of_pairs_and_mappings(tmp_path: Path) -> None:
@@ -215,10 +215,10 @@ def test_numbers_go_on_from_those_of_a_tool(tmp_path: Path) -> None:
     """In a conversation with passages from a tool, a prompt's passages have other numbers."""
     call = {"name": "search_guide", "args": {"query": QUESTION}, "id": "1", "type": "tool_call"}
     with shop(tmp_path) as project:
-        told = project.tool("guide").invoke(call)
-        value = project.prompt("guide").invoke([("user", "Keys?"), told, ("user", QUESTION)])
-    shown = [one.marker for message in value.to_messages() for one in parse(str(message.text))]
-    assert shown == ["[1]", "[2]", "[3]", "[4]"]
+        result = project.tool("guide").invoke(call)
+        value = project.prompt("guide").invoke([("user", "Keys?"), result, ("user", QUESTION)])
+    marks = [hit.marker for message in value.to_messages() for hit in parse(str(message.text))]
+    assert marks == ["[1]", "[2]", "[3]", "[4]"]
 
 
 def test_a_template_that_cannot_be(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ async def test_a_prompt_among_other_runnables(tmp_path: Path) -> None:
         whole = (await (prompt | model).ainvoke(QUESTION)).text
         assert "".join([part.text async for part in (prompt | model).astream(QUESTION)]) == whole
         both = RunnableParallel(one=prompt | model, two=prompt.with_fallbacks([prompt]) | model)
-        assert {one.text for one in (await both.ainvoke(QUESTION)).values()} == {whole}
+        assert {value.text for value in (await both.ainvoke(QUESTION)).values()} == {whole}
         config: Any = {"tags": ["mine"], "callbacks": [Seen()]}
         await prompt.with_retry().with_config(config).ainvoke(QUESTION)
         assert ("KnowledgePrompt", ["mine"]) in seen
@@ -262,5 +262,5 @@ def test_a_batch(tmp_path: Path) -> None:
         first, second = (texts(value)[0][1] for value in prompt.batch(questions))
         assert KEYS in first
         assert "Blankets of powder" in second
-        one, two = asyncio.run(prompt.abatch(questions))
-        assert [texts(one)[0][1], texts(two)[0][1]] == [first, second]
+        left, right = asyncio.run(prompt.abatch(questions))
+        assert [texts(left)[0][1], texts(right)[0][1]] == [first, second]

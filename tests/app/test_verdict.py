@@ -64,13 +64,13 @@ def test_the_verdict_does_not_depend_on_the_number_of_passages(
 ) -> None:
     """The best candidate decides, also if `top_k` or diversity leave it out."""
     for question in QUESTIONS:
-        found = [project.query("help", question, top_k=k, strategy=strategy) for k in KS]
-        assert len({(one.verdict, one.shortfall) for one in found}) == 1, question
+        results = [project.query("help", question, top_k=k, strategy=strategy) for k in KS]
+        assert len({(result.verdict, result.shortfall) for result in results}) == 1, question
         spread = project.query_many(["help"], question, strategy=strategy, max_per_document=1)
-        assert spread.verdict == found[0].verdict
+        assert spread.verdict == results[0].verdict
         if strategy != "lexical":  # its candidates are the passages with words of the question
             nearest = project.query("help", question, top_k=1, strategy="similarity").matches[0]
-            assert (found[0].verdict == "hit") is (nearest.relevance >= 0.35)
+            assert (results[0].verdict == "hit") is (nearest.relevance >= 0.35)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -108,19 +108,19 @@ def test_min_score_goes_by_the_relevance_that_is_shown(project: Project, strateg
         every = project.query("help", question, top_k=50, strategy=strategy).matches
         for low in (0.2, 0.35):
             settings: dict[str, Any] = {"top_k": 50, "strategy": strategy, "min_score": low}
-            found = project.query("help", question, **settings)
-            assert {one.id for one in found} == {one.id for one in every if one.relevance >= low}
-            assert (found.verdict == "miss") is (not found.matches)
+            hits = project.query("help", question, **settings)
+            assert {hit.id for hit in hits} == {hit.id for hit in every if hit.relevance >= low}
+            assert (hits.verdict == "miss") is (not hits.matches)
             documents = project.retriever(**settings).invoke(question)
             assert {document.id: document.metadata["relevance"] for document in documents} == {
-                one.id: one.relevance for one in found
+                hit.id: hit.relevance for hit in hits
             }
 
 
 def test_fewer_passages_than_count_as_found(project: Project) -> None:
     """`min_results` is about what the search can find, not about what `top_k` leaves of it."""
-    found = project.query_many(["help"], QUESTIONS[6], top_k=1, min_results=3)
-    assert (len(found), found.verdict) == (1, "hit")
+    result = project.query_many(["help"], QUESTIONS[6], top_k=1, min_results=3)
+    assert (len(result), result.verdict) == (1, "hit")
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_the_level_can_be_set(
         assert binding.weak_below == level
         for question in ("How often are keys rotated?", "zygotes"):
             best = project.query("help", question, top_k=50, strategy="similarity").matches[0]
-            found = project.query("help", question)
+            result = project.query("help", question)
             weak = level is not None and best.relevance < level
-            assert (found.verdict == "weak") is weak
-            assert bool(found.shortfall) is weak
+            assert (result.verdict == "weak") is weak
+            assert bool(result.shortfall) is weak
 
 
 class Reversed:
@@ -163,12 +163,12 @@ def test_a_reranker_decides(tmp_path: Path, level: float, verdict: str) -> None:
     retrieval = {"strategy": "rerank", "rerank": rerank}
     with built(tmp_path, {"weak_below": level, "retrieval": retrieval}) as project:
         for k in KS:
-            found = project.query("help", QUESTIONS[6], top_k=k)
-            assert found.verdict == verdict
-            assert [one.relevance for one in found] == [one.scores["rerank"] for one in found]
+            result = project.query("help", QUESTIONS[6], top_k=k)
+            assert result.verdict == verdict
+            assert [hit.relevance for hit in result] == [hit.scores["rerank"] for hit in result]
         dense = project.query_many(["help"], QUESTIONS[6], min_score_on="dense")
-        assert [one.relevance for one in dense] == pytest.approx(
-            [max(one.scores["dense"], 0) for one in dense], abs=1e-6
+        assert [hit.relevance for hit in dense] == pytest.approx(
+            [max(hit.scores["dense"], 0) for hit in dense], abs=1e-6
         )
 
 
@@ -190,7 +190,7 @@ def test_a_reranker_has_a_level_of_its_own(
     rerank = {"class": f"{__name__}:Reversed", **reranker}
     retrieval = {"strategy": "rerank", "rerank": rerank}
     with built(tmp_path, {**kb, "retrieval": retrieval}) as project:
-        assert [one.weak_below for one in project.explain()] == [low]
+        assert [binding.weak_below for binding in project.explain()] == [low]
         assert project.query("help", QUESTIONS[6]).verdict == verdict
         assert project.generate(QUESTIONS[6]).verdict == verdict
         if not kb:
@@ -206,8 +206,8 @@ def test_the_level_of_an_embedder_is_about_cosines_only(
 ) -> None:
     """With `min_score_on: lexical`, BM25 is not compared with a level for cosines."""
     with built(tmp_path, kb, {"provider": "hashing", "weak_below": 0.99}) as project:
-        found = project.query("help", "zygotes of bread", min_score_on="fused")
-        assert (found.verdict, found.matches[0].relevance < 0.99) == (verdict, True)
+        result = project.query("help", "zygotes of bread", min_score_on="fused")
+        assert (result.verdict, result.matches[0].relevance < 0.99) == (verdict, True)
 
 
 def test_the_order_of_knowledge_bases_does_not_matter(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_documents_added_in_a_pool_belong_to_the_view(tmp_path: Path) -> None:
         view = project.for_tenant("acme")
         with ThreadPoolExecutor(4) as pool:
             some = [[{"id": f"{number}", "text": f"{ACME} {number}"}] for number in range(8)]
-            for begun in [pool.submit(view.add_documents, "docs", one) for one in some]:
+            for begun in [pool.submit(view.add_documents, "docs", batch) for batch in some]:
                 begun.result()
         assert len(view.documents("docs")) == 8
         assert project.documents("docs") == []
@@ -133,33 +133,33 @@ def test_documents_added_in_a_pool_belong_to_the_view(tmp_path: Path) -> None:
 )
 def test_a_view_wins(project: Project, ask: Any, elsewhere: Any) -> None:
     """A call of a view is for its tenant, in a thread and in the block of another tenant."""
-    found = elsewhere(lambda: ask(project.for_tenant("acme")))
-    assert ACME in found
-    assert ZENITH not in found
+    text = elsewhere(lambda: ask(project.for_tenant("acme")))
+    assert ACME in text
+    assert ZENITH not in text
 
 
 MADE: list[Any] = [
-    (lambda of: of.retriever("docs"), lambda one: one.invoke(QUESTION)[0].page_content),
-    (lambda of: of.at("docs").retriever(), lambda one: one.batch([QUESTION])[0][0].page_content),
-    (lambda of: of.tool("docs"), lambda one: one.invoke({"query": QUESTION})),
-    (lambda of: of.prompt("docs"), lambda one: one.invoke(QUESTION).to_string()),
+    (lambda of: of.retriever("docs"), lambda face: face.invoke(QUESTION)[0].page_content),
+    (lambda of: of.at("docs").retriever(), lambda face: face.batch([QUESTION])[0][0].page_content),
+    (lambda of: of.tool("docs"), lambda face: face.invoke({"query": QUESTION})),
+    (lambda of: of.prompt("docs"), lambda face: face.invoke(QUESTION).to_string()),
     (
         lambda of: of.prompt() | ExtractiveChatModel() | of.citations(),
-        lambda one: one.invoke(QUESTION).text,
+        lambda face: face.invoke(QUESTION).text,
     ),
     (
         lambda of: of.knowledge_base("docs").vector_store(),
-        lambda one: one.similarity_search(QUESTION)[0].page_content,
+        lambda face: face.similarity_search(QUESTION)[0].page_content,
     ),
     (
         lambda of: of.knowledge_base("docs").vector_store().as_retriever(),
-        lambda one: one.invoke(QUESTION)[0].page_content,
+        lambda face: face.invoke(QUESTION)[0].page_content,
     ),
-    (lambda of: of.knowledge_base("docs"), lambda one: one.query(QUESTION)[0].text),
-    (lambda of: of.knowledge_base("docs"), lambda one: one.chunks("added:contact")[0].text),
-    (lambda of: of.knowledge_base("docs"), lambda one: one.generate(QUESTION).text),
-    (lambda of: of.middleware("docs"), lambda one: read_by_agent(one)),
-    (lambda of: of.graph("tell"), lambda one: one.invoke({})["output"]),
+    (lambda of: of.knowledge_base("docs"), lambda face: face.query(QUESTION)[0].text),
+    (lambda of: of.knowledge_base("docs"), lambda face: face.chunks("added:contact")[0].text),
+    (lambda of: of.knowledge_base("docs"), lambda face: face.generate(QUESTION).text),
+    (lambda of: of.middleware("docs"), lambda face: read_by_agent(face)),
+    (lambda of: of.graph("tell"), lambda face: face.invoke({})["output"]),
 ]
 
 
@@ -167,20 +167,20 @@ MADE: list[Any] = [
 @pytest.mark.parametrize(("make", "use"), MADE)
 def test_what_a_view_makes_is_bound(project: Project, make: Any, use: Any, elsewhere: Any) -> None:
     """Objects of a view are for its tenant, in a thread and in the block of another tenant."""
-    made = make(project.for_tenant("acme"))
-    found = elsewhere(lambda: use(made))
-    assert ACME in found
-    assert ZENITH not in found
+    face = make(project.for_tenant("acme"))
+    text = elsewhere(lambda: use(face))
+    assert ACME in text
+    assert ZENITH not in text
 
 
 @pytest.mark.parametrize(("make", "use"), MADE)
 def test_what_the_project_makes_asks_when_it_is_used(project: Project, make: Any, use: Any) -> None:
     """Objects of the plain project are for the tenant of each use, not of their creation."""
     with tenant("acme"):
-        made = make(project)
+        face = make(project)
     for name, text in (("zenith", ZENITH), ("acme", ACME)):
         with tenant(name):
-            assert text in use(made)
+            assert text in use(face)
 
 
 def test_collections_belong_to_the_tenant(project: Project) -> None:
@@ -188,7 +188,7 @@ def test_collections_belong_to_the_tenant(project: Project) -> None:
     bound, plain = project.for_tenant("acme").collection("notes"), project.collection("notes")
     in_thread(lambda: bound.add_texts([ACME], ids=["1"]))
     with tenant("acme"):
-        assert [one.id for one in plain.similarity_search(QUESTION)] == ["1"]
+        assert [document.id for document in plain.similarity_search(QUESTION)] == ["1"]
     with tenant("zenith"):
         assert plain.similarity_search(QUESTION) == []
     assert plain.similarity_search(QUESTION) == []
@@ -309,9 +309,9 @@ async def read_all(stream: AsyncIterable[str]) -> None:
 def test_closing_a_view_closes_the_project(project: Project) -> None:
     """A view shares what is open, and either can go on after the other was closed."""
     view = project.for_tenant("acme")
-    for one, other in ((project, view), (view, project)):
+    for closing, other in ((project, view), (view, project)):
         view.run("tell")
-        one.close()
+        closing.close()
         assert other.for_tenant("acme").run("tell").status == "completed"
 
 
@@ -386,9 +386,9 @@ def test_calls_that_concern_no_tenant_are_not_refused(strict: Project) -> None:
     assert strict.knowledge_base("docs").info.id == "docs"
     assert strict.knowledge_base("docs").vector_store()
     assert strict.collection("notes")
-    found = {one.part: one for one in strict.doctor()}
-    assert found["vector database file"].status == "ok"
-    assert "`tenancy: required`" in found["knowledge base docs"].detail
+    parts = {finding.part: finding for finding in strict.doctor()}
+    assert parts["vector database file"].status == "ok"
+    assert "`tenancy: required`" in parts["knowledge base docs"].detail
 
 
 def test_suggested_commands_name_the_tenant_default(strict: Project) -> None:

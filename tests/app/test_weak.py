@@ -75,13 +75,13 @@ def test_every_face_gives_what_was_found(project: Project, question: str) -> Non
     agentic = Agentic(says=[AIMessage("ok")])
     agent = create_agent(agentic, [], middleware=[project.middleware()])
     *_, last = agent.invoke({"messages": [("user", question)]})["messages"]
-    given = [
+    texts = [
         str(model.heard[0][-1].text),
         str(project.prompt().invoke(question).to_messages()[-1].text),
         str(tool),
         str(agentic.heard[0][0].text),
     ]
-    for text in given:
+    for text in texts:
         assert sorted(uris(text)) == sorted(DOCUMENTS)
         assert (WEAK in text) is (verdict == "weak")
     documents = project.retriever().invoke(question)
@@ -92,10 +92,10 @@ def test_every_face_gives_what_was_found(project: Project, question: str) -> Non
 
 def test_the_right_document_is_first(project: Project) -> None:
     """The nearest passage is the right one for most of the questions, weak or not."""
-    found = {question: project.query("help", question) for question in ASKED}
-    right = [found[one].matches[0].metadata["uri"] == uri for one, uri in ASKED.items()]
+    results = {question: project.query("help", question) for question in ASKED}
+    right = [results[question].matches[0].metadata["uri"] == uri for question, uri in ASKED.items()]
     assert sum(right) >= 8
-    assert sum(result.verdict == "weak" for result in found.values()) >= 5
+    assert sum(result.verdict == "weak" for result in results.values()) >= 5
 
 
 def test_the_extractive_model_quotes(tmp_path: Path, forked: ForkedPython) -> None:

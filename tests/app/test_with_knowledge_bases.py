@@ -59,8 +59,8 @@ def test_one_that_is_declared_anew_is_ingested_anew(project: Project) -> None:
     with project:
         for text in ("Tours leave at nine.", "Tours leave at ten."):
             declared = inline("tours", text, ingest="on_start")
-            found = project.with_knowledge_bases([declared]).query("tours", "tours")
-            assert [hit.text for hit in found] == [text]
+            hits = project.with_knowledge_bases([declared]).query("tours", "tours")
+            assert [hit.text for hit in hits] == [text]
 
 
 @pytest.mark.parametrize(

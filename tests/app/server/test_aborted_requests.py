@@ -104,8 +104,8 @@ def open_sockets(process: Process) -> int:
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder: Path = write_desk(tmp_path_factory.mktemp("desk"))
-    with serving(folder) as made:
-        yield made
-        code, output = made.stop()
+    with serving(folder) as server:
+        yield server
+        code, output = server.stop()
         assert code == 0
         assert output.count("Traceback") == 0

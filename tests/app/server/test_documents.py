@@ -87,8 +87,8 @@ def test_several_have_a_result_each(api: httpx.Client) -> None:
     assert [result["status"] for result in results] == [201, 422, 422, 201, 422]
     wrong = [result["error"]["errors"][0]["pointer"] for result in results if "error" in result]
     assert wrong == ["/documents/1/text", "/documents/2/text", "/documents/4"]
-    for one in (results[0], results[3]):
-        assert api.delete(f"{HERE}/{one['document']['id']}").status_code == 204
+    for result in (results[0], results[3]):
+        assert api.delete(f"{HERE}/{result['document']['id']}").status_code == 204
     assert problem(api.post(HERE, json={"text": "B" * 5 * 2**20})) == (413, "too_large")
     assert problem(api.post(HERE, json={"documents": []})) == (422, "invalid_request")
     assert problem(api.post(HERE, json={"documents": [NOTE] * 101})) == (422, "invalid_request")
@@ -103,8 +103,8 @@ def test_two_with_one_id(api: httpx.Client) -> None:
     assert answered["results"][1]["error"]["errors"][0]["pointer"] == "/documents/1/id"
     first, _, same, again = answered["results"]
     assert same == again
-    for one in (first, same):
-        where = f"{HERE}/{one['document']['id']}"
+    for result in (first, same):
+        where = f"{HERE}/{result['document']['id']}"
         assert api.get(where).json()["state"] == "ready"
         assert api.delete(where).status_code == 204
     files = [("files", ("q", b"One.")), ("files", ("q", b"Two."))]

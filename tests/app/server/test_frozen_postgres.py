@@ -43,11 +43,11 @@ def process(tmp_path: Path, own_postgres: Server) -> Iterator[Process]:
     with own_postgres.connect() as db:
         db.execute("create extension vector")
     folder = write_project(tmp_path / "shop", project(own_postgres.dsn()))
-    with serving(folder, DSN=own_postgres.dsn()) as made, made.client() as api:
+    with serving(folder, DSN=own_postgres.dsn()) as server, server.client() as api:
         for name in ("store", "depot"):
             run = api.post(f"/knowledge-bases/{name}/ingest", headers={"Prefer": "wait=20"}).json()
             assert run["status"] == "completed", run
-        yield made
+        yield server
 
 
 def query(api: httpx.Client, name: str) -> httpx.Response:
@@ -79,10 +79,10 @@ def serving_with_shared_state(folder: Path, postgres: Server) -> Iterator[Proces
     dsn = "{{ .env.DSN }}"
     shared = {"server": {"state": {"dsn": dsn}}, "checkpointer": {"type": "postgres", "dsn": dsn}}
     write_project(folder, project(postgres.dsn()) | shared)
-    with serving(folder, DSN=postgres.dsn()) as made, made.client() as api:
+    with serving(folder, DSN=postgres.dsn()) as server, server.client() as api:
         run = api.post("/knowledge-bases/depot/ingest", headers={"Prefer": "wait=20"}).json()
         assert run["status"] == "completed", run
-        yield made
+        yield server
 
 
 def wait_for(api: httpx.Client, status: int) -> None:
@@ -96,8 +96,8 @@ def wait_for(api: httpx.Client, status: int) -> None:
 def test_a_killed_database_is_a_503_until_it_returns(tmp_path: Path, own_postgres: Server) -> None:
     """While PostgreSQL is down, requests are refused; the log has one line about the outage."""
     with (
-        serving_with_shared_state(tmp_path / "shop", own_postgres) as made,
-        made.client() as api,
+        serving_with_shared_state(tmp_path / "shop", own_postgres) as server,
+        server.client() as api,
     ):
         own_postgres.stop()
         wait_for(api, 503)
@@ -106,7 +106,7 @@ def test_a_killed_database_is_a_503_until_it_returns(tmp_path: Path, own_postgre
             time.sleep(0.4)
         own_postgres.start()
         wait_for(api, 200)
-        code, output = made.stop()
+        code, output = server.stop()
     assert code == 0
     assert "Traceback" not in output
     for failure in ("the tokens cannot be read", "the state of the server cannot be reached"):
@@ -117,8 +117,8 @@ def test_a_killed_database_is_a_503_until_it_returns(tmp_path: Path, own_postgre
 def test_a_frozen_state_is_a_503_until_it_returns(tmp_path: Path, own_postgres: Server) -> None:
     """While PostgreSQL hangs, requests that need no state are answered, and the server can end."""
     with (
-        serving_with_shared_state(tmp_path / "shop", own_postgres) as made,
-        made.client() as api,
+        serving_with_shared_state(tmp_path / "shop", own_postgres) as server,
+        server.client() as api,
     ):
         time.sleep(1.2)  # connections that were idle for a second are checked before use
         with own_postgres.frozen():
@@ -132,7 +132,7 @@ def test_a_frozen_state_is_a_503_until_it_returns(tmp_path: Path, own_postgres: 
         with own_postgres.frozen(), ThreadPoolExecutor() as threads:
             waiting = [threads.submit(api.get, path) for path in PATHS]
             time.sleep(0.5)  # until the server works on them
-            code, output = made.stop()
-            assert {one.result().status_code for one in waiting} == {503}
+            code, output = server.stop()
+            assert {future.result().status_code for future in waiting} == {503}
     assert code == 0
     assert "Traceback" not in output

@@ -32,14 +32,14 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 def test_one_is_made_replaced_and_deleted(api: httpx.Client) -> None:
-    made = api.put("/knowledge-bases/tours", json=TOURS)
-    assert made.status_code == 201
-    assert made.headers["location"] == "/api/v0/knowledge-bases/tours"
-    assert made.json()["origin"] == "api"
-    tag = made.headers["etag"]
+    reply = api.put("/knowledge-bases/tours", json=TOURS)
+    assert reply.status_code == 201
+    assert reply.headers["location"] == "/api/v0/knowledge-bases/tours"
+    assert reply.json()["origin"] == "api"
+    tag = reply.headers["etag"]
 
     got = api.get("/knowledge-bases/tours")
-    assert (got.json(), got.headers["etag"]) == (made.json(), tag)
+    assert (got.json(), got.headers["etag"]) == (reply.json(), tag)
     unchanged = api.get("/knowledge-bases/tours", headers={"If-None-Match": tag})
     assert (unchanged.status_code, unchanged.content) == (304, b"")
     weak = f'"x", W/{tag}'
@@ -97,15 +97,15 @@ def test_one_can_be_deleted_when_its_embedder_is_gone(tmp_path: Path) -> None:
     other = {"id": "other", "provider": "hashing", "config": {"dimension": 64}}
     folder = write_project(tmp_path / "shop", PROJECT | {"embedders": [EMBEDDER, other]})
     with serving(folder) as server, server.client() as api:
-        made = api.put("/knowledge-bases/tours", json={**TOURS, "embedder": "other"})
-        assert made.status_code == 201
+        reply = api.put("/knowledge-bases/tours", json={**TOURS, "embedder": "other"})
+        assert reply.status_code == 201
         api.post("/knowledge-bases/tours/ingest", headers={"Prefer": "wait=20"})
     write_project(folder)
     with serving(folder) as server, server.client() as api:
-        assert api.get("/knowledge-bases/tours").json() == made.json()
-        asked = api.post("/knowledge-bases/tours/query", json={"query": "tours"})
-        assert problem(asked) == (404, "not_found")
-        assert "no embedder 'other'" in asked.json()["detail"]
+        assert api.get("/knowledge-bases/tours").json() == reply.json()
+        answer = api.post("/knowledge-bases/tours/query", json={"query": "tours"})
+        assert problem(answer) == (404, "not_found")
+        assert "no embedder 'other'" in answer.json()["detail"]
         assert api.delete("/knowledge-bases/tours").status_code == 204
         assert problem(api.get("/knowledge-bases/tours")) == (404, "not_found")
 
@@ -219,9 +219,9 @@ def test_all_mistakes_are_told_at_once(api: httpx.Client) -> None:
 def test_a_whole_number_may_be_written_as_a_decimal(api: httpx.Client) -> None:
     """JSON has one type of number, so serializers write 5 as 5.0."""
     body = TOURS | {"retrieval": {"top_k": 5.0}}
-    made = api.put("/knowledge-bases/whole", json=body)
-    assert made.status_code == 201
-    assert made.json()["knowledge_base"]["retrieval"] == {"top_k": 5}
+    reply = api.put("/knowledge-bases/whole", json=body)
+    assert reply.status_code == 201
+    assert reply.json()["knowledge_base"]["retrieval"] == {"top_k": 5}
     refused = api.put("/knowledge-bases/new", json=TOURS | {"retrieval": {"top_k": 5.5}})
     assert [error["pointer"] for error in refused.json()["errors"]] == ["/retrieval/top_k"]
     api.delete("/knowledge-bases/whole")
@@ -255,6 +255,6 @@ def test_one_without_sources_is_filled_by_uploads(api: httpx.Client) -> None:
     assert api.put("/knowledge-bases/uploads", json={}).status_code == 201
     note = {"id": "note", "text": "The museum closes at six."}
     assert api.post("/knowledge-bases/uploads/documents", json=note).status_code == 201
-    found = api.post("/knowledge-bases/uploads/query", json={"query": "museum"}).json()
-    assert [one["text"] for one in found["matches"]] == ["The museum closes at six."]
+    answer = api.post("/knowledge-bases/uploads/query", json={"query": "museum"}).json()
+    assert [match["text"] for match in answer["matches"]] == ["The museum closes at six."]
     assert api.delete("/knowledge-bases/uploads").status_code == 204

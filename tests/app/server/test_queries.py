@@ -27,19 +27,19 @@ def api(api: httpx.Client) -> httpx.Client:
 
 
 def test_a_question(api: httpx.Client) -> None:
-    found = api.post("/knowledge-bases/handbook/query", json={"query": "shipping", "top_k": 1})
-    assert found.status_code == 200
-    (match,) = found.json()["matches"]
+    answer = api.post("/knowledge-bases/handbook/query", json={"query": "shipping", "top_k": 1})
+    assert answer.status_code == 200
+    (match,) = answer.json()["matches"]
     assert match["text"] == "Shipping takes five working days."
     assert 0 < match["score"] <= 1
     assert match["metadata"]["kb_id"] == "handbook"
 
 
 def test_every_setting_in_effect(api: httpx.Client) -> None:
-    asked = {"query": "goods", "strategy": "lexical", "explain": True, "min_score": 0.0}
-    shown = api.post("/knowledge-bases/handbook/query", json=asked).json()
-    assert shown["strategy"] == "lexical"
-    assert shown["binding"]["settings"]["strategy"] == "lexical"
+    body = {"query": "goods", "strategy": "lexical", "explain": True, "min_score": 0.0}
+    answer = api.post("/knowledge-bases/handbook/query", json=body).json()
+    assert answer["strategy"] == "lexical"
+    assert answer["binding"]["settings"]["strategy"] == "lexical"
 
 
 def test_several_knowledge_bases(api: httpx.Client) -> None:
@@ -47,9 +47,9 @@ def test_several_knowledge_bases(api: httpx.Client) -> None:
     assert api.put("/knowledge-bases/tours", json=tours).status_code == 201
     api.post("/knowledge-bases/tours/ingest", headers={"Prefer": "wait=20"})
     both = {"query": "tours and shipping", "knowledge_bases": ["handbook", "tours"], "top_k": 2}
-    shown = api.post("/query", json=both).json()
-    assert shown["searched"] == ["handbook", "tours"]
-    assert {match["metadata"]["kb_id"] for match in shown["matches"]} == {"handbook", "tours"}
+    answer = api.post("/query", json=both).json()
+    assert answer["searched"] == ["handbook", "tours"]
+    assert {match["metadata"]["kb_id"] for match in answer["matches"]} == {"handbook", "tours"}
     assert api.delete("/knowledge-bases/tours").status_code == 204
     assert problem(api.post("/query", json=both)) == (404, "not_found")
 
@@ -100,8 +100,8 @@ def test_the_schema_states_the_limits(api: httpx.Client) -> None:
     document = api.get("/openapi.json").json()
     top_k = document["components"]["schemas"]["Query"]["properties"]["top_k"]
     assert top_k["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 50}
-    asked = {"query": "shipping", "top_k": 1.0}
-    assert len(api.post("/knowledge-bases/handbook/query", json=asked).json()["matches"]) == 1
+    body = {"query": "shipping", "top_k": 1.0}
+    assert len(api.post("/knowledge-bases/handbook/query", json=body).json()["matches"]) == 1
 
 
 def test_an_index_of_another_embedder(tmp_path: Path) -> None:

@@ -244,8 +244,8 @@ def _masked(text: str, *folders: Path) -> str:
 
 
 def words(step: str | list[str], here: Path) -> list[str]:
-    given = step.split() if isinstance(step, str) else step
-    return [one.replace("{here}", str(here)) for one in given]
+    parts = step.split() if isinstance(step, str) else step
+    return [part.replace("{here}", str(here)) for part in parts]
 
 
 @pytest.mark.parametrize("number", range(len(STEPS)), ids=lambda number: str(STEPS[number])[:60])
@@ -255,9 +255,9 @@ def test_the_same_as_in_a_folder(cli: Cli, pair: Pair, number: int) -> None:
     if isinstance(step, dict):
         pair.write(step)
         return
-    given = words(step, pair.folder)
+    command = words(step, pair.folder)
     cli.move_to(pair.folder)
-    here = masked(cli(*given), pair.folder)
+    here = masked(cli(*command), pair.folder)
     cli.move_to(cli.root)
-    there = masked(cli(*given, "--server", pair.url), pair.folder, pair.served)
+    there = masked(cli(*command, "--server", pair.url), pair.folder, pair.served)
     assert there == here

@@ -104,7 +104,7 @@ def test_a_command_that_cannot_use_a_server(
 
 
 @pytest.mark.parametrize(
-    ("url", "code", "said"),
+    ("url", "code", "reason"),
     [
         ("ftp://x", 2, "is not a valid server URL: it must begin with http://, https:// or unix:"),
         ("http://", 2, "is not a valid server URL"),
@@ -116,11 +116,11 @@ def test_a_command_that_cannot_use_a_server(
     ],
 )
 @UNCLOSED
-def test_addresses_that_lead_nowhere(empty_cli: Cli, url: str, code: int, said: str) -> None:
+def test_addresses_that_lead_nowhere(empty_cli: Cli, url: str, code: int, reason: str) -> None:
     """An invalid URL is wrong usage; an unreachable server is a failure with one line."""
     done = empty_cli("knowledge", "list", "--server", url)
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
-    assert said in done.err
+    assert reason in done.err
     assert "hidden" not in done.err
 
 
@@ -142,8 +142,8 @@ def test_apply(shop: Shop) -> None:
     done = shop("knowledge", "list")
     assert done.out.splitlines()[-1].split() == ["notes", "0", "0", "never", "Ours"]
     assert shop("ingest", "notes").code == 0
-    found = json.loads(shop("query", "notes", "-q", "owls", "-o", "json").out)
-    assert found["matches"][0]["metadata"]["uri"] == "inline:owls"
+    answer = json.loads(shop("query", "notes", "-q", "owls", "-o", "json").out)
+    assert answer["matches"][0]["metadata"]["uri"] == "inline:owls"
     # The output can be applied again.
     shop.cli.write({"new.yaml": shop("knowledge", "get", "notes").out})
     assert actions(shop(*apply).out) == {"notes": "unchanged"}
@@ -154,7 +154,7 @@ def actions(out: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("embedders: [{ id: w, provider: hashing }]\n" + NOTES, "new.yaml: the server's YAML"),
         ("vector_dbs: [{ id: w, type: sqlite }]\n", "the server's YAML declares its vector_dbs"),
@@ -174,31 +174,31 @@ def actions(out: str) -> dict[str, str]:
         ),
     ],
 )
-def test_what_cannot_be_applied(shop: Shop, text: str, said: str) -> None:
+def test_what_cannot_be_applied(shop: Shop, text: str, reason: str) -> None:
     """Problems are reported with their location in the file, and with exit code 2."""
     shop.cli.write({"new.yaml": text})
     done = shop("knowledge", "apply", "-f", "new.yaml")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert said in done.err
+    assert reason in done.err
 
 
 def test_what_tenants_made_is_no_leftover(shop: Shop, tmp_path: Path) -> None:
     """Neither `purge`, local or on the server, nor `doctor` takes it for undeclared."""
     shop.cli.write({"new.yaml": NOTES.replace("notes", "kept")})
-    own = ["--tenant", "acme"]
-    assert shop("knowledge", "apply", "-f", "new.yaml", *own).code == 0
-    assert shop("ingest", "kept", *own).code == 0
+    acme = ["--tenant", "acme"]
+    assert shop("knowledge", "apply", "-f", "new.yaml", *acme).code == 0
+    assert shop("ingest", "kept", *acme).code == 0
     with Project.load(shop.folder) as project:
         assert project.purge() == []
         assert project.purge(dry_run=False) == []
         assert "undeclared" not in str(project.doctor())
     assert json.loads(shop("knowledge", "purge", "--yes", "-o", "json").out) == {"removed": []}
-    assert shop("query", "kept", "-q", "owls", *own).code == 0
+    assert shop("query", "kept", "-q", "owls", *acme).code == 0
     # Only the tenant that created it has it.
     with Project.load(shop.folder) as project, tenant("other"):
         other = project.with_knowledge_bases([yaml.safe_load(NOTES)["knowledge_bases"][0]])
         other.ingest("notes")
-    assert [one["tenant"] for one in undeclared(shop("knowledge", "purge", "-o", "json").out)] == [
+    assert [kb["tenant"] for kb in undeclared(shop("knowledge", "purge", "-o", "json").out)] == [
         "other"
     ]
     # Without the server's state, it would count as leftover data.
@@ -207,7 +207,7 @@ def test_what_tenants_made_is_no_leftover(shop: Shop, tmp_path: Path) -> None:
     for file in (alone / ".lorebind").glob("server.db*"):
         file.unlink()
     with Project.load(alone) as project:
-        assert ("kept", "acme") in [(one.kb_id, one.tenant) for one in project.purge()]
+        assert ("kept", "acme") in [(kb.kb_id, kb.tenant) for kb in project.purge()]
     assert not (alone / ".lorebind" / "server.db").exists()
     assert shop("knowledge", "purge", "--yes").code == 0
     assert undeclared(shop("knowledge", "purge", "-o", "json").out) == []
@@ -287,14 +287,14 @@ def slow(tmp_path: Path) -> Slow:
 @UNCLOSED
 def test_an_ingest_survives_its_server(slow: Slow, tmp_path: Path) -> None:
     """If the server is killed and restarted, the waiting command gets its events and report."""
-    recorder, told = Recorder(), list[str]()
+    recorder, endings = Recorder(), list[str]()
     address = tmp_path / "address"
     outcome: list[Any] = []
     del slow.environ[CONSTANTS]  # the client has the real server's time to find the new one
 
     def ingest() -> None:
         with RemoteProject(
-            f"unix:{address}", extensions=[recorder], tell_end=told.append
+            f"unix:{address}", extensions=[recorder], tell_end=endings.append
         ) as project:
             outcome.append(project.knowledge_base("texts").ingest())
 
@@ -321,7 +321,7 @@ def test_an_ingest_survives_its_server(slow: Slow, tmp_path: Path) -> None:
     assert (report.status, report.chunks["total"]) == ("completed", DOCUMENTS)
     assert recorder.embedded >= DOCUMENTS
     assert recorder.read >= DOCUMENTS
-    goes_on, ended = told
+    goes_on, ended = endings
     assert report.run_id in goes_on
     assert ended == ""
 
@@ -369,7 +369,7 @@ def test_add_waits_for_another_ingest(slow: Slow, empty_cli: Cli) -> None:
         assert [source["source"] for source in report["sources"]] == ["added"]
         again = shop("knowledge", "add", "texts", "note.md")
         here = empty_cli("knowledge", "add", "texts", "note.md", "-p", str(slow.folder))
-        texts = [re.sub(r"in \d+\.\d s", "in 0 s", one.out) for one in (again, here)]
+        texts = [re.sub(r"in \d+\.\d s", "in 0 s", done.out) for done in (again, here)]
         assert texts[0] == texts[1]
 
 
@@ -451,18 +451,18 @@ def test_a_plan_takes_the_time_that_it_needs(shop: Shop) -> None:
     """The same plan is sent as JSON, or as an event that proxies and the time limit allow."""
     with shop.server.client() as api:
         plan = api.post("/knowledge-bases/handbook/plan", json={"strategy": "replace"}).json()
-        asked = {"Accept": "text/event-stream"}
-        with api.stream("POST", "/knowledge-bases/handbook/plan", headers=asked) as answer:
+        headers = {"Accept": "text/event-stream"}
+        with api.stream("POST", "/knowledge-bases/handbook/plan", headers=headers) as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
             lines = list(answer.iter_lines())
         assert lines[0] == "event: result"
         assert json.loads(lines[1].removeprefix("data: ")).keys() == plan.keys()
         wrong = {"inputs": {"a": 1}}
         with api.stream(
-            "POST", "/knowledge-bases/handbook/plan", json=wrong, headers=asked
+            "POST", "/knowledge-bases/handbook/plan", json=wrong, headers=headers
         ) as answer:
             assert next(answer.iter_lines()) == "event: error"
         refused = api.post("/knowledge-bases/handbook/plan", json=wrong)
         assert problem(refused) == (422, "invalid_request")
-        unknown = api.post("/knowledge-bases/none/plan", headers=asked)
+        unknown = api.post("/knowledge-bases/none/plan", headers=headers)
         assert problem(unknown) == (404, "not_found")

@@ -29,8 +29,8 @@ def test_files_of_the_server_are_watched(tmp_path: Path, forked: ForkedPython) -
     """The output is that of a local watch, which continues after a restart of the server."""
     folder = write_project(tmp_path / "served", PROJECT | {"knowledge_bases": [DOCS]})
     elsewhere = tmp_path / "elsewhere"
-    for made in (elsewhere, folder / "docs"):
-        made.mkdir()
+    for watched in (elsewhere, folder / "docs"):
+        watched.mkdir()
 
     def write(name: str) -> None:
         (folder / f"docs/{name}.md").write_text(f"# {name}\n\nText of {name}.\n")
@@ -54,8 +54,8 @@ def test_files_of_the_server_are_watched(tmp_path: Path, forked: ForkedPython) -
             assert "3 documents (1 new, 2 unchanged)" in watch.says("Plan: ")
             watch.says("docs: completed")
             watch.process.send_signal(signal.SIGINT)
-            said = watch.says("interrupted; finished work is kept")
-            assert said.endswith(", and the next run completes it\n")
+            line = watch.says("interrupted; finished work is kept")
+            assert line.endswith(", and the next run completes it\n")
             assert watch.process.wait(60) == 130
 
 

@@ -34,13 +34,13 @@ TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours
 
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(tmp_path) as one:
-        yield one
+    async with served(tmp_path) as server:
+        yield server
 
 
-def operations(one: Served) -> list[tuple[str, str]]:
+def operations(server: Served) -> list[tuple[str, str]]:
     """Yield every method of every path."""
-    paths = one.app._app.openapi()["paths"]  # type: ignore[attr-defined]
+    paths = server.app._app.openapi()["paths"]  # type: ignore[attr-defined]
     return [(method.upper(), path) for path, methods in paths.items() for method in methods]
 
 
@@ -104,12 +104,12 @@ async def test_a_token_must_be_the_one(here: Served) -> None:
         *(expired, "", "x", f"{text}x", text[:-1], f"{prefix}_{token_id}_", f"{prefix}_{token_id}"),
         *(f"other_{token_id}_{secret}", f"{prefix}__{secret}", f"{prefix}_{'0' * 12}_{secret}"),
     ]
-    given = [f"Bearer {one}" for one in wrong] + [text, f"Basic {text}", f"Bearer{text}", "Bearer"]
-    for value in given:
+    sent = [f"Bearer {bad}" for bad in wrong] + [text, f"Basic {text}", f"Bearer{text}", "Bearer"]
+    for value in sent:
         answer = await here.client(Authorization=value).get("/knowledge-bases")
         assert problem(answer) == (401, "unauthenticated"), value
-        said = answer.headers["www-authenticate"]
-        assert said == 'Bearer realm="lorebind", error="invalid_token"'
+        challenge = answer.headers["www-authenticate"]
+        assert challenge == 'Bearer realm="lorebind", error="invalid_token"'
         assert secret not in answer.text
     twice = [("Authorization", f"Bearer {text}")] * 2
     assert (await here.client().get("/knowledge-bases", headers=twice)).status_code == 401
@@ -135,26 +135,26 @@ async def test_rights_are_needed(here: Served) -> None:
 
 
 async def test_a_token_names_its_tenants(here: Served) -> None:
-    one, two = here.token("one", "admin", "acme"), here.token("two", "admin", "acme", "müller")
+    acme, both = here.token("one", "admin", "acme"), here.token("two", "admin", "acme", "müller")
     default = here.token("default")
-    assert (await here.client(one).put("/knowledge-bases/tours", json=TOURS)).status_code == 201
+    assert (await here.client(acme).put("/knowledge-bases/tours", json=TOURS)).status_code == 201
 
     async def tours(token: str, *tenants: str) -> httpx.Response:
         sent = [(b"X-Tenant-ID", tenant.encode()) for tenant in tenants]
         return await here.client(token).get("/knowledge-bases/tours", headers=sent)
 
-    assert (await tours(one)).status_code == 200
-    assert (await tours(one, "acme")).status_code == 200
-    assert (await tours(two, "acme")).status_code == 200
-    assert problem(await tours(two, "müller")) == (404, "not_found")
-    assert problem(await tours(two)) == (400, "tenant_required")
-    assert problem(await tours(one, "müller")) == (403, "tenant_forbidden")
+    assert (await tours(acme)).status_code == 200
+    assert (await tours(acme, "acme")).status_code == 200
+    assert (await tours(both, "acme")).status_code == 200
+    assert problem(await tours(both, "müller")) == (404, "not_found")
+    assert problem(await tours(both)) == (400, "tenant_required")
+    assert problem(await tours(acme, "müller")) == (403, "tenant_forbidden")
     assert problem(await tours(default)) == (404, "not_found")
     assert problem(await tours(default, "acme")) == (403, "tenant_forbidden")
     for wrong in (["acme", "acme"], [""], ["x" * 201], ["a\tb"]):
-        assert problem(await tours(two, *wrong)) == (400, "invalid_header")
+        assert problem(await tours(both, *wrong)) == (400, "invalid_header")
     not_utf8 = [(b"X-Tenant-ID", "müller".encode("latin-1"))]
-    answer = await here.client(two).get("/knowledge-bases", headers=not_utf8)
+    answer = await here.client(both).get("/knowledge-bases", headers=not_utf8)
     assert problem(answer) == (400, "invalid_header")
 
 
@@ -312,14 +312,14 @@ Failures = list[tuple[str, BaseException]]
 def door(
     app: ASGIApp, tokens: Tokens, failures: Failures | None = None, **options: Any
 ) -> RequestGuard:
-    told = [] if failures is None else failures
+    log = [] if failures is None else failures
     return RequestGuard(
         app,
         hosts=Hosts([]),
         callers=Callers(tokens),
         rates=options.pop("rates", None),
         is_draining=options.pop("is_draining", lambda: False),
-        log_failure=lambda said, error, sent: told.append((said, error)),
+        log_failure=lambda message, error, sent: log.append((message, error)),
         **options,
     )
 
@@ -351,9 +351,9 @@ async def send(
 
     await app(scope, receive, keep)
     start, *rest = sent
-    assert {one["type"] for one in rest} <= {"http.response.body"}
-    told = {name.decode(): value.decode() for name, value in start["headers"]}
-    return start["status"], told, b"".join(one.get("body", b"") for one in rest)
+    assert {part["type"] for part in rest} <= {"http.response.body"}
+    fields = {name.decode(): value.decode() for name, value in start["headers"]}
+    return start["status"], fields, b"".join(part.get("body", b"") for part in rest)
 
 
 def answering(work: Callable[[Send], Any]) -> ASGIApp:
@@ -388,17 +388,17 @@ async def test_an_answer_has_to_begin_in_time(tokens: Tokens) -> None:
 
 async def test_a_thread_delays_no_answer(tokens: Tokens) -> None:
     """Work in a thread cannot be interrupted, but the caller is answered in time."""
-    release, told = threading.Event(), asyncio.Event()
+    release, answered = threading.Event(), asyncio.Event()
 
     async def stuck(send: Send) -> None:
         await call(release.wait, 30)
 
     async def told_first() -> None:
-        await asyncio.wait_for(told.wait(), 10)
+        await asyncio.wait_for(answered.wait(), 10)
         release.set()
 
     async def keep(message: Message) -> None:
-        told.set()
+        answered.set()
 
     async def receive() -> Message:
         return {"type": "http.disconnect"}
@@ -465,23 +465,23 @@ async def test_a_stopping_server_refuses(tokens: Tokens) -> None:
 async def test_each_token_has_its_rate(tmp_path: Path) -> None:
     declared = {"server": {"rate_limit": {"per_second": 0.5, "burst": 3}}}
     async with served(tmp_path, declared) as here:
-        one, two = (here.client(here.token(name)) for name in ("one", "two"))
+        first, other = (here.client(here.token(name)) for name in ("one", "two"))
         left = []
         for _ in range(3):
-            answer = await one.get("/knowledge-bases")
+            answer = await first.get("/knowledge-bases")
             assert answer.status_code == 200
             assert answer.headers["ratelimit-policy"] == '"default";q=3;w=6'
             left.append(answer.headers["ratelimit"])
         assert left == ['"default";r=2;t=2', '"default";r=1;t=4', '"default";r=0;t=6']
-        refused = await one.get("/knowledge-bases")
+        refused = await first.get("/knowledge-bases")
         assert problem(refused) == (429, "rate_limited")
         assert refused.headers["ratelimit"] == '"default";r=0;t=2'
         assert refused.headers["ratelimit-policy"] == '"default";q=3;w=6'
         assert refused.headers["retry-after"] == "2"
-        assert (await two.get("/knowledge-bases")).status_code == 200
-        assert (await one.get("http://localhost/healthz")).status_code == 200
+        assert (await other.get("/knowledge-bases")).status_code == 200
+        assert (await first.get("http://localhost/healthz")).status_code == 200
         await asyncio.sleep(2)
-        assert (await one.get("/knowledge-bases")).status_code == 200
+        assert (await first.get("/knowledge-bases")).status_code == 200
 
 
 def test_any_rate_can_be_declared() -> None:
@@ -517,8 +517,8 @@ async def test_a_flood_of_wrong_tokens_costs_nothing() -> None:
     around = door(answering(begin), tokens)
     around._callers = callers
 
-    async def with_token(given: str) -> int:
-        headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {given}".encode())]
+    async def with_token(token: str) -> int:
+        headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {token}".encode())]
         return (await send(around, headers=headers))[0]
 
     began = time.monotonic()
@@ -527,8 +527,8 @@ async def test_a_flood_of_wrong_tokens_costs_nothing() -> None:
     assert statuses == [401] * 2000 + [200]
     assert tokens.reads <= 2 + (time.monotonic() - began) / 0.1
     tokens.reads, began = 0, time.monotonic()
-    for given in wrong[:12]:
-        assert await with_token(given) == 401
+    for token in wrong[:12]:
+        assert await with_token(token) == 401
     assert tokens.reads <= 1 + (time.monotonic() - began) / 0.1
     assert list(callers._by_id) == [text.split("_")[1]]
 

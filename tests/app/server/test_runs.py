@@ -84,9 +84,9 @@ def slow(tmp_path: Path) -> Slow:
 
 
 def test_a_run_from_its_request_to_its_report(api: httpx.Client) -> None:
-    asked = api.post("/knowledge-bases/handbook/ingest", json={"strategy": "replace"})
-    assert asked.status_code == 202
-    where = asked.headers["location"].removeprefix("/api/v0")
+    reply = api.post("/knowledge-bases/handbook/ingest", json={"strategy": "replace"})
+    assert reply.status_code == 202
+    where = reply.headers["location"].removeprefix("/api/v0")
     run = wait_for_end(api, where)
     assert run["status"] == "completed"
     assert run["report"]["run_id"] == run["run_id"]
@@ -241,7 +241,7 @@ def test_a_beat_of_a_clock_that_was_set_back(
     assert other.take_over() == []
     with database.writing() as sql:
         sql.run(f"update server_runs set beat = {sql.now} + 7200")
-    assert [one.run_id for one in other.take_over()] == [run.run_id]
+    assert [taken.run_id for taken in other.take_over()] == [run.run_id]
     assert not dead.beat(run)
     database.close()
 
@@ -263,7 +263,7 @@ def test_another_process_ingests(slow: Slow, forked: ForkedPython) -> None:
             return api.post("/knowledge-bases/texts/ingest", headers={"Idempotency-Key": "k"})
 
         with ThreadPoolExecutor(8) as threads:
-            answers = [problem(one) for one in threads.map(ask, range(8))]
+            answers = [problem(reply) for reply in threads.map(ask, range(8))]
         assert answers == [(409, "ingest_running")] * 8
         slow.let_through(100)
         assert other.wait(60) == 0

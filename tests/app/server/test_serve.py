@@ -88,9 +88,9 @@ async def test_small_answers_are_not_delayed(socket_enabled: None) -> None:
         accepted.put_nowait(socket_.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         writer.close()
 
-    for one in listen("localhost", 0):
-        async with await asyncio.start_server(accept, sock=one):
-            _, writer = await asyncio.open_connection(*one.getsockname()[:2])
+    for sock in listen("localhost", 0):
+        async with await asyncio.start_server(accept, sock=sock):
+            _, writer = await asyncio.open_connection(*sock.getsockname()[:2])
             assert await accepted.get()
             writer.close()
 
@@ -158,9 +158,9 @@ def test_a_socket_belongs_to_its_server(shop: Cli, tmp_path_factory: Any) -> Non
 
 def test_two_servers_share_a_state(shop: Cli) -> None:
     with (
-        serving(shop.root) as one,
+        serving(shop.root) as server,
         serving(shop.root) as other,
-        one.client() as first,
+        server.client() as first,
         other.client() as second,
     ):
         assert first.put("/knowledge-bases/tours", json=TOURS).status_code == 201
@@ -333,16 +333,16 @@ def test_each_request_is_logged_where_that_is_wanted(shop: Cli) -> None:
             client.get("/nowhere/secret-name", headers={"Authorization": "Bearer wrong-token"})
         _, printed = server.stop()
     lines = [line for line in printed.splitlines() if "INFO lorebind.server: {" in line]
-    told = [json.loads(line.partition("lorebind.server: ")[2]) for line in lines]
-    told = [one for one in told if one["request_id"] == "mine"]
-    shown = ["method", "route", "status", "caller"]
+    entries = [json.loads(line.partition("lorebind.server: ")[2]) for line in lines]
+    entries = [entry for entry in entries if entry["request_id"] == "mine"]
+    fields = ["method", "route", "status", "caller"]
     route, caller = "/knowledge-bases/{kb_id}", text.split("_")[1]
-    assert [[one[name] for name in shown] for one in told] == [
+    assert [[entry[name] for name in fields] for entry in entries] == [
         ["GET", route, 200, caller],
         ["GET", route, 404, caller],
         ["GET", "", 401, ""],
     ]
-    assert all(0 <= one["seconds"] < 30 for one in told)
+    assert all(0 <= entry["seconds"] < 30 for entry in entries)
     for hidden in ("my-question", "secret-name", "wrong-token", text.split("_", 2)[2], "Traceback"):
         assert hidden not in printed
 
@@ -355,8 +355,8 @@ def test_requests_are_fields_of_lines_of_json(shop: Cli) -> None:
             client.get("/knowledge-bases")
         _, printed = server.stop()
     lines = [json.loads(line) for line in printed.splitlines()]
-    (told,) = [line for line in lines if line.get("request_id") == "mine"]
-    assert (told["logger"], told["event"], told["status"]) == ("lorebind.server", "request", 200)
+    (entry,) = [line for line in lines if line.get("request_id") == "mine"]
+    assert (entry["logger"], entry["event"], entry["status"]) == ("lorebind.server", "request", 200)
 
 
 async def test_mistakes_are_logged_without_secrets(
@@ -383,10 +383,10 @@ async def test_mistakes_are_logged_without_secrets(
             assert hidden not in answer.text + caplog.text
         (record,) = [record for record in caplog.records if record.name == "lorebind.server"]
         assert record.levelno == logging.ERROR
-        said = record.getMessage()
-        assert said.startswith(f"request {answer.headers['x-request-id']} failed\nTraceback ")
-        assert "RuntimeError: cannot open {{ .env.KEPT_AT }} as " in said
-        assert "in broken" in said
+        message = record.getMessage()
+        assert message.startswith(f"request {answer.headers['x-request-id']} failed\nTraceback ")
+        assert "RuntimeError: cannot open {{ .env.KEPT_AT }} as " in message
+        assert "in broken" in message
 
 
 # Metrics
@@ -410,10 +410,10 @@ def test_metrics_name_only_what_is_declared(shop: Cli) -> None:
                 assert run.json()["status"] == "completed"
         answer = client.get("http://localhost/metrics")
         assert answer.headers["content-type"].startswith("text/plain; version=")
-        found = metrics(answer.text)
+        samples = metrics(answer.text)
         for kb in ("handbook", "api"):
             name = f'knowledge_ingests_total{{kb_id="{kb}",outcome="completed"}}'
-            assert found[name] == 3
+            assert samples[name] == 3
         assert not re.search("made-|tenant-", answer.text)
         labels = set(re.findall('kb_id="([^"]*)"', answer.text))
         assert labels == {"handbook", "api"}

@@ -29,19 +29,19 @@ def test_what_one_makes_the_other_serves(tmp_path: Path, dsn: str) -> None:
     with (
         serving(tmp_path / "one", PG_DSN=dsn) as first,
         serving(tmp_path / "two", PG_DSN=dsn) as second,
-        first.client() as one,
-        second.client() as two,
+        first.client() as here,
+        second.client() as there,
     ):
-        made = one.put("/knowledge-bases/tours", json=TOURS)
-        assert made.status_code == 201
-        assert two.get("/knowledge-bases/tours").headers["etag"] == made.headers["etag"]
-        run = two.post("/knowledge-bases/tours/ingest", headers={"Prefer": "wait=20"}).json()
+        reply = here.put("/knowledge-bases/tours", json=TOURS)
+        assert reply.status_code == 201
+        assert there.get("/knowledge-bases/tours").headers["etag"] == reply.headers["etag"]
+        run = there.post("/knowledge-bases/tours/ingest", headers={"Prefer": "wait=20"}).json()
         assert run["status"] == "completed", run
-        assert one.get(f"/knowledge-bases/tours/runs/{run['run_id']}").json() == run
-        found = one.post("/knowledge-bases/tours/query", json={"query": "tours"}).json()
-        assert [match["text"] for match in found["matches"]] == ["Tours leave at 9."]
-        assert one.delete("/knowledge-bases/tours").status_code == 204
-        assert problem(two.get("/knowledge-bases/tours")) == (404, "not_found")
+        assert here.get(f"/knowledge-bases/tours/runs/{run['run_id']}").json() == run
+        answer = here.post("/knowledge-bases/tours/query", json={"query": "tours"}).json()
+        assert [match["text"] for match in answer["matches"]] == ["Tours leave at 9."]
+        assert here.delete("/knowledge-bases/tours").status_code == 204
+        assert problem(there.get("/knowledge-bases/tours")) == (404, "not_found")
 
 
 def test_storage_that_other_machines_lack_is_a_warning(
@@ -60,8 +60,8 @@ def test_storage_that_other_machines_lack_is_a_warning(
     for declared, parts in ((alone, ["server state", "threads"]), (together, [])):
         folder = write_project(tmp_path / "shop", declared)
         with Project.load(folder) as project:
-            found = [one for one in project.doctor() if one.status == "warning"]
-        warnings = [one for one in found if "on this machine only" in one.detail]
+            findings = [finding for finding in project.doctor() if finding.status == "warning"]
+        warnings = [finding for finding in findings if "on this machine only" in finding.detail]
         assert [warning.part for warning in warnings] == parts
         with serving(folder) as server:
             assert server.process.stdout is not None
@@ -74,8 +74,8 @@ def test_another_takes_over_from_one_that_was_killed(tmp_path: Path, dsn: str) -
     slow = Slow(tmp_path / "slow", POSTGRES)
     slow.environ["PG_DSN"] = dsn
     with serving(slow.folder, **slow.environ) as second, second.client() as two:
-        with serving(slow.folder, **slow.environ) as first, first.client() as one:
-            run_id = one.post("/knowledge-bases/texts/ingest").json()["run_id"]
+        with serving(slow.folder, **slow.environ) as first, first.client() as api:
+            run_id = api.post("/knowledge-bases/texts/ingest").json()["run_id"]
             slow.wait_for(1)
             where = f"/knowledge-bases/texts/runs/{run_id}"
             assert two.get(where).json()["status"] == "running"
@@ -93,13 +93,13 @@ def test_a_run_is_cancelled_through_another(tmp_path: Path, dsn: str) -> None:
     with (
         serving(slow.folder, **slow.environ) as first,
         serving(slow.folder, **slow.environ) as second,
-        first.client() as one,
-        second.client() as two,
+        first.client() as here,
+        second.client() as there,
     ):
-        run_id = one.post("/knowledge-bases/texts/ingest").json()["run_id"]
+        run_id = here.post("/knowledge-bases/texts/ingest").json()["run_id"]
         slow.wait_for(1)
         where = f"/knowledge-bases/texts/runs/{run_id}"
-        assert two.delete(where).status_code == 200
+        assert there.delete(where).status_code == 200
         time.sleep(2.5)  # until the first server has read the change
         slow.let_through(100)
-        assert wait_for_end(two, where)["status"] == "cancelled"
+        assert wait_for_end(there, where)["status"] == "cancelled"

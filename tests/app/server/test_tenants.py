@@ -65,9 +65,9 @@ def routes(api: httpx.Client) -> list[tuple[str, str]]:
 
 
 def test_every_route_with_what_another_has(two: Two, ids: dict[str, str]) -> None:
-    found = routes(two.bob)
-    assert len(found) >= 15
-    for method, path in found:
+    operations = routes(two.bob)
+    assert len(operations) >= 15
+    for method, path in operations:
         if method == "PUT":
             continue
         where = re.sub(r"\{(\w+)\}", lambda name: ids[name[1]], path)
@@ -98,8 +98,8 @@ def test_a_run_or_document_of_another_in_a_knowledge_base_of_all(
     assert two.bob.get(f"{here}/documents").json()["items"] == []
     assert two.bob.get(f"{here}/runs").json()["items"] == []
     assert set(two.bob.get(f"{here}/stats").json()["documents"].values()) == {0}
-    asked = two.bob.post(f"{here}/query", json={"query": SECRET})
-    assert problem(asked) == (409, "not_ingested")
+    answer = two.bob.post(f"{here}/query", json={"query": SECRET})
+    assert problem(answer) == (409, "not_ingested")
     assert two.ann.post(f"{here}/query", json={"query": SECRET}).json()["matches"]
 
 
@@ -116,11 +116,11 @@ def test_both_may_have_the_same_id(two: Two, ids: dict[str, str]) -> None:
     other = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Stripes."}]}]}
     assert two.bob.put("/knowledge-bases/zebras", json=other).status_code == 201
     two.bob.post("/knowledge-bases/zebras/ingest", headers={"Prefer": "wait=20"})
-    asked = {"query": "stripes and brown", "top_k": 5}
+    body = {"query": "stripes and brown", "top_k": 5}
     for api, text in ((two.bob, "Stripes."), (two.ann, f"{SECRET} is brown.")):
-        found = api.post("/knowledge-bases/zebras/query", json=asked).json()["matches"]
-        assert text in [match["text"] for match in found]
-        assert len({match["text"] for match in found} & {"Stripes.", f"{SECRET} is brown."}) == 1
+        matches = api.post("/knowledge-bases/zebras/query", json=body).json()["matches"]
+        assert text in [match["text"] for match in matches]
+        assert len({match["text"] for match in matches} & {"Stripes.", f"{SECRET} is brown."}) == 1
     assert two.bob.delete("/knowledge-bases/zebras").status_code == 204
     assert two.ann.get("/knowledge-bases/zebras").status_code == 200
     assert two.ann.get("/knowledge-bases/zebras/stats").json()["chunks"] == 2
@@ -129,15 +129,15 @@ def test_both_may_have_the_same_id(two: Two, ids: dict[str, str]) -> None:
 def test_one_key_of_two_tenants_is_two_runs(two: Two) -> None:
     def run(api: httpx.Client) -> str:
         key = {"Idempotency-Key": "both"}
-        asked = api.post("/knowledge-bases/handbook/ingest", headers=key)
-        return str(asked.json()["run_id"])
+        reply = api.post("/knowledge-bases/handbook/ingest", headers=key)
+        return str(reply.json()["run_id"])
 
     assert run(two.ann) != run(two.bob)
 
 
 async def test_an_open_server_of_a_project_that_requires_a_tenant(tmp_path: Path) -> None:
     """Without tokens, requests for data need `X-Tenant-ID`; a token names its tenant itself."""
-    asked = {"query": "When do you open?"}
+    query = {"query": "When do you open?"}
     triage = {"id": "triage", "tasks": [{"id": "say", "prompt": "Hello."}]}
     more = {"tenancy": "required", "workflows": [triage]}
     async with served(tmp_path, more) as here, here.client() as nobody:
@@ -149,7 +149,7 @@ async def test_an_open_server_of_a_project_that_requires_a_tenant(tmp_path: Path
             ("PUT", "/knowledge-bases/zebras"),
             ("GET", "/workflows/triage/threads"),
         ):
-            body = MINE if method == "PUT" else asked if path.endswith("query") else None
+            body = MINE if method == "PUT" else query if path.endswith("query") else None
             refused = await nobody.request(method, path, json=body)
             assert problem(refused) == (400, "tenant_required"), (method, path)
         assert (await nobody.get("/bindings")).status_code == 200

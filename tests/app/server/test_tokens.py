@@ -26,11 +26,11 @@ knowledge_bases: [{ id: docs, sources: [{ type: markdown_glob, path: "*.md" }] }
 def test_a_token_is_told_once(empty_cli: Cli) -> None:
     """Only the digest is stored; `list` shows neither, and the command needs no variables."""
     empty_cli.write({"lorebind.yaml": UNSET})
-    made = empty_cli("token", "create", "ci", "--rights", "write")
-    assert made.code == 0
-    text = made.out.removesuffix("\n")
+    done = empty_cli("token", "create", "ci", "--rights", "write")
+    assert done.code == 0
+    text = done.out.removesuffix("\n")
     assert re.fullmatch(r"lorebind_[0-9a-f]{12}_[\w-]{43}", text)
-    assert "it is not shown again" in made.err
+    assert "it is not shown again" in done.err
     secret = text.split("_", 2)[2]
 
     more = ["--tenant", "acme", "--tenant", "b c", "--expires", "0.5", "-o", "json"]
@@ -41,12 +41,12 @@ def test_a_token_is_told_once(empty_cli: Cli) -> None:
 
     listed = json.loads(empty_cli("token", "list", "-o", "json").out)["tokens"]
     fields = {"id", "name", "rights", "tenants", "created_at", "expires_at", "expired"}
-    assert [set(one) for one in listed] == [fields, fields]
-    assert [one["name"] for one in listed] == ["all", "ci"]
+    assert [set(row) for row in listed] == [fields, fields]
+    assert [row["name"] for row in listed] == ["all", "ci"]
     table = empty_cli("token", "list").out
     assert re.search(r"(?m)^ci +write +default +\S+ +never$", table)
-    for shown in (table, json.dumps(listed)):
-        assert secret not in shown
+    for printed in (table, json.dumps(listed)):
+        assert secret not in printed
     file = b"".join(path.read_bytes() for path in empty_cli.root.glob(".lorebind/server.db*"))
     assert secret.encode() not in file
     with sqlite3.connect(empty_cli.root / ".lorebind" / "server.db") as db:
@@ -65,8 +65,8 @@ def test_a_token_names_its_tenant_where_one_is_required(empty_cli: Cli) -> None:
     refused = empty_cli("token", "create", "ci", "--rights", "read")
     assert (refused.code, "--tenant NAME" in refused.err) == (2, True)
     assert "there are no tokens" in empty_cli("token", "list").out
-    made = empty_cli("token", "create", "ci", "--rights", "read", "--tenant", "default")
-    assert (made.code, made.out.startswith("lorebind_")) == (0, True)
+    done = empty_cli("token", "create", "ci", "--rights", "read", "--tenant", "default")
+    assert (done.code, done.out.startswith("lorebind_")) == (0, True)
 
 
 def test_without_tokens_it_is_said_how_to_make_one(empty_cli: Cli) -> None:
@@ -117,16 +117,16 @@ def test_expired_tokens_are_shown_as_such(empty_cli: Cli) -> None:
 
 def test_each_right_has_those_before_it(tokens: Tokens) -> None:
     for rights in RIGHTS:
-        made, _ = tokens.create(rights, rights)
-        may = [one for one in RIGHTS if made.may(one)]
+        token, _ = tokens.create(rights, rights)
+        may = [right for right in RIGHTS if token.may(right)]
         assert may == list(RIGHTS[: RIGHTS.index(rights) + 1])
 
 
 def test_a_token_is_found_by_its_text_only(tokens: Tokens) -> None:
-    (one, text), (other, _) = tokens.create("one", "read"), tokens.create("other", "read")
-    known = {one.id: one, other.id: other}
-    assert find_token(text, known) == one
-    assert find_token(text.replace(one.id, other.id), known) is None
+    (token, text), (other, _) = tokens.create("one", "read"), tokens.create("other", "read")
+    by_id = {token.id: token, other.id: other}
+    assert find_token(text, by_id) == token
+    assert find_token(text.replace(token.id, other.id), by_id) is None
     assert find_token(text, {}) is None
     expired, text = tokens.create("expired", "read", expires_in_days=1e-9)
     time.sleep(0.001)

@@ -75,15 +75,15 @@ async def test_a_run_that_is_cut_off_by_the_end_of_the_server_says_so(tmp_path: 
         await asyncio.sleep(1)
         began = time.monotonic()
         await server.connected.stop()
-        told = (await asking).text
+        stream = (await asking).text
         assert time.monotonic() - began < 5
-        assert told.rstrip().splitlines()[-2] == "event: error"
-        document = json.loads(told.rstrip().splitlines()[-1].removeprefix("data: "))
+        assert stream.rstrip().splitlines()[-2] == "event: error"
+        document = json.loads(stream.rstrip().splitlines()[-1].removeprefix("data: "))
         assert (document["code"], document["thread_id"]) == ("draining", "c")
         assert problem(await other) == (503, "draining")
         for thread in "cj":
-            found = await api.get(f"/workflows/slow/threads/{thread}")
-            assert found.json()["status"] == "interrupted"
+            reply = await api.get(f"/workflows/slow/threads/{thread}")
+            assert reply.json()["status"] == "interrupted"
 
 
 async def test_runs_need_the_right_to_write(tmp_path: Path) -> None:

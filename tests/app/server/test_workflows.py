@@ -60,17 +60,17 @@ def test_a_run_that_completes_gives_its_result(api: httpx.Client) -> None:
     assert result["tasks"]["say"]["verdict"] == "hit"
     thread = api.get("/workflows/answer/threads/done").json()
     assert (thread["status"], thread["output"]) == ("completed", result["output"])
-    assert [one["path"] for one in thread["history"]] == ["say"]
+    assert [step["path"] for step in thread["history"]] == ["say"]
     assert api.post("/workflows/answer/runs", json={**QUESTION, "thread_id": "done"}).is_success
     assert len(api.get("/workflows/answer/threads/done").json()["history"]) == 2
 
 
 def test_a_workflow_is_shown_with_its_graph(api: httpx.Client) -> None:
-    shown = api.get("/workflows/triage")
-    assert (shown.json()["id"], shown.json()["inputs"]) == ("triage", ["ticket"])
-    flow = shown.json()["flow"]
+    reply = api.get("/workflows/triage")
+    assert (reply.json()["id"], reply.json()["inputs"]) == ("triage", ["ticket"])
+    flow = reply.json()["flow"]
     assert flow["tasks"][0]["id"] == flow["entry"]
-    tag = {"If-None-Match": shown.headers["etag"]}
+    tag = {"If-None-Match": reply.headers["etag"]}
     assert api.get("/workflows/triage", headers=tag).status_code == 304
 
 
@@ -102,25 +102,25 @@ def test_all_mistakes_are_told_at_once(api: httpx.Client) -> None:
     body = {"input": {"count": "x", "more": 1}, "interrupt_before": ["no"]}
     refused = api.post("/workflows/answer/runs", json=body).json()["errors"]
     inputs = ["/input/count", "/input/more", "/input/question"]
-    assert sorted(one["pointer"] for one in refused) == [*inputs, "/interrupt_before/0"]
+    assert sorted(error["pointer"] for error in refused) == [*inputs, "/interrupt_before/0"]
     body = {"input": body["input"]}
     refused = api.post("/workflows/answer/runs", json=body).json()["errors"]
-    assert sorted(one["pointer"] for one in refused) == inputs
+    assert sorted(error["pointer"] for error in refused) == inputs
     api.post("/workflows/triage/runs", json={**REFUND, "thread_id": "several"})
     answers = {"approve": {"ok": 1}, "aprove": 1}
     place = "/workflows/triage/threads/several/resume"
     refused = api.post(place, json={"answers": answers}).json()["errors"]
-    assert [one["pointer"] for one in refused] == ["/answers/approve", "/answers/aprove"]
+    assert [error["pointer"] for error in refused] == ["/answers/approve", "/answers/aprove"]
 
 
 def test_a_question_is_asked_and_answered(api: httpx.Client) -> None:
-    asked = api.post("/workflows/triage/runs", json={**REFUND, "thread_id": "t 1"})
-    assert asked.status_code == 202
-    assert asked.headers["location"] == "/api/v0/workflows/triage/threads/t%201"
-    (question,) = asked.json()["waiting"]
+    reply = api.post("/workflows/triage/runs", json={**REFUND, "thread_id": "t 1"})
+    assert reply.status_code == 202
+    assert reply.headers["location"] == "/api/v0/workflows/triage/threads/t%201"
+    (question,) = reply.json()["waiting"]
     assert (question["task"], question["prompt"]) == ("approve", "Pay? refund")
 
-    place = "http://localhost" + asked.headers["location"]
+    place = "http://localhost" + reply.headers["location"]
     thread = api.get(place)
     assert (thread.json()["status"], thread.json()["waiting"]) == ("waiting", [question])
     unchanged = api.get(place, headers={"If-None-Match": thread.headers["etag"]})
@@ -152,9 +152,9 @@ def test_a_thread_id_may_hold_slashes(api: httpx.Client, thread: str, safe: str)
     """A path may contain slashes of ids literally or percent-encoded."""
     tenant = {"X-Tenant-ID": f"slashes-{len(safe)}"}
     body = {**REFUND, "thread_id": thread}
-    asked = api.post("/workflows/triage/runs", json=body, headers=tenant)
+    reply = api.post("/workflows/triage/runs", json=body, headers=tenant)
     place = f"/workflows/triage/threads/{quote(thread, safe='')}"
-    assert (asked.status_code, asked.headers["location"]) == (202, f"/api/v0{place}")
+    assert (reply.status_code, reply.headers["location"]) == (202, f"/api/v0{place}")
     place = f"/workflows/triage/threads/{quote(thread, safe=safe)}"
     assert api.get(place, headers=tenant).json()["thread_id"] == thread
     again = api.post(f"{place}/replay", json={"step": 0}, headers=tenant)
@@ -194,13 +194,13 @@ def test_a_thread_is_replayed_as_another(api: httpx.Client) -> None:
 def test_a_run_is_followed_event_by_event(api: httpx.Client) -> None:
     with api.stream("POST", "/workflows/answer/runs", json=QUESTION, headers=EVENTS) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
-        told = list(events_of(stream))
-    assert [number for number, _, _ in told] == list(range(1, len(told) + 1))
-    names = [name for _, name, _ in told]
+        events = list(events_of(stream))
+    assert [number for number, _, _ in events] == list(range(1, len(events) + 1))
+    names = [name for _, name, _ in events]
     assert (names[0], names[-1]) == ("run_start", "run_end")
     assert {"task_start", "retrieval", "model_chunk", "task_end"} <= set(names)
-    assert all((data["type"], data["seq"]) == (name, number) for number, name, data in told)
-    end = told[-1][2]["data"]
+    assert all((data["type"], data["seq"]) == (name, number) for number, name, data in events)
+    end = events[-1][2]["data"]
     assert (end["status"], "within 30 days" in end["result"]["output"]) == ("completed", True)
 
 
@@ -210,24 +210,24 @@ def test_a_run_can_be_resumed_as_soon_as_its_stream_ends(api: httpx.Client) -> N
         thread = f"s{number}"
         body = {**REFUND, "thread_id": thread}
         with api.stream("POST", "/workflows/triage/runs", json=body, headers=EVENTS) as stream:
-            told = list(events_of(stream))
-        assert told[-1][2]["data"]["result"]["waiting"][0]["task"] == "approve"
+            events = list(events_of(stream))
+        assert events[-1][2]["data"]["result"]["waiting"][0]["task"] == "approve"
         with api.stream(
             "POST",
             f"/workflows/triage/threads/{thread}/resume",
             json={"answers": {"approve": {"ok": False}}},
             headers=EVENTS,
         ) as stream:
-            told = list(events_of(stream))
-        assert told[-1][2]["data"]["result"]["output"]["paid"] == {"ok": False}
+            events = list(events_of(stream))
+        assert events[-1][2]["data"]["result"]["output"]["paid"] == {"ok": False}
 
 
 def test_a_run_that_fails_in_its_stream_ends_with_the_problem(api: httpx.Client) -> None:
     with api.stream("POST", "/workflows/broken/runs", headers=EVENTS) as stream:
         assert stream.status_code == 200
-        told = list(events_of(stream))
-    assert [name for _, name, _ in told][-2:] == ["run_end", "error"]
-    document = told[-1][2]
+        events = list(events_of(stream))
+    assert [name for _, name, _ in events][-2:] == ["run_end", "error"]
+    document = events[-1][2]
     assert (document["status"], document["code"], document["task"]) == (502, "task_failed", "break")
     thread = api.get(f"/workflows/broken/threads/{document['thread_id']}").json()
     assert thread["status"] == "failed"
@@ -360,9 +360,9 @@ def test_nothing_blocks_while_fifty_runs_are_followed(api: httpx.Client) -> None
         time.sleep(0.5)
         slowest = 0.0
         while not all(run.done() for run in runs):
-            asked = time.monotonic()
+            start = time.monotonic()
             assert api.get("/workflows").status_code == 200
-            slowest = max(slowest, time.monotonic() - asked)
+            slowest = max(slowest, time.monotonic() - start)
         assert {run.result() for run in runs} == {"completed"}
     assert slowest < 2
     assert time.monotonic() - began < 30  # sequential runs would take 100 s
@@ -373,12 +373,12 @@ def test_a_run_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
     body = {"input": {"seconds": 2, "name": "killed"}, "thread_id": "k"}
     with serving(folder) as server, server.client() as api:
         with api.stream("POST", "/workflows/slow/runs", json=body, headers=EVENTS) as stream:
-            told = events_of(stream)
-            while next(told)[2]["task"] != "wait":
+            events = events_of(stream)
+            while next(events)[2]["task"] != "wait":
                 pass
             server.process.kill()
             with pytest.raises(httpx.RemoteProtocolError):
-                list(told)
+                list(events)
         server.process.communicate()
     with serving(folder) as server, server.client() as api:
         assert api.get("/workflows/slow/threads/k").json()["status"] == "interrupted"
@@ -390,12 +390,12 @@ def test_a_server_that_is_told_to_stop_lets_runs_end(tmp_path: Path) -> None:
     body = {"input": {"seconds": 2, "name": "drained"}}
     with serving(write_desk(tmp_path)) as server, server.client() as api:
         with api.stream("POST", "/workflows/slow/runs", json=body, headers=EVENTS) as stream:
-            told = []
+            events = []
             for event in events_of(stream):
-                told.append(event)
+                events.append(event)
                 if event[1] == "run_start":
                     server.process.terminate()
-        assert told[-1][2]["data"]["status"] == "completed"
+        assert events[-1][2]["data"]["status"] == "completed"
         server.process.communicate(timeout=10)
         assert server.process.returncode == 0
 
@@ -418,7 +418,7 @@ def test_a_server_that_is_told_to_stop_lets_runs_end(tmp_path: Path) -> None:
     ],
 )
 def test_the_caller_chooses_between_json_and_events(accept: list[str], events: bool) -> None:
-    headers = [(b"accept", one.encode()) for one in accept]
+    headers = [(b"accept", value.encode()) for value in accept]
     assert prefers_events(Request({"type": "http", "headers": headers})) is events
 
 
@@ -437,8 +437,8 @@ def events_of(stream: httpx.Response) -> Iterator[tuple[int | None, str, dict[st
 
 def wait_for(api: httpx.Client, place: str, status: str) -> None:
     deadline = time.monotonic() + 10
-    while (found := api.get(place).json()["status"]) != status:
-        assert time.monotonic() < deadline, found
+    while (state := api.get(place).json()["status"]) != status:
+        assert time.monotonic() < deadline, state
         time.sleep(0.05)
 
 
