@@ -9,9 +9,5 @@ DENSE = bool(os.environ.get("LOREBIND_TEST_DENSE"))
 
 
 def examples(most: int) -> int:
-    """Return the number of examples for a property.
-
-    Args:
-        most: the number in a dense run. Other runs try a fifth, and each run tries others.
-    """
+    """Return the number of examples for a property: `most` in a dense run, else a fifth of it."""
     return most if DENSE else max(most // 5, min(most, 5))

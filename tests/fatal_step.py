@@ -50,11 +50,7 @@ class Steps:
         self._fatal, self._steps = step, count(1)
 
     def end(self) -> int:
-        """Stop counting in this thread.
-
-        Returns:
-            the number of steps taken.
-        """
+        """Stop counting in this thread, and return the number of steps."""
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]  # as its documentation says
         return next(self._steps) - 1

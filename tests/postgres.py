@@ -72,11 +72,7 @@ class Server:
         return psycopg.connect(self.dsn(database=database), autocommit=True)
 
     def start(self, *settings: str) -> None:
-        """Start the server, and wait until it responds.
-
-        Args:
-            settings: server settings such as `fsync=on`; the defaults are fast and not durable.
-        """
+        """Start the server, by default fast and not durable, and wait until it responds."""
         import psycopg
 
         command = [self._programs / "postgres", "-D", self._folder / "data", "-p", str(self.port)]

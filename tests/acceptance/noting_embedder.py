@@ -12,10 +12,7 @@ LETTERS = "etaoinshrdlucmfw"
 
 
 class Noting(Embeddings):
-    """Appends the texts of each call to the file `EMBEDDED_LOG`, one line of JSON per call.
-
-    Texts with different words get different vectors, and the same text always gets the same vector.
-    """
+    """Appends the texts of each call as a line of JSON to the file `EMBEDDED_LOG`."""
 
     def __init__(self, revision: str = "one") -> None:
         self._revision = revision

@@ -1,6 +1,4 @@
-"""Edits of a project with several knowledge bases, sources and formats: exactly the new texts are
-embedded, readers always find exactly the current ones, and every report and plan is correct. Edits
-that are hard to detect are made one by one, and all edits are made in random order."""
+"""Edits of a project: only new texts are embedded, and readers find exactly the current ones."""
 
 from __future__ import annotations
 

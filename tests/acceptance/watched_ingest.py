@@ -34,12 +34,7 @@ CUT_OFF = "an outage that was planned"
 
 
 class Steps:
-    """The steps of an ingest: the beginning and the end of each of the calls above.
-
-    After each step with visible effects, it runs a check in the same thread. It interrupts the
-    ingest at the step `fatal`: a number from 1, or the first step with a name such as
-    `after Index.stage`.
-    """
+    """Runs a check after each step of the calls above, and interrupts the ingest at `fatal`."""
 
     def __init__(self, look: Callable[[], None], fatal: int | str | None, *, cancels: bool) -> None:
         self._look = look

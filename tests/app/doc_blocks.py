@@ -109,13 +109,7 @@ def commands(block: Block) -> list[Command]:
 
 
 def run(line: str, folder: Path, *found_first: Path) -> str:
-    """Run a command in a shell, and return its output including standard error.
-
-    Args:
-        line: the command.
-        folder: the folder it runs in.
-        found_first: folders of programs that come before those of this environment.
-    """
+    """Run a command with the programs of `found_first` first, and return all its output."""
     folders = [*map(str, found_first), str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = {**os.environ, "PATH": os.pathsep.join(folders)}
     done = subprocess.run(
@@ -134,11 +128,7 @@ def run(line: str, folder: Path, *found_first: Path) -> str:
 
 @contextmanager
 def in_background(line: str, folder: Path, *found_first: Path) -> Iterator[str]:
-    """Run a command while the block runs, and yield the first line that it prints.
-
-    Args:
-        found_first: folders of programs that come before those of this environment.
-    """
+    """Run a command while the block runs, and yield the first line that it prints."""
     folders = [*map(str, found_first), str(Path(sys.executable).parent), os.environ["PATH"]]
     path = os.pathsep.join(folders)
     with subprocess.Popen(

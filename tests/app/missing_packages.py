@@ -1,8 +1,4 @@
-"""Environments without the optional packages of Lorebind that a text does not say to install.
-
-Each missing module has a stand-in that cannot be imported. A folder of stand-ins that comes first
-in the path hides the modules from a program and from all processes that it starts.
-"""
+"""Environments where stand-ins hide the optional packages that a text does not install."""
 
 from __future__ import annotations
 

@@ -45,13 +45,7 @@ workflows:
 
 
 def shop(root: Path, *, guide: str = "", files: dict[str, str] | None = None) -> Project:
-    """Build the project with everything ingested.
-
-    Args:
-        root: an empty folder.
-        guide: more settings for the project's binding of `guide`, such as `, min_score: 0.9`.
-        files: additional or replaced files.
-    """
+    """Build and ingest the project; `guide` is more settings for its binding of `guide`."""
     yaml = PROJECT.replace("knowledge: [{ id: guide }]", f"knowledge: [{{ id: guide{guide} }}]")
     project = Project.load(write(root, FILES | {"lorebind.yaml": yaml} | (files or {})), environ={})
     project.ingest("guide")

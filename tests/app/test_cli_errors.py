@@ -76,10 +76,7 @@ def test_all_problems_of_all_files_come_at_once(cli: Cli) -> None:
 
 
 def test_a_missing_variable_is_named(cli: Cli) -> None:
-    """A variable that is not set is a problem at the line that uses it.
-
-    `validate` accepts the declarations without it, so you can validate without secrets.
-    """
+    """A variable that is not set is a problem at the line that uses it, but not for `validate`."""
     text = PROJECT + MODEL
     cli.write({"lorebind.yaml": text})
     place = f"lorebind.yaml:{line_of(text, 'api_key')}:42"

@@ -114,14 +114,7 @@ def test_documents_in_another_language_than_the_embedders(tmp_path: Path) -> Non
 
 
 def lose(cli: Cli, kb_id: str, lost: Sequence[int], *, others: bool = False) -> None:
-    """Delete vectors of a knowledge base without updating its catalog.
-
-    Args:
-        cli: the project.
-        kb_id: the knowledge base.
-        lost: the numbers of the vectors.
-        others: replace them with as many vectors that the catalog does not know.
-    """
+    """Delete vectors, or replace them with others, without updating the catalog."""
     with Project.load(cli.root) as project:
         kb = project.knowledge.open(kb_id).kb
         entry = kb.catalog.ledger.index(kb.namespace, "active")

@@ -61,10 +61,7 @@ def subset(nullable: bool) -> st.SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def bindings(draw: st.DrawFn) -> list[dict[str, Any]] | None:
-    """Return the bindings of one scope, with some overrides flat and the others nested.
-
-    None means that the scope has no `knowledge`.
-    """
+    """Return the bindings of one scope, some flat; None means that it has no `knowledge`."""
     if draw(st.integers(0, 3)) == 0:
         return None
     bindings = []
@@ -90,10 +87,7 @@ def flattened(binding: dict[str, Any]) -> dict[str, Any]:
 def test_the_merge_is_the_last_scope_that_wrote_a_field(
     base: dict[str, dict[str, Any]], scopes: tuple[list[dict[str, Any]] | None, ...]
 ) -> None:
-    """The last scope that set a field determines its value; null means the default.
-
-    An empty list removes all bindings of the scopes before it.
-    """
+    """The last scope that set a field determines it; null is the default; an empty list clears."""
     knowledge = {
         scope: {} if some is None else {"knowledge": some}
         for scope, some in zip(SCOPES, scopes, strict=True)

@@ -1,7 +1,4 @@
-"""A graph like that of the runtime: a single node that stores its progress in the journal.
-
-Run as a program, it stores records endlessly, or claims a thread and waits.
-"""
+"""A graph like that of the runtime: a single node that stores its progress in the journal."""
 
 from __future__ import annotations
 

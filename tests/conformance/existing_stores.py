@@ -30,10 +30,7 @@ class Words(Embeddings):
     """Embeds texts so that shared words make them similar, without any equal similarities."""
 
     def __init__(self, *, long: bool = False) -> None:
-        """
-        Args:
-            long: Whether to return vectors of different lengths instead of unit vectors.
-        """
+        """Return vectors of different lengths if `long`, else unit vectors."""
         self.long = long
 
     def embed_query(self, text: str) -> list[float]:

@@ -1,7 +1,4 @@
-"""The Qdrant store passes the conformance kit, in local mode and on a real server.
-
-Set `LOREBIND_TEST_QDRANT_URL` to the address of a server to run the tests on a real one.
-"""
+"""The Qdrant store passes the conformance kit, in local mode and on a real server."""
 
 from __future__ import annotations
 

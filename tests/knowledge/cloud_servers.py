@@ -1,8 +1,4 @@
-"""Servers for S3, Google Cloud Storage and Azure buckets on the loopback interface.
-
-Each implements only what listing and reading need, in pages of two. S3 is served by moto; the
-others follow the reference of their services.
-"""
+"""Servers for S3, Google Cloud Storage and Azure buckets on loopback, with pages of two."""
 
 from __future__ import annotations
 

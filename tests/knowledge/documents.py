@@ -21,14 +21,7 @@ def pdf_bytes(
     bookmarks: Sequence[tuple[str, int]] = (),
     trailer: str = "",
 ) -> bytes:
-    """Return a PDF with the given pages, one line of text for each line, according to ISO 32000-1.
-
-    Args:
-        pages: the text of each page; a page without text gets a gray rectangle.
-        title: title in the document information.
-        bookmarks: title and page (from 0) of each entry in the outline.
-        trailer: more entries for the trailer.
-    """
+    """Return a PDF with a line of text for each line of its pages, according to ISO 32000-1."""
     count = len(pages)
     first_bookmark = 5 + 2 * count
     kids = " ".join(f"{5 + 2 * number} 0 R" for number in range(count))
@@ -100,13 +93,7 @@ def package(parts: Mapping[str, str | bytes]) -> bytes:
 
 
 def epub_bytes(chapters: Mapping[str, str], *, title: str = "", **more: str) -> bytes:
-    """Return an e-book with the chapters, each a complete page by its name.
-
-    Args:
-        chapters: in reading order.
-        title: title of the book.
-        more: other parts; `encryption` is META-INF/encryption.xml.
-    """
+    """Return an e-book with the chapters, each a complete page by its name, and more parts."""
     items = "".join(
         f'<item id="i{number}" href="{quote(name)}" media-type="application/xhtml+xml"/>'
         for number, name in enumerate(chapters)

@@ -126,13 +126,7 @@ PIECES = [
 
 
 def embedding_model(dimension: int, *, pooled: bool, seed: int = 7) -> bytes:
-    """Make a model with a vector for each piece.
-
-    Args:
-        dimension: the length of the vectors.
-        pooled: whether it returns the sum of a text's vectors, or each of them.
-        seed: selects the vectors.
-    """
+    """Make a model with a vector for each piece, selected by `seed`; `pooled` adds them up."""
     generator = np.random.default_rng(seed)
     weights = generator.standard_normal((len(PIECES), dimension)).astype(np.float32)
     nodes = [
@@ -167,14 +161,7 @@ def piece_tokenizer() -> Any:
 
 
 def hub_files(graph: str, model: bytes, words: Any, *, most: int = 64) -> dict[str, bytes]:
-    """Return the files of a repository in the form that fastembed reads.
-
-    Args:
-        graph: the file name of the graph.
-        model: the graph.
-        made: the tokenizer.
-        most: the maximum number of tokens that the model reads.
-    """
+    """Return the files of a repository as fastembed reads them; `graph` is the graph's file."""
     config = f'{{"model_max_length": {most}, "pad_token": "[PAD]"}}'
     return {
         "config.json": b'{"pad_token_id": 0}',

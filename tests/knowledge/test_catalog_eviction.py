@@ -296,10 +296,7 @@ for day, at in enumerate(map(int, sys.argv[3:]), 20_000):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills by a signal of POSIX")
 def test_killed_anywhere(tmp_path: Path) -> None:
-    """Processes that are killed at any step leave a correct cache that can be trimmed.
-
-    Half of them are killed during an eviction, at a step counted from its start.
-    """
+    """Processes that are killed at any step, half of them as they evict, leave a correct cache."""
     path = tmp_path / "x.db"
     chance = random.Random(5)
     points = [chance.randint(1, 40_000) for _ in range(8)]

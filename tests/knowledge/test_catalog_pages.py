@@ -120,10 +120,7 @@ def test_little_is_read(catalog: Catalog, ask: Callable[[Any], object]) -> None:
 
 
 def test_counting_reads_all(catalog: Catalog) -> None:
-    """Counting reads all documents once.
-
-    Added documents are looked up by key, even before PostgreSQL has statistics.
-    """
+    """Counting reads all documents once; added ones are looked up by key, without statistics."""
     assert read_by(catalog, partial(count_documents, HERE)) in range(DOCUMENTS, 50 * DOCUMENTS)
 
 

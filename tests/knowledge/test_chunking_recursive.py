@@ -104,10 +104,7 @@ def test_accents_stay_with_their_letters() -> None:
 
 
 def test_tokens_are_counted_in_each_chunk_by_itself() -> None:
-    """Tokens are counted in each chunk by itself.
-
-    A word without its leading blank may have more tokens; a chunk that becomes too large is cut.
-    """
+    """Tokens are counted in each chunk by itself; a chunk that becomes too large is cut."""
     text = "Qx Qx😀 naïvetéed Qxx zzx"
     assert count_tokens(" naïvetéed Qxx zzx") == 8
     assert count_tokens("naïvetéed Qxx zzx") == 9

@@ -363,11 +363,7 @@ def test_any_text_gives_json_or_is_refused_with_a_reason(text: str) -> None:
 
 
 def test_what_all_items_share_is_converted_once() -> None:
-    """Values that all items share are converted once, and again for another object.
-
-    They are also converted again after 100 evaluations, because the runtime keeps the items until
-    then. The results are the same either way.
-    """
+    """Values that all items share are converted once per object, and after 100 evaluations."""
     condition = compile_condition("item.id + index + size(input.list) + tasks.a.output")
     shared = Converted()
     used: list[Any] = []

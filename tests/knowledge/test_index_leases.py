@@ -69,10 +69,7 @@ def everything(to: Driver) -> Any:
 
 
 def stop_renewing(patch: pytest.MonkeyPatch) -> None:
-    """Let new leases expire immediately, as if their process were suspended.
-
-    The process is alive and holds its lock.
-    """
+    """Let new leases expire immediately, as if their living process were suspended."""
     patch.setattr(leases, "SECONDS", 0.0)
     patch.setattr(leases, "renewed", lambda *_: nullcontext())
 

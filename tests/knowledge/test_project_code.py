@@ -217,10 +217,7 @@ def test_a_class_method_is_a_factory(tmp_path: Path) -> None:
 
 
 def test_what_makes_an_argument(tmp_path: Path) -> None:
-    """An argument can be made by a third-party class or function.
-
-    Those of the standard library and of Lorebind are refused.
-    """
+    """A third-party class or function makes an argument; ours and the standard library's do not."""
     text = "from pathlib import Path\nfrom lorebind_config.errors import UsageError\n"
     text += "from json import dumps\nclass Own: pass\ndef own(): pass\nthing = Own()\n"
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
@@ -287,11 +284,7 @@ partly = __import__("functools").partial(note)
 
 @pytest.mark.parametrize("name", ["note", "Lying", "instance", "exit", "run", "partly", "CALLED"])
 def test_what_is_no_class_of_its_kind_is_not_called(tmp_path: Path, name: str) -> None:
-    """Objects that are not a class of the expected kind are refused without being called.
-
-    These are a function, a class that claims to be derived, and an object that claims to be a
-    class.
-    """
+    """Objects that only claim to be a class of the expected kind are refused without a call."""
     (tmp_path / "tricks.py").write_text(TRICKS, encoding="utf-8")
     declared: Any = PythonWrapper.model_validate({"type": "python", "class": f"tricks:{name}"})
     environment = Environment(tmp_path, {})

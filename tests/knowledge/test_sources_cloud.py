@@ -173,7 +173,7 @@ def test_a_folder_has_no_settings(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unlistable folder of the bucket is reported, or fails a source it may hold fully."""
+    """A folder of the bucket that cannot be listed is reported, or fails a source that needs it."""
     write(tmp_path, "docs/a.md", "docs/shut/b.md", "other/c.md")
     shut(tmp_path / "docs" / "shut", monkeypatch)
 

@@ -95,10 +95,7 @@ def test_a_source_with_a_bug(tmp_path: Path) -> None:
 
 
 def test_addresses(tmp_path: Path) -> None:
-    """Every address is a document.
-
-    Its uri keeps the query and templates, but neither password nor fragment.
-    """
+    """Every address is a document, whose uri has query and templates, not password or fragment."""
     source = made(
         tmp_path,
         type="url",

@@ -95,10 +95,7 @@ def change(path: Path, statement: str, *values: object) -> None:
 
 
 def test_processes_see_whole_batches_at_once(store: SqliteStore, path: Path) -> None:
-    """While one process adds and deletes, others find each batch complete, and no older state.
-
-    A batch is found as soon as `add` has returned, and gone as soon as `delete` has.
-    """
+    """While one process adds and deletes, others find each batch complete, and no older state."""
     size, last = 5, 60
     put(store, *range(size, 2 * size))
     reader = f"""

@@ -84,10 +84,7 @@ NOTES = st.sampled_from(["", "", "  # note: 1", " "])
 
 @st.composite
 def projects(draw: st.DrawFn, *, nulls: bool = False) -> Styled:
-    """Generate a project with its sections in any order and style, with comments and line endings.
-
-    It is valid, unless sections may be null.
-    """
+    """Generate a project in any order and style, which is valid unless sections may be null."""
     made = Styled({"name": "demo"} | draw(resources()))
     made.newline = draw(st.sampled_from(["\n", "\n", "\r\n"]))
     made.pieces.append((draw(st.sampled_from(["", "# top\n", "---\n", "\ufeff"])), ""))

@@ -28,15 +28,7 @@ def install(
     modules: Mapping[str, str] | None = None,
     version: str = "1.0",
 ) -> None:
-    """Install a distribution.
-
-    Args:
-        folder: a folder that is on the path, or will be.
-        name: the name of the distribution.
-        offers: the entry points by the last part of the group's name: `{name: "module:object"}`.
-        modules: the source of its modules, by name.
-        version: its version.
-    """
+    """Install a distribution with modules by name, and entry points by the end of their group."""
     folder.mkdir(parents=True, exist_ok=True)
     for module, text in (modules or {}).items():
         (folder / f"{module}.py").write_text(text, encoding="utf-8")

@@ -1,7 +1,4 @@
-"""Passages that try to leave their block, imitate others, or be cited as something else.
-
-Collected from publications about indirect prompt injection, one for each trick.
-"""
+"""Passages that try to leave their block or be cited as others, from publications on injection."""
 
 from __future__ import annotations
 

@@ -79,13 +79,7 @@ class Processes:
     """Starts processes that are forked from one parent."""
 
     def __init__(self, folder: Path, *, lease: float = 30, busy: float = 30) -> None:
-        """
-        Args:
-            folder: where their output is written.
-            lease: the duration of their leases in seconds.
-            busy: the seconds that they wait for a SQLite file, and the limit for their idle
-                PostgreSQL transactions.
-        """
+        """Start the process: leases last `lease` seconds, and it waits for locks `busy` seconds."""
         self._folder = folder
         self._started: list[Running] = []
         self._parent = subprocess.Popen(

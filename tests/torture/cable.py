@@ -26,12 +26,7 @@ class Cable:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, *, closed: bool, mended: bool) -> None:
-        """End all connections.
-
-        Args:
-            closed: whether the server's ends are closed too; otherwise they stay open.
-            mended: whether new connections are accepted.
-        """
+        """End all connections, the server's ends only if `closed`; new ones need `mended`."""
         with self._changing:
             self._is_broken = not mended
             first, self._cut = self._cut, len(self._ends)

@@ -1,7 +1,4 @@
-"""A project with a slow embedder and twenty documents of five passages in two versions.
-
-The passages that it serves are compared with those of a new index and with what a reader saw.
-"""
+"""A project with a slow embedder and twenty documents of five passages in two versions."""
 
 from __future__ import annotations
 
@@ -26,13 +23,7 @@ URIS = [f"docs/{number:02}.md" for number in range(DOCUMENTS + 3)]
 
 
 def project_of(embedder: str, *, batch: int, size: int) -> str:
-    """Return a project file with the placeholders VECTOR_DB, called `db`, and CALLS_AT_ONCE.
-
-    Args:
-        embedder: the class of its `Embeddings`.
-        batch: number of texts per call.
-        size: size of a passage in tokens.
-    """
+    """Return a project file with the placeholders VECTOR_DB, called `db`, and CALLS_AT_ONCE."""
     return f"""\
 name: handbook
 embedders:
@@ -117,11 +108,7 @@ def entry_of(index: Index, project: Project) -> IndexEntry:
 
 
 def check_agreement(project: Project, expected: Served) -> tuple[State, int]:
-    """Check that searches, the ledger and the store agree with the expected documents.
-
-    Returns:
-        The state of the index, and the number of vectors that its store reports.
-    """
+    """Check that searches, ledger and store agree; return the index's state and its vectors."""
     assert what_is_served(project) == expected
     index = project.knowledge.index("db")
     entry = entry_of(index, project)

@@ -94,16 +94,7 @@ class Places:
                 db.execute(f"drop database {place.environ['PG_NAME']} with (force)")
 
     def ingest(self, place: Place, verb: str, at: int = 0) -> int:
-        """Ingest, and kill the process at a step.
-
-        Args:
-            place: the project.
-            verb: `reindex`, or a strategy of `ingest`.
-            at: the step; 0 means that the process is not killed.
-
-        Returns:
-            The number of steps; 0 if the process was killed.
-        """
+        """Ingest, killed at a step unless it is 0; return the number of steps, or 0 if killed."""
         run = self._processes.start(
             place.root, "tests.torture.killed:ingest", verb, str(at), **place.environ
         )

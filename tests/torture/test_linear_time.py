@@ -148,10 +148,7 @@ def test_twice_the_text_takes_twice_the_time(name: str, pytestconfig: pytest.Con
 
 
 def _ratio(function: Callable[[str], Any], before: str, unit: str, after: str) -> float:
-    """Return how much longer a text of twice the length takes; 0 if both are quick.
-
-    A function may do more from some length on, so the least of two doublings counts.
-    """
+    """Return how much longer twice the text takes: the least of two doublings, 0 if quick."""
     texts = [before + unit * (size // len(unit)) + after for size in (SIZE, 2 * SIZE, 4 * SIZE)]
     if (longer := _seconds(function, texts[1])) < QUICK:
         return 0.0

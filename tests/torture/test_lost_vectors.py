@@ -169,15 +169,7 @@ def answers(project: Project, top_k: int) -> dict[str, list[tuple[str, float]]]:
 
 
 def check_answers(project: Project, scene: Scene, lost: int, every: list[str]) -> int:
-    """Check that each question returns the remaining passages or an error with a suggested fix;
-    return the number of those that were answered.
-
-    Args:
-        project: the project.
-        scene: the project's scene.
-        lost: number of lost vectors.
-        every: the ids of all passages, the most similar first.
-    """
+    """Check that questions return the remaining passages or an error; count those answered."""
     answered = 0
     for strategy in STRATEGIES:
         for top_k in (1, 5, COUNT):

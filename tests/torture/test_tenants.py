@@ -1,8 +1,4 @@
-"""Random operations of tenants, projects, workflows and knowledge bases in one database.
-
-They have documents with the same names, some with the same texts, and collections with the same
-ids. A model records what each has ingested: each finds and counts that, and nothing else.
-"""
+"""Random operations of tenants and their scopes in one database, compared with a model."""
 
 from __future__ import annotations
 

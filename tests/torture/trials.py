@@ -37,14 +37,7 @@ class Trials:
     figures: list[str] = field(default_factory=list)
 
     def run(self, claim: str, check: Callable[[Case], object], *, short: int, full: int) -> None:
-        """Try a claim on many cases.
-
-        Args:
-            claim: a short unique description of the claim, which names the cases in reports.
-            check: makes one case from the given random numbers, and raises if the case fails.
-            short: number of cases in every test run.
-            full: number of cases in `make torture`.
-        """
+        """Try a claim on `short` cases, or `full` ones in `make torture`, from random numbers."""
         assert short > 0, "a claim that no test run tries is no claim"
         passed = self._passed(claim)
         failed: dict[int, str] = {}

@@ -121,11 +121,7 @@ class Scene:
             time.sleep(0.005)
 
     def check(self, *runs: Running) -> list[tuple[int, str]]:
-        """Check everything that holds when these ingests have ended and at least one completed.
-
-        Returns:
-            Their exit codes and outputs.
-        """
+        """Check what holds after ingests of which one completed; return codes and outputs."""
         results = [run.result() for run in runs]
         for code, printed in results:
             assert code in (0, 1), printed

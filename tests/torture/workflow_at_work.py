@@ -1,8 +1,4 @@
-"""A workflow that processes a list, in a process that may be killed.
-
-It records its work where a kill cannot lose it: each item that it starts in `began`, and the events
-in `events.jsonl`.
-"""
+"""A workflow that processes a list, and records its work where a kill cannot lose it."""
 
 from __future__ import annotations
 

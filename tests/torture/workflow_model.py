@@ -1,8 +1,4 @@
-"""Random graphs of tasks, and a slow and simple model of their execution.
-
-The model does not use the runtime. It interprets a graph task by task in topological order: a task
-runs if an edge to it was taken. A program with loops is interpreted as a program.
-"""
+"""Random graphs of tasks, and a slow and simple model of their execution."""
 
 from __future__ import annotations
 
