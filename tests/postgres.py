@@ -14,17 +14,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import psycopg
 import pytest
 import pytest_socket
 
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
 from .in_memory import folder_in_memory
-
-if TYPE_CHECKING:
-    import psycopg
 
 PASSWORD = "never-to-be-shown"
 _SECONDS_TO_START = 60

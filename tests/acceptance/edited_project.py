@@ -15,7 +15,7 @@ import tempfile
 from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lorebind import Project
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
@@ -27,6 +27,7 @@ from .helpers import NOTING, embedded
 from .watched_ingest import Steps
 from .whole_index import (
     QUESTION,
+    Passages,
     active_index,
     all_passages,
     check_file,
@@ -34,9 +35,6 @@ from .whole_index import (
     contents,
     read_by_embedder,
 )
-
-if TYPE_CHECKING:
-    from .whole_index import Passages
 
 KBS = ("guide", "everything")
 INLINE = "inline:note"

@@ -8,15 +8,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from lorebind.cli import main
 from tests.bindings.helpers import PARTS, write
 
-if TYPE_CHECKING:
-    import pytest
-
-    from .forked_python import ForkedPython
+from .forked_python import ForkedPython
 
 LOREBIND = Path(sys.executable).with_name("lorebind")
 

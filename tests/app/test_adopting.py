@@ -6,12 +6,10 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from .forked_python import ForkedPython
+from .forked_python import ForkedPython
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "adopting"
 BACKUPS = "How long are backups kept?"

@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 import yaml
@@ -29,11 +29,8 @@ from lorebind_knowledge.sources.folder import files
 from tests.bindings.helpers import PARTS, write
 from tests.knowledge.web_server import Answer, WebServer
 
-from .helpers import FILES, PROJECT, run_forked, run_lorebind
-
-if TYPE_CHECKING:
-    from .forked_python import ForkedPython
-    from .helpers import Cli
+from .forked_python import ForkedPython
+from .helpers import FILES, PROJECT, Cli, run_forked, run_lorebind
 
 QUESTION = "How do I rotate the keys?"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import docx
 import pytest
@@ -15,11 +14,8 @@ from tests.bindings.helpers import PARTS
 from tests.knowledge.documents import docx_bytes, pdf_bytes, pptx_bytes, xlsx_bytes
 from tests.knowledge.folders import shut
 
-from .helpers import DOCUMENTS, PROJECT, run_forked
-
-if TYPE_CHECKING:
-    from .forked_python import ForkedPython
-    from .helpers import Cli
+from .forked_python import ForkedPython
+from .helpers import DOCUMENTS, PROJECT, Cli, run_forked
 
 QUESTION = "How often must the keys be rotated?"
 AS_TEXT = "to read them as plain text, list them in as_text of the source"

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
-from .helpers import PROJECT, WORKFLOW
-
-if TYPE_CHECKING:
-    from .helpers import Cli, Done
+from .helpers import PROJECT, WORKFLOW, Cli, Done
 
 QUERY = ["knowledge", "query", "docs", "-q"]
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from lorebind import Project
 
-from .helpers import PROJECT
-
-if TYPE_CHECKING:
-    from .helpers import Cli, Done
+from .helpers import PROJECT, Cli, Done
 
 QUESTIONS = {
     "1": "how to rotate keys",

@@ -5,15 +5,11 @@ from __future__ import annotations
 import io
 import json
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
-from .helpers import PROJECT, WORKFLOW
-
-if TYPE_CHECKING:
-    from .helpers import Cli
+from .helpers import PROJECT, WORKFLOW, Cli
 
 NEW = """\
 knowledge_bases:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING
 
-from .helpers import PROJECT
-
-if TYPE_CHECKING:
-    from .helpers import Cli
+from .helpers import PROJECT, Cli
 
 GUIDES = """\
 id: guides

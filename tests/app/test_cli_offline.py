@@ -5,16 +5,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 
-from .helpers import PROJECT
-
-if TYPE_CHECKING:
-    import pytest
-
-    from .helpers import Cli, Done
+from .helpers import PROJECT, Cli, Done
 
 FILE = "vector_dbs: [{ id: file, type: sqlite }]"
 SECRETS = """

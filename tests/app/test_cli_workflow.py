@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -15,11 +15,9 @@ from jsonschema import Draft202012Validator
 from lorebind import event_schema
 from lorebind_bindings.workflow.events.events import RunEvent
 
+from .forked_python import ForkedPython
+from .helpers import Cli
 from .triage import FILES
-
-if TYPE_CHECKING:
-    from .forked_python import ForkedPython
-    from .helpers import Cli
 
 REFUND = ["run", "triage", "-i", "ticket=refund", "--thread", "t1"]
 PAY = ["run", "triage", "--thread", "t1", "--resume", "--answer", 'approve={"ok": true}']

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,8 +10,7 @@ from lorebind_config.project_files import DATA_FOLDER
 from tests.bindings.helpers import PARTS
 from tests.knowledge.web_server import Answer, WebServer
 
-if TYPE_CHECKING:
-    from .helpers import Cli
+from .helpers import Cli
 
 PROJECT = (
     f"name: shop\n{PARTS}"

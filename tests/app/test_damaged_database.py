@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,11 +12,8 @@ from tests.bindings.helpers import write
 from tests.density import DENSE
 
 from .damage import LOUD, QUIET, change
-from .helpers import FILES, run_forked
-
-if TYPE_CHECKING:
-    from .forked_python import ForkedPython
-    from .helpers import Cli, Done
+from .forked_python import ForkedPython
+from .helpers import FILES, Cli, Done, run_forked
 
 QUERY = ["knowledge", "query", "docs", "-q", "rotate the keys"]
 OTHERS = [["knowledge", "list"], ["knowledge", "plan"], ["doctor"], ["knowledge", "ingest"]]

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -21,10 +21,7 @@ from lorebind.doctor import Finding
 from lorebind_knowledge.plumbing.bridge import call, run
 from lorebind_knowledge.stores.base import StoredVector
 
-from .helpers import PROJECT
-
-if TYPE_CHECKING:
-    from .helpers import Cli
+from .helpers import PROJECT, Cli
 
 SECRET = "sk-Zq8hidden"
 WORDS = "embedders: [{ id: words, provider: hashing }]"

@@ -7,7 +7,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from langchain_core.documents import Document
@@ -26,9 +26,8 @@ from lorebind_knowledge.documents.changing import keep_documents
 from tests.bindings.helpers import write
 from tests.knowledge.bench import counts
 
-if TYPE_CHECKING:
-    from .forked_python import ForkedPython
-    from .helpers import Cli
+from .forked_python import ForkedPython
+from .helpers import Cli
 
 FILES = {
     "docs/keys.md": "# Keys\n\nKeys are rotated every month.\n",

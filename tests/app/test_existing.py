@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
@@ -22,8 +22,7 @@ from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
 from tests.bindings.helpers import write
 
-if TYPE_CHECKING:
-    from .helpers import Cli
+from .helpers import Cli
 
 WORDS = LorebindEmbeddings(HashingEmbedder(dimension=256))
 PAGE = {"source": "b.pdf", "page": 0, "page_label": "1"}

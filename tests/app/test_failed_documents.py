@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,10 +13,8 @@ from lorebind_knowledge.documents.changing import read_documents
 from tests.bindings.helpers import write
 from tests.knowledge.bench import counts
 
+from .helpers import Cli
 from .test_documents import declared, uris
-
-if TYPE_CHECKING:
-    from .helpers import Cli
 
 pytestmark = pytest.mark.enable_socket
 

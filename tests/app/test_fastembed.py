@@ -8,16 +8,12 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.knowledge.hub_server import EMBEDDER, RERANKER, HubServer, hub_server
 
-from .helpers import DOCUMENTS, LOREBIND
-
-if TYPE_CHECKING:
-    from .helpers import Cli
+from .helpers import DOCUMENTS, LOREBIND, Cli
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 

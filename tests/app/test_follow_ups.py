@@ -6,7 +6,7 @@ import asyncio
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
@@ -16,8 +16,7 @@ from langchain_core.messages import AIMessage
 from lorebind import ModelError, NotFoundError, Project, TaskError, UsageError
 from tests.bindings.helpers import Agentic, Scripted, write
 
-if TYPE_CHECKING:
-    from .helpers import Cli
+from .helpers import Cli
 
 FIRST, SECOND = "How long does delivery take?", "And express?"
 HISTORY: Any = [("user", FIRST), ("assistant", "Three to five working days.")]

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from .helpers import Cli
 from .shop import PROJECT, QUESTION, shop
-
-if TYPE_CHECKING:
-    from .helpers import Cli
 
 SNOW = "What covers alpine chalets?"
 NAMES = ["rules/keys.md", "rules/snow.md"]

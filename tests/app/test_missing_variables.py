@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,8 +12,7 @@ from lorebind import ConfigurationError, Project, TaskError
 from lorebind_config.errors import MissingVariableError
 from tests.bindings.helpers import line_of, write
 
-if TYPE_CHECKING:
-    from .helpers import Cli
+from .helpers import Cli
 
 PROJECT = """\
 name: shop

@@ -12,16 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.bindings.helpers import write
 
+from .forked_python import ForkedPython
 from .helpers import LOREBIND
-
-if TYPE_CHECKING:
-    from .forked_python import ForkedPython
 
 BATCH = 2
 DOCUMENTS = 8

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
@@ -27,11 +27,8 @@ from lorebind_knowledge.index.purging import OrphanedIndex
 from lorebind_knowledge.stores.wrapper import StoreCall, StoreWrapper
 from tests.bindings.helpers import write
 
-from .helpers import DOCUMENTS, PROJECT, run_forked
-
-if TYPE_CHECKING:
-    from .forked_python import ForkedPython
-    from .helpers import Cli, Done
+from .forked_python import ForkedPython
+from .helpers import DOCUMENTS, PROJECT, Cli, Done, run_forked
 
 RULES = """\
   - id: rules

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -12,8 +11,7 @@ from jsonschema import Draft202012Validator
 
 from lorebind_config.declarations.schema import FILES, Kind, json_schema
 
-if TYPE_CHECKING:
-    from .helpers import Cli
+from .helpers import Cli
 
 PLACE = ".lorebind/schema"
 

@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import pytest
 
@@ -17,10 +17,8 @@ from lorebind_config.errors import UsageError
 from lorebind_config.reading.yaml_source import YamlSource
 from lorebind_config.trust import read_demands
 
+from .forked_python import ForkedPython
 from .helpers import DOCUMENTS, EXTENSION, HOOKS, PROJECT, Cli
-
-if TYPE_CHECKING:
-    from .forked_python import ForkedPython
 
 pytestmark = pytest.mark.usefixtures("home")
 

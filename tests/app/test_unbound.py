@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
@@ -16,10 +16,8 @@ from langchain_core.messages import AIMessage
 from lorebind import Project, UsageError
 from tests.bindings.helpers import Agentic, Scripted, line_of
 
+from .helpers import Cli
 from .shop import KEYS, PROJECT, QUESTION, shop
-
-if TYPE_CHECKING:
-    from .helpers import Cli
 
 FREED = (
     PROJECT

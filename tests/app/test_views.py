@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
@@ -20,8 +20,7 @@ from lorebind_config.namespace import current_tenant
 from lorebind_prompts import ExtractiveChatModel
 from tests.bindings.helpers import PARTS, Agentic, write
 
-if TYPE_CHECKING:
-    from .helpers import Cli
+from .helpers import Cli
 
 QUESTION = "Who is the contact?"
 ACME, ZENITH = "The contact of Acme is Ann.", "The contact of Zenith is Bob."

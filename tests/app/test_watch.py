@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 from urllib.request import urlopen
 
 import pytest
@@ -21,12 +21,8 @@ from lorebind.cli.options import Output
 from lorebind.cli.watch import _Rounds
 from lorebind_knowledge.ingest.report import IngestPlan, SourceReport, Unlisted
 
-from .forked_python import Forked
-from .helpers import PROJECT
-
-if TYPE_CHECKING:
-    from .forked_python import ForkedPython
-    from .helpers import Cli
+from .forked_python import Forked, ForkedPython
+from .helpers import PROJECT, Cli
 
 _LONGEST_WAIT = 60
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from langchain.agents import create_agent
@@ -16,10 +15,8 @@ from lorebind_prompts import parse
 from lorebind_prompts.rendering.base import WEAK
 from tests.bindings.helpers import Agentic, Scripted, write
 
+from .forked_python import ForkedPython
 from .helpers import run_forked
-
-if TYPE_CHECKING:
-    from .forked_python import ForkedPython
 
 RETURNS = (
     "Items may be sent back within thirty days of purchase. The amount paid is refunded to the "

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from langchain_core.messages import BaseMessage
 
 from lorebind_bindings import Answer, Request, answer, bind
 from lorebind_config.declarations.retrieval import NOTHING_FOUND
@@ -20,13 +23,7 @@ from tests.bindings.helpers import resolve
 
 from .helpers import PARTS, Scripted, WordCounter, write
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from langchain_core.messages import BaseMessage
-
-    Ask = Callable[..., Awaitable[Answer]]
+Ask = Callable[..., Awaitable[Answer]]
 
 QUESTION = "How do I rotate the keys?"
 

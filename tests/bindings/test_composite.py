@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from lorebind_bindings import RunResult, Workflows
 from lorebind_config.errors import ModelError, UsageError
@@ -16,9 +18,6 @@ from tests.app.helpers import Cli
 
 from .helpers import OneModel, Scripted, write
 from .workflow_helpers import task_fails
-
-if TYPE_CHECKING:
-    import pytest
 
 INNER: dict[str, Any] = {
     "id": "inner",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,10 +11,7 @@ from lorebind_bindings import Workflows
 from lorebind_bindings.workflow.threads.checkpointers import ThreadSaver
 from lorebind_config.errors import StoreError, TaskError, ThreadRefusedError
 
-from .workflow_helpers import flow, parallel, python, says, to, wait, workflows
-
-if TYPE_CHECKING:
-    from .workflow_helpers import Declared
+from .workflow_helpers import Declared, flow, parallel, python, says, to, wait, workflows
 
 
 def in_file(root: Path, *tasks: Declared) -> Workflows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from langgraph.types import interrupt
@@ -14,6 +14,7 @@ from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_config.errors import ThreadRefusedError, UsageError
 
 from .workflow_helpers import (
+    Declared,
     collection,
     flow,
     parallel,
@@ -26,9 +27,6 @@ from .workflow_helpers import (
     wait,
     workflows,
 )
-
-if TYPE_CHECKING:
-    from .workflow_helpers import Declared
 
 ITEM = {"item": "{{ .item }}"}
 HANDLED: Declared = {"on_success": to("end"), "on_error": to("end")}

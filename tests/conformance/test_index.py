@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import pytest
 
 from lorebind_config.filters import compile_filter
 from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import SearchHits, StoredVector, VectorStore
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
@@ -19,9 +21,6 @@ from lorebind_knowledge.testing import IndexConformance
 from tests.conformance.index_behaviour import IndexBehaviour
 from tests.knowledge.every_catalog import in_postgres
 from tests.knowledge.plain_stores import PlainStore
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.records import Partition, Vector
 
 T = TypeVar("T", Catalog, SqliteStore, PgvectorStore)
 
@@ -41,7 +40,7 @@ class ModestStore(PlainStore):
     def nearest(self, *args: Any) -> SearchHits:
         return SearchHits(super().nearest(*args).numbers)
 
-    def get(self, space: Partition, numbers: Collection[int]) -> Mapping[int, Vector | None]:  # type: ignore[override]
+    def get(self, space: Partition, numbers: Collection[int]) -> Mapping[int, np.ndarray | None]:  # type: ignore[override]
         return dict.fromkeys(super().get(space, numbers))
 
     def count(self, space: Partition) -> None:  # type: ignore[override]
@@ -64,7 +63,7 @@ class FilteringStore(PlainStore):
     def nearest(
         self,
         space: Partition,
-        vector: Vector,
+        vector: np.ndarray,
         k: int,
         where: Mapping[str, Any],
         allowed_ids: Collection[int] | None,
@@ -85,7 +84,7 @@ class AsyncStore(PlainStore):
     async def nearest(self, *args: Any) -> SearchHits:  # type: ignore[override]
         return super().nearest(*args)
 
-    async def get(self, *args: Any) -> Mapping[int, Vector]:  # type: ignore[override]
+    async def get(self, *args: Any) -> Mapping[int, np.ndarray]:  # type: ignore[override]
         return super().get(*args)
 
     async def delete(self, *args: Any) -> None:  # type: ignore[override]

@@ -7,7 +7,9 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from lorebind_config.declarations.retrieval import RetrievalDeclaration, WeakLevels
 from lorebind_config.namespace import PROJECT_SCOPE, Namespace
@@ -27,13 +29,10 @@ from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 from lorebind_knowledge.plumbing.bridge import call
-from lorebind_knowledge.records import DocumentMatch
+from lorebind_knowledge.records import DocumentMatch, QueryResult
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.sources.folder.files import FileSource
 from lorebind_knowledge.stores.base import VectorStore
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.records import Matrix, QueryResult, Vector
 
 
 class CountingEmbedder(Embedder):
@@ -61,12 +60,12 @@ class CountingEmbedder(Embedder):
         self.batches.clear()
         self.questions.clear()
 
-    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+    def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         self.batches.append(list(texts))
         self.before_batch(len(self.batches))
         return self._inner.embed_documents(texts)
 
-    def embed_query(self, text: str) -> Vector:
+    def embed_query(self, text: str) -> np.ndarray:
         self.questions.append(text)
         return self._inner.embed_query(text)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
 
-if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn, SearchStrategy
-
-    Data = dict[str, Any]
-    DataStrategy = SearchStrategy[dict[str, Any]]
+Data = dict[str, Any]
+DataStrategy = SearchStrategy[dict[str, Any]]
 
 ENVIRON = {"KEY": "k", "DSN": "postgresql://localhost/x", "HOST": "https://example.com"}
 

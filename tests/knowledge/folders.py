@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from lorebind_knowledge.sources.folder.walk import files_below
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def write(root: Path, *names: str, text: str = "x") -> None:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lorebind_config.errors import StoreError
+from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import SearchHits, StoredVector, VectorStore
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.records import Partition, Vector
 
 
 class PlainStore(VectorStore):
     """Vectors in one dictionary per space; every search compares all of them."""
 
     def __init__(self) -> None:
-        self._spaces: dict[int, dict[int, Vector]] | None = {}
+        self._spaces: dict[int, dict[int, np.ndarray]] | None = {}
         self._turn = threading.Lock()
 
     def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
@@ -30,7 +28,7 @@ class PlainStore(VectorStore):
     def nearest(
         self,
         space: Partition,
-        vector: Vector,
+        vector: np.ndarray,
         k: int,
         where: Mapping[str, Any],
         allowed_ids: Collection[int] | None,
@@ -44,7 +42,7 @@ class PlainStore(VectorStore):
         order = np.argsort(-(matrix @ vector), kind="stable")[:k]
         return SearchHits([numbers[at] for at in order], matrix[order])
 
-    def get(self, space: Partition, numbers: Collection[int]) -> Mapping[int, Vector]:
+    def get(self, space: Partition, numbers: Collection[int]) -> Mapping[int, np.ndarray]:
         with self._turn:
             there = self._opened().get(space.index_uid, {})
             return {number: there[number] for number in numbers if number in there}
@@ -69,7 +67,7 @@ class PlainStore(VectorStore):
     def __str__(self) -> str:
         return "plain store"
 
-    def _opened(self) -> dict[int, dict[int, Vector]]:
+    def _opened(self) -> dict[int, dict[int, np.ndarray]]:
         if self._spaces is None:
             raise StoreError("the plain store is closed")
         return self._spaces

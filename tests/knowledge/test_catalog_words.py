@@ -6,18 +6,16 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 
 from lorebind_knowledge.catalog import postgres_words, words
 from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.index.words import idf, tf_saturation
 from lorebind_knowledge.text.terms import Passage, query_terms
-
-if TYPE_CHECKING:
-    import psycopg
 
 SPACE, OTHER = 2**62 - 1, 7
 SAID = ["Running", "runs", "naïve", "NAIVE", "x", "the", "max", "don't", "漢字", "a" * 300, "42"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -25,9 +24,6 @@ from lorebind_knowledge.chunking.strategies import SemanticDeclaration
 from tests.density import examples
 
 from .chunking_texts import TEXTS, check_promises, headings
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.records import Matrix
 
 SUBJECTS = ("tide", "loom", "rye")
 TIDE = "The tide comes in. A tide goes out. Each tide has its hour. No tide waits."
@@ -52,13 +48,13 @@ def semantic(rule: str = "percentile", *values: float, **named: float) -> Semant
 SMALL = semantic(window=1)
 
 
-def embed(texts: Sequence[str]) -> Matrix:
+def embed(texts: Sequence[str]) -> np.ndarray:
     """Return one direction per subject."""
     rows = [[float(subject in text.lower()) for subject in SUBJECTS] for text in texts]
     return np.array(rows, dtype=np.float32)
 
 
-def refuse(texts: Sequence[str]) -> Matrix:
+def refuse(texts: Sequence[str]) -> np.ndarray:
     """Raise the error of an embedder that is down."""
     raise EmbedderError("embedder local/x failed: out of memory")
 
@@ -99,7 +95,7 @@ def test_when_the_embedder_fails_words_are_compared() -> None:
 def test_only_embedder_errors_are_met() -> None:
     """Errors other than those of the embedder are bugs and are raised."""
 
-    def broken(texts: Sequence[str]) -> Matrix:
+    def broken(texts: Sequence[str]) -> np.ndarray:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -165,7 +161,7 @@ def test_sentences_are_embedded_once_and_in_batches() -> None:
     """The embedder gets each segment once, in calls of at most 256, and memory is bounded."""
     seen: list[list[str]] = []
 
-    def noting(texts: Sequence[str]) -> Matrix:
+    def noting(texts: Sequence[str]) -> np.ndarray:
         seen.append(list(texts))
         return embed(texts)
 

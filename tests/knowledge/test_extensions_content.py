@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import pytest
 
 from lorebind_config.errors import EmbedderError, NotIngestedError
@@ -17,13 +18,8 @@ from lorebind_knowledge.documents.changing import add_documents, delete_all, del
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.ingest.reindexing import reindex
 
-from .bench import CountingEmbedder, Diary, ingest
+from .bench import Bench, CountingEmbedder, Diary, ingest
 from .small_project import QUESTION, TEXTS, small_project
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.records import Matrix, Vector
-
-    from .bench import Bench
 
 HOOKS = """\
 from lorebind import Extension
@@ -162,10 +158,10 @@ async def test_reasons_may_quote_texts(bench: Bench) -> None:
     bench.write("a.md", "secret alpha")
 
     class Quoting(CountingEmbedder):
-        def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
             raise ValueError(f"cannot embed: {texts}")
 
-        def embed_query(self, text: str) -> Vector:
+        def embed_query(self, text: str) -> np.ndarray:
             raise ValueError(f"cannot embed: {text}")
 
     await bench.ingest()

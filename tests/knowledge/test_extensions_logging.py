@@ -9,7 +9,7 @@ import subprocess
 import sys
 from inspect import isfunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,10 +21,8 @@ from lorebind_knowledge.extensions.logging import _RECORDS, EventLog
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.sources.folder.files import FileSource
 
+from .bench import Bench
 from .small_project import QUESTION, TEXTS, small_project
-
-if TYPE_CHECKING:
-    from .bench import Bench
 
 LOGGER = logging.getLogger("lorebind")
 

@@ -6,7 +6,7 @@ import socket
 import sys
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest
@@ -19,10 +19,8 @@ from lorebind_knowledge.extensions.prometheus import Prometheus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.reindexing import reindex
 
+from .bench import Bench
 from .small_project import QUESTION, TEXTS, small_project
-
-if TYPE_CHECKING:
-    from .bench import Bench
 
 LABELS = {"kb_id", "strategy", "outcome", "operation", "kind", "cache", "le"}
 

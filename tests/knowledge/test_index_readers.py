@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,9 +17,7 @@ from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record, v
 from tests.density import DENSE
 
 from .every_catalog import OnEveryCatalog
-
-if TYPE_CHECKING:
-    from .plain_stores import PlainStore
+from .plain_stores import PlainStore
 
 ANSWERS = 2000 if DENSE else 700
 SECONDS = 4.0

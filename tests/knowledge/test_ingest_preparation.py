@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import pytest
 
 from lorebind_knowledge.chunking.base import Chunker
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
@@ -13,9 +14,6 @@ from lorebind_knowledge.loaders import registry
 from lorebind_knowledge.sources.folder.files import FileSource
 
 from .bench import Bench, counts, fill
-
-if TYPE_CHECKING:
-    import pytest
 
 
 async def groups(bench: Bench, at_once: int) -> list[list[str]]:

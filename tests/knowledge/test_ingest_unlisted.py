@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from lorebind_knowledge.ingest.report import Unlisted
 
 from .bench import Bench, counts, fill, paragraph, served
 from .folders import shut
-
-if TYPE_CHECKING:
-    import pytest
 
 SHUT = Unlisted("docs/shut/", "Permission denied")
 

@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,10 +23,8 @@ from lorebind_knowledge.rerankers.onnx import OnnxRerankDeclaration, OnnxReranke
 from tests.density import examples
 
 from . import onnx_models
+from .bench import Bench
 from .onnx_models import WEIGHTS
-
-if TYPE_CHECKING:
-    from .bench import Bench
 
 
 def logit(text: str) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import pytest
 
 from lorebind_config.declarations.retrieval import RetrievalDeclaration, WeakLevels
@@ -17,12 +18,10 @@ from lorebind_config.errors import (
     UsageError,
 )
 from lorebind_knowledge.plumbing import bridge
+from lorebind_knowledge.records import QueryResult
 from lorebind_knowledge.retrieval.judging import judge
 
 from .bench import Bench, CountingEmbedder, paragraph
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.records import QueryResult, Vector
 
 
 async def filled(bench: Bench) -> Bench:
@@ -88,7 +87,7 @@ async def test_events_of_a_failure(bench: Bench) -> None:
     await filled(bench)
 
     class Broken(CountingEmbedder):
-        def embed_query(self, text: str) -> Vector:
+        def embed_query(self, text: str) -> np.ndarray:
             raise ConnectionError("no route")
 
     bench.change(embedder=Broken())

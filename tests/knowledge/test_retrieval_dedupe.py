@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,8 +11,7 @@ from hypothesis import strategies as st
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.diversity import SIMILAR, without_repeats
 
-if TYPE_CHECKING:
-    from .bench import Bench
+from .bench import Bench
 
 LONG = " ".join(f"word{number}" for number in range(40))
 words = st.sampled_from(["a", "b", "c", "Keys", "rotate"])

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +18,7 @@ from lorebind_knowledge.records import DocumentMatch, Partition, Record
 from lorebind_knowledge.stores.base import SearchHits, VectorStore
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 
-if TYPE_CHECKING:
-    from .bench import Bench
+from .bench import Bench
 
 SEARCHES = 60
 LEAST_PUBLISHED = 12

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.strategies import scaled
 
-if TYPE_CHECKING:
-    from .bench import Bench
+from .bench import Bench
 
 QUESTION = "rotate keys console"
 

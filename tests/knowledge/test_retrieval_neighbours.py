@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,8 +14,7 @@ from lorebind_knowledge.chunking.base import Chunker
 from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.search import search
 
-if TYPE_CHECKING:
-    from .bench import Bench
+from .bench import Bench
 
 NUMBERS = [f"mark{number} says thing{number}." for number in range(12)]
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import pytest
 
 from lorebind import Project
@@ -28,13 +29,11 @@ from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.ingest.engine import ingest as ingest_corpus
 from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
 from lorebind_knowledge.plumbing.bridge import run
+from lorebind_knowledge.records import QueryResult
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.sources.folder.files import FileSource
 
 from .bench import Bench, CountingEmbedder
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.records import QueryResult, Vector
 
 WORDS = ("apple", "boat", "cedar", "delta", "ember", "flint", "grove", "harbour", "iris", "juniper")
 QUESTION = "apple boat cedar"
@@ -160,7 +159,7 @@ async def test_an_outage_of_one_is_an_error(bench: Bench) -> None:
             await ask(kbs, strategy=strategy)
 
     class Broken(CountingEmbedder):
-        def embed_query(self, text: str) -> Vector:
+        def embed_query(self, text: str) -> np.ndarray:
             raise ConnectionError("no route")
 
     with pytest.raises(EmbedderError, match="no route"):

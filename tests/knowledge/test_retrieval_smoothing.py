@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +14,7 @@ from lorebind_config.declarations.retrieval import FusionDeclaration, SmoothingD
 from lorebind_knowledge.retrieval.query import Candidates
 from lorebind_knowledge.retrieval.strategies import scores_of_near_documents, smooth
 
-if TYPE_CHECKING:
-    from .bench import Bench
+from .bench import Bench
 
 EAST, NORTH = (1.0, 0.0), (0.0, 1.0)
 SLANTED = (0.6, 0.8)

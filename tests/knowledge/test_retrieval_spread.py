@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,8 +13,7 @@ from lorebind_knowledge.rerankers.base import Reranker
 from lorebind_knowledge.retrieval.diversity import COMPARABLE, spread
 from lorebind_knowledge.retrieval.query import Candidate
 
-if TYPE_CHECKING:
-    from .bench import Bench
+from .bench import Bench
 
 STRATEGIES = ("similarity", "lexical", "hybrid", "mmr", "rerank")
 

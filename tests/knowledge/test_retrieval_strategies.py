@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from langchain_core.documents import BaseDocumentCompressor
@@ -17,8 +17,7 @@ from lorebind_knowledge.rerankers.langchain import LangChainReranker
 from lorebind_knowledge.retrieval.query import Query
 from lorebind_knowledge.retrieval.search import STRATEGIES
 
-if TYPE_CHECKING:
-    from .bench import Bench
+from .bench import Bench
 
 T = TypeVar("T")
 

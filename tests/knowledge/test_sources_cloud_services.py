@@ -6,7 +6,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -17,10 +17,8 @@ from lorebind_knowledge.sources.base import Content, Source, SourceItem
 from lorebind_knowledge.sources.cloud_storage import CloudStorageSource
 from lorebind_knowledge.sources.make import make_source
 
+from .bench import Bench
 from .cloud_servers import S3, Azure, CloudServer, Gcs
-
-if TYPE_CHECKING:
-    from .bench import Bench
 
 
 @pytest.fixture(params=[S3, Gcs, Azure], ids=lambda kind: kind.provider)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,12 +15,8 @@ from lorebind_knowledge.stores.matrix import ExactMatrix, stacked
 from lorebind_knowledge.testing.store_driver import space, vectors
 from tests.density import examples
 
-if TYPE_CHECKING:
-    from lorebind_knowledge.records import Matrix
-    from lorebind_knowledge.stores.matrix import Numbers
 
-
-def built(matrix: Matrix, numbers: Numbers) -> ExactMatrix:
+def built(matrix: np.ndarray, numbers: np.ndarray) -> ExactMatrix:
     order = np.argsort(numbers)
     return ExactMatrix.empty(matrix.shape[1]).replaced(
         numbers[order], lambda missing: [(missing, matrix[order])]
@@ -88,8 +83,8 @@ def test_replacing_is_the_same_as_building(steps: list[set[int]]) -> None:
         fetched: list[int] = []
 
         def fetch(
-            missing: Numbers, fetched: list[int] = fetched
-        ) -> Iterator[tuple[Numbers, Matrix]]:
+            missing: np.ndarray, fetched: list[int] = fetched
+        ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             fetched.extend(missing.tolist())
             for start in range(0, len(missing), 3):
                 part = missing[start : start + 3][::-1]

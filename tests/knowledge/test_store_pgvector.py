@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -25,9 +25,6 @@ from lorebind_knowledge.stores.pgvector.ann import AnnIndex
 from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.pgvector.table import Table
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.records import Matrix, Vector
 
 INDEX = IndexKey(Namespace("acme", "support", "project", "handbook"))
 SPACE = Partition(INDEX, 2**62 - 1, 4)
@@ -46,7 +43,7 @@ def db(dsn: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def stored(number: int, vector: Vector = EAST, **metadata: Any) -> StoredVector:
+def stored(number: int, vector: np.ndarray = EAST, **metadata: Any) -> StoredVector:
     return StoredVector(number, vector, "", metadata)
 
 
@@ -55,7 +52,7 @@ def found(store: PgvectorStore, space: Partition = SPACE, k: int = 100, **where:
     return list(store.nearest(space, vector, k, where, None).numbers)
 
 
-def unit(rng: np.random.Generator, count: int, dimension: int) -> Matrix:
+def unit(rng: np.random.Generator, count: int, dimension: int) -> np.ndarray:
     rows = rng.standard_normal((count, dimension))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return rows.astype(np.float32)
@@ -291,7 +288,7 @@ def test_malformed_filters(store: PgvectorStore) -> None:
 # Approximate indexes.
 
 
-def crowd(store: PgvectorStore, space: Partition, count: int) -> Matrix:
+def crowd(store: PgvectorStore, space: Partition, count: int) -> np.ndarray:
     """Add vectors around a few centers, numbered from 1; return a query near one of them."""
     rng = np.random.default_rng(3)
     centres = unit(rng, 8, space.dimension) * np.sqrt(space.dimension)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -14,9 +15,6 @@ from lorebind_config.filters import compile_filter
 from lorebind_knowledge.database.postgres_address import PostgresAddress, escaped, unescaped
 from lorebind_knowledge.stores.pgvector.filters import as_fields, sql_filter
 from tests.density import examples
-
-if TYPE_CHECKING:
-    import psycopg
 
 NAMES = st.sampled_from(["x", "y", "", "a.b", "quo'\"te", "%s", "n\0l"])
 NUMBERS = st.sampled_from(

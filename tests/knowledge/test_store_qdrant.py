@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,9 +25,6 @@ from lorebind_knowledge.stores.qdrant.filters import facts, narrow
 from lorebind_knowledge.stores.qdrant.store import QdrantStore, requests
 from tests.conformance.qdrant_loopback import Loopback, serve
 from tests.density import examples
-
-if TYPE_CHECKING:
-    from lorebind_knowledge.records import Vector
 
 KEY = "never-to-be-shown"
 OWNER = IndexKey(Namespace("acme", "shop", "project", "docs"))
@@ -78,7 +75,9 @@ def store(loopback: Loopback) -> Iterator[QdrantStore]:
     store.close()
 
 
-def stored(number: int, vector: Sequence[float] | Vector = EAST, **metadata: Any) -> StoredVector:
+def stored(
+    number: int, vector: Sequence[float] | np.ndarray = EAST, **metadata: Any
+) -> StoredVector:
     return StoredVector(number, np.array(vector, np.float32), "a text", metadata)
 
 

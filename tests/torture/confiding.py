@@ -10,18 +10,16 @@ import random
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, unquote
 
+import pytest
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 
 from lorebind.cli import main
 from lorebind_config.project_files import DATA_FOLDER
 from tests.knowledge.web_server import Answer, Asked, WebServer
-
-if TYPE_CHECKING:
-    import pytest
 
 _FIRST = ["knowledge plan", "knowledge ingest"]
 _OTHERS = [

@@ -7,7 +7,7 @@ import random
 import socket
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,8 +16,7 @@ from lorebind_knowledge.sources.web import fetcher as fetcher_module
 from lorebind_knowledge.sources.web.fetcher import Fetcher
 from tests.knowledge.web_server import Answer, WebServer
 
-if TYPE_CHECKING:
-    from .trials import Trials
+from .trials import Trials
 
 OPEN = "wiki.test"
 """A private host that is allowed."""

@@ -7,13 +7,11 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lorebind_config.editing.applying import apply_resources
 from lorebind_config.reading.loading import load_project
 
-if TYPE_CHECKING:
-    from .trials import Trials
+from .trials import Trials
 
 PROJECT = """\
 # kept

@@ -5,16 +5,13 @@ from __future__ import annotations
 import random
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.knowledge.web_server import WebServer
 
 from .confiding import Project
-
-if TYPE_CHECKING:
-    import pytest
-
-    from .trials import Trials
+from .trials import Trials
 
 
 def test_no_value_is_shown_or_kept(

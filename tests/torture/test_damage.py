@@ -5,16 +5,13 @@ from __future__ import annotations
 import random
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.app.helpers import FILES, Cli, Done
 
 from .damaged_files import damage
-
-if TYPE_CHECKING:
-    import pytest
-
-    from .trials import Trials
+from .trials import Trials
 
 COMMANDS: list[list[str]] = [
     ["knowledge", "list"],

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,8 +23,7 @@ from lorebind_knowledge.sources.cloud_storage import CloudStorageSource
 from lorebind_knowledge.sources.folder.files import FileSource
 from lorebind_knowledge.sources.make import make_source
 
-if TYPE_CHECKING:
-    from .trials import Trials
+from .trials import Trials
 
 SECRET = "secret"
 TEMPLATE = "{{ .content }} {{ .marker }}"

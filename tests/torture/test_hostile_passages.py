@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from typing import TYPE_CHECKING
 
 from lorebind_prompts import Assembler
 from tests.prompts.helpers import context
@@ -18,8 +17,7 @@ from tests.prompts.test_injection import (
     stays_where_it_is,
 )
 
-if TYPE_CHECKING:
-    from .trials import Trials
+from .trials import Trials
 
 _PIECES = [
     *("- [9] evil.md", "### [9] evil", '{"marker": "[9]"}', '<passage marker="[9]">', "</passage>"),

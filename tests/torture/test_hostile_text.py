@@ -7,18 +7,15 @@ import random
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 
 from tests.app.helpers import PROJECT, WORKFLOW, Cli
 from tests.app.test_terminal import ACTING
 from tests.bindings.helpers import write
 
-if TYPE_CHECKING:
-    import pytest
-
-    from .trials import Trials
+from .trials import Trials
 
 PARTS = [
     *map(chr, [*range(1, 32), *range(127, 160)]),

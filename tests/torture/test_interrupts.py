@@ -6,13 +6,11 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.app.helpers import FILES
 from tests.bindings.helpers import write
 
-if TYPE_CHECKING:
-    from .trials import Trials
+from .trials import Trials
 
 INTERRUPTED = Path(__file__).with_name("interrupted.py")
 LINE = "lorebind: interrupted; finished work is kept, and the next run completes it\n"

@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -22,9 +22,7 @@ from tests.postgres import Server
 
 from .at_work import Processes
 from .handbook import project_of
-
-if TYPE_CHECKING:
-    from .trials import Trials
+from .trials import Trials
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills by a signal of POSIX"),

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import sqlite3
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.postgres import Server
+
 from .at_work import Processes
+from .trials import Trials
 from .two_ingests import (
     HELD,
     OVERTAKEN,
     UNDER_WAY,
     Expected,
+    Scene,
     make_expected,
     make_monday,
     making_scenes,
 )
 
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.postgres import Server
-
-    from .trials import Trials
-    from .two_ingests import Scene
-
-    MakeScene = Callable[[str], Scene]
+MakeScene = Callable[[str], Scene]
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="stops by a signal of POSIX"),

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
@@ -19,8 +19,7 @@ from lorebind import Project
 from lorebind_config.errors import StoreError
 from tests.bindings.helpers import write
 
-if TYPE_CHECKING:
-    from .trials import Case, Trials
+from .trials import Case, Trials
 
 pytestmark = pytest.mark.enable_socket
 

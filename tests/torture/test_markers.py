@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lorebind_prompts import check
 from tests.app.shop import QUESTION, shop
 from tests.app.test_generating import Parts
 
-if TYPE_CHECKING:
-    from .trials import Trials
+from .trials import Trials
 
 _OPEN = ["[{}]", "[ {} ]", "【{}】", "［{}］", "【{}†source】", "【{}:3†a.md】", "[{}†L1-L5]"]
 _JOINTS = [", ", ",", "; ", " & ", " and ", ", and ", " or ", "、", "，"]

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,9 +22,7 @@ from tests.knowledge.documents import (
 )
 
 from .office_bombs import BOMBS, MIB
-
-if TYPE_CHECKING:
-    from .trials import Case, Trials
+from .trials import Case, Trials
 
 MOST_MEMORY = 512_000_000
 MOST_SECONDS = 60

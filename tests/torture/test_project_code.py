@@ -8,14 +8,12 @@ import random
 from collections.abc import Iterator
 from importlib.util import cache_from_source
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from .forked_cli import ForkedCli
-
-if TYPE_CHECKING:
-    from .trials import Trials
+from .trials import Trials
 
 GOOD = """\
 from langchain_core.document_loaders import BaseLoader

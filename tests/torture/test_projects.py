@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -19,8 +19,7 @@ from lorebind_config.reading.loading import load_project
 from tests.bindings.helpers import write
 from tests.knowledge import mistaken_project
 
-if TYPE_CHECKING:
-    from .trials import Trials
+from .trials import Trials
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -7,7 +7,9 @@ import itertools
 import random
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,14 +22,10 @@ from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from tests.knowledge.bench import Bench, paragraph
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from .trials import Trials
 
-    from .trials import Trials
-
-    State = dict[str, list[str]]
-    """The texts of each document, sorted; documents without texts are omitted."""
+State = dict[str, list[str]]
+"""The texts of each document, sorted; documents without texts are omitted."""
 
 SEARCHES = 54
 """Minimum number of searches per case."""

@@ -8,7 +8,7 @@ import random
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from langchain_core.documents import Document
@@ -23,8 +23,7 @@ from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
 
-if TYPE_CHECKING:
-    from .trials import Trials
+from .trials import Trials
 
 OPERATIONS = 19
 """Number of operations per case."""

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,9 +20,7 @@ from lorebind_knowledge.loaders.html.removal import without_html
 from lorebind_knowledge.loaders.registry import load_document
 
 from .text_bombs import BOMBS, MEMORY
-
-if TYPE_CHECKING:
-    from .trials import Case, Trials
+from .trials import Case, Trials
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from .trials import Trials
-
-if TYPE_CHECKING:
-    from .trials import Case
+from .trials import Case, Trials
 
 
 def test_a_case_is_the_same_whenever_it_is_tried(tmp_path: Path) -> None:

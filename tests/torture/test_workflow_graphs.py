@@ -5,30 +5,24 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Callable, Collection
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from lorebind_bindings import Update
+from lorebind_bindings import RunResult, TaskContext, Update
 from lorebind_config.errors import TaskError
 from tests.bindings.workflow_helpers import flow, python, to, workflows
 
-from .workflow_model import Choice, Expected, Fork, Loop, Step, Trace, graphs, programs
+from .workflow_model import Choice, Expected, Fork, Graph, Loop, Node, Step, Trace, graphs, programs
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from lorebind_bindings import RunResult, TaskContext
-
-    from .workflow_model import Graph, Node
-
-    Lead = Callable[[str], None]
-    """A function that adds an edge from an earlier task to the named task."""
-    Part = tuple[str, list[Lead]]
-    """The first task of a part of a program, and the edges that lead out of the part."""
+Lead = Callable[[str], None]
+"""A function that adds an edge from an earlier task to the named task."""
+Part = tuple[str, list[Lead]]
+"""The first task of a part of a program, and the edges that lead out of the part."""
 
 CHANNELS = {"seen": {"reducers": [f"{__name__}:appended"], "default": []}}
 

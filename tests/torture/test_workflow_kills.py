@@ -9,15 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from .at_work import Processes, Running
+from .trials import Case, Trials
 from .workflow_at_work import ITEMS, PROJECT, WORKERS
-
-if TYPE_CHECKING:
-    from .trials import Case, Trials
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills by a signal of POSIX"),

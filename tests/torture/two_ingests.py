@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from sqlalchemy.engine import make_url
@@ -16,6 +16,7 @@ from sqlalchemy.engine import make_url
 from lorebind import Project
 from tests.postgres import Server
 
+from .at_work import Processes, Running
 from .cable import Cable
 from .handbook import (
     BATCH,
@@ -31,9 +32,6 @@ from .handbook import (
     fresh,
     write_project,
 )
-
-if TYPE_CHECKING:
-    from .at_work import Processes, Running
 
 INGEST = ("knowledge", "ingest", "docs")
 CALLS = DOCUMENTS * PASSAGES // BATCH

@@ -10,15 +10,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from .conftest import serving
+from .conftest import Process, serving
 from .desk import write_desk
-
-if TYPE_CHECKING:
-    from .conftest import Process
 
 COUNT = 60
 HANDBOOK = "/knowledge-bases/handbook"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
 from tests.knowledge.documents import pdf_bytes
@@ -13,9 +14,6 @@ from tests.knowledge.documents import pdf_bytes
 from .conftest import problem, serving
 from .in_process import served
 from .test_runs import Slow
-
-if TYPE_CHECKING:
-    import httpx
 
 HERE = "/knowledge-bases/handbook/documents"
 TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}

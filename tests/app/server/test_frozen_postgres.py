@@ -7,18 +7,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
 from tests.postgres import Server
 
-from .conftest import problem, serving, write_project
-
-if TYPE_CHECKING:
-    import httpx
-
-    from .conftest import Process
+from .conftest import Process, problem, serving, write_project
 
 
 def project(dsn: str) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
+import httpx
 import pytest
 
 from lorebind.server.made_here import ALLOWED, REFUSED
@@ -15,9 +16,6 @@ from lorebind_config.declarations.kinds import REGISTRIES
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 
 from .conftest import PROJECT, problem, serving, write_project
-
-if TYPE_CHECKING:
-    import httpx
 
 (EMBEDDER,) = PROJECT["embedders"]
 BOUND = PROJECT | {"knowledge": [{"id": "handbook"}]}

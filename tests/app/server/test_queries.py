@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
 from lorebind import Project
 
 from .conftest import PROJECT, problem, serving, write_project
 from .in_process import served
-
-if TYPE_CHECKING:
-    import httpx
 
 
 @pytest.fixture(scope="module")

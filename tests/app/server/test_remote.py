@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,10 +14,7 @@ from tests.app import triage
 from tests.app.helpers import FILES, Cli, Done
 from tests.bindings.helpers import write
 
-from .conftest import serving
-
-if TYPE_CHECKING:
-    from .conftest import Process
+from .conftest import Process, serving
 
 OWN = """\
 id: own

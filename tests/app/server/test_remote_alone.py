@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -29,11 +29,8 @@ from tests.app.forked_python import CONSTANTS, Forked, ForkedPython
 from tests.app.helpers import Cli
 from tests.app.test_exports import in_a_fresh_interpreter
 
-from .conftest import PROJECT, problem, serving, write_project
+from .conftest import PROJECT, Process, problem, serving, write_project
 from .test_runs import BATCH, DOCUMENTS, Slow
-
-if TYPE_CHECKING:
-    from .conftest import Process
 
 NOTES = """\
 knowledge_bases:

@@ -8,7 +8,8 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.app.forked_python import ForkedPython
 from tests.app.helpers import Cli
@@ -17,9 +18,6 @@ from tests.app.test_watch import watching
 from .conftest import PROJECT, serving, write_project
 from .in_process import problem, served
 from .test_runs import BATCH, Slow
-
-if TYPE_CHECKING:
-    import pytest
 
 EVENTS = {"Accept": "text/event-stream"}
 DOCS = {"id": "docs", "sources": [{"type": "markdown_glob", "path": "docs/*.md"}]}

@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,12 +22,8 @@ from lorebind_config.declarations.project import RateLimitDeclaration
 from lorebind_knowledge.database.databases import EmbeddedDatabase
 from lorebind_knowledge.plumbing.bridge import call
 
+from .conftest import Process
 from .in_process import Served, problem, served
-
-if TYPE_CHECKING:
-    import httpx
-
-    from .conftest import Process
 
 OPEN = {"/", "/docs", "/healthz", "/readyz"}
 TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}

@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
 from lorebind.server.state.runs import RequestedRuns
@@ -22,10 +23,6 @@ from tests.app import slow_embedder
 from tests.app.forked_python import CONSTANTS, ForkedPython
 
 from .conftest import problem, serving, write_project
-
-if TYPE_CHECKING:
-    import httpx
-
 
 BATCH, DOCUMENTS = 4, 24
 SOON = {"lorebind.server.state.runs:STALE_SECONDS": 4, "lorebind.server.ingests:BEAT_SECONDS": 0.5}

@@ -7,14 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from lorebind import Project
 
 from .conftest import serving, write_project
-
-if TYPE_CHECKING:
-    import pytest
 
 DENSE = bool(os.environ.get("LOREBIND_TEST_DENSE"))
 EXAMPLES = 150 if DENSE else 3

@@ -5,15 +5,14 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from lorebind import Project
 
 from .conftest import PROJECT, problem, serving, write_project
 from .test_runs import Slow, wait_for_end
-
-if TYPE_CHECKING:
-    import pytest
 
 TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}
 STATE = {"state": {"dsn": "{{ .env.PG_DSN }}"}}

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
 from .conftest import PROJECT, problem, serving, write_project
 from .in_process import served
-
-if TYPE_CHECKING:
-    import httpx
 
 SECRET = "Zebrawood"
 MINE = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": f"{SECRET} is brown."}]}]}
