@@ -200,9 +200,9 @@ class IndexBehaviour(IndexTests):
         """Changes to arguments or results do not change stored data."""
         to.open()
         metadata: dict[str, Any] = {"tags": ["x"]}
-        given = replace(record("a"), metadata=metadata)
-        to.add(given)
-        given.vector[:] = 0.5
+        row = replace(record("a"), metadata=metadata)
+        to.add(row)
+        row.vector[:] = 0.5
         metadata["tags"].append("y")
         metadata["new"] = 1
         (match,) = to.search()
@@ -240,11 +240,11 @@ class IndexBehaviour(IndexTests):
         to.open()
         to.add(*(record(str(at), values) for at, values in enumerate(ramp(5))))
         query = vector((0.3, 0.2, 0.1, 0.0))
-        found = to.index.read(HERE, lambda view: view.nearest(query, 5))
-        some = found.at([3, 1, 2])
+        hits = to.index.read(HERE, lambda view: view.nearest(query, 5))
+        some = hits.at([3, 1, 2])
         figures = to.index.read(HERE, lambda view: view.cosines(query, some.numbers))
         assert figures.tolist() == some.scores.tolist()
-        none = found.at([]).numbers
+        none = hits.at([]).numbers
         assert len(to.index.read(HERE, lambda view: view.cosines(query, none))) == 0
 
     def test_filter_by_place(self, to: Driver) -> None:
@@ -268,10 +268,10 @@ class IndexBehaviour(IndexTests):
             record("a", (3.0, 4.0, 0.0, 0.0), text="first", place=1),
             record("b", NORTH, uri="b.md", text="second", tags=["x"]),
         )
-        found = to.fetch("a", "b", "nobody")
-        assert sorted(found) == ["a", "b"]
-        assert (found["a"].id, found["a"].uri, found["a"].text) == ("a", "a.md", "first")
-        assert [found[name].metadata for name in "ab"] == [{"place": 1}, {"tags": ["x"]}]
+        chunks = to.fetch("a", "b", "nobody")
+        assert sorted(chunks) == ["a", "b"]
+        assert (chunks["a"].id, chunks["a"].uri, chunks["a"].text) == ("a", "a.md", "first")
+        assert [chunks[name].metadata for name in "ab"] == [{"place": 1}, {"tags": ["x"]}]
         vectors = to.vectors("a", "b")
         np.testing.assert_allclose(vectors["a"], [0.6, 0.8, 0.0, 0.0], atol=1e-6)
         np.testing.assert_allclose(vectors["b"], NORTH, atol=1e-6)
@@ -288,9 +288,9 @@ class IndexBehaviour(IndexTests):
         to.open()
         to.add(record("a", NORTH, text="first"))
         to.stage(record("a", EAST, generation=2, text="new"), record("n", generation=2))
-        assert {name: one.text for name, one in to.fetch("a", "n").items()} == {"a": "first"}
+        assert {name: chunk.text for name, chunk in to.fetch("a", "n").items()} == {"a": "first"}
         to.publish(generation=2)
-        assert {name: one.text for name, one in to.fetch("a", "n").items()} == {
+        assert {name: chunk.text for name, chunk in to.fetch("a", "n").items()} == {
             "a": "new",
             "n": "n",
         }
@@ -301,8 +301,8 @@ class IndexBehaviour(IndexTests):
         to.open()
         to.add(record("z"), record("b", uri="b.md"), record("a"), record("m"))
         to.stage(record("new", generation=2))
-        found = to.index.read(HERE, lambda view: view.document("a.md"))
-        assert [one.id for one in found] == ["z", "a", "m"]
+        chunks = to.index.read(HERE, lambda view: view.document("a.md"))
+        assert [chunk.id for chunk in chunks] == ["z", "a", "m"]
         assert to.index.read(HERE, lambda view: view.document("none.md")) == []
 
     # Indexes

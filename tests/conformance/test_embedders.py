@@ -15,7 +15,7 @@ from lorebind_knowledge.embedders.hashing import HashingEmbedderDeclaration
 from lorebind_knowledge.embedders.langchain import LangChainEmbedderDeclaration
 from lorebind_knowledge.embedders.local import LocalEmbedder, LocalEmbedderDeclaration
 from lorebind_knowledge.embedders.openai import OpenAIEmbedderDeclaration
-from lorebind_knowledge.embedders.wrapper import make_embedder as made
+from lorebind_knowledge.embedders.wrapper import make_embedder as build
 from lorebind_knowledge.testing import EmbedderConformance
 from tests.knowledge.embedding_server import KEY, EmbeddingServer, embedding_server
 from tests.knowledge.hub_server import EMBEDDER, MULTILINGUAL, OWN, hub_server
@@ -37,7 +37,7 @@ class TestLocal(EmbedderConformance):
     @pytest.fixture
     def make_embedder(self, tmp_path: Path) -> Callable[[], Embedder]:
         declared = LocalEmbedderDeclaration(id="e", provider="local")
-        return lambda: made(declared, Environment(tmp_path, {}))
+        return lambda: build(declared, Environment(tmp_path, {}))
 
     @pytest.fixture
     def embedder(self, local: LocalEmbedder) -> LocalEmbedder:
@@ -49,7 +49,7 @@ class TestHashing(EmbedderConformance):
     def make_embedder(self, tmp_path: Path) -> Callable[[], Embedder]:
         config: Any = {"batch_size": 16}
         declared = HashingEmbedderDeclaration(id="e", provider="hashing", config=config)
-        return lambda: made(declared, Environment(tmp_path, {}))
+        return lambda: build(declared, Environment(tmp_path, {}))
 
 
 @pytest.mark.allow_hosts(["127.0.0.1"])
@@ -73,7 +73,7 @@ class TestOpenAI(EmbedderConformance):
         declared = OpenAIEmbedderDeclaration(
             id="e", provider="openai", api_key="{{ .env.MY_KEY }}", config=config
         )
-        return lambda: made(declared, Environment(tmp_path, {"MY_KEY": KEY}))
+        return lambda: build(declared, Environment(tmp_path, {"MY_KEY": KEY}))
 
 
 class TestLangChain(EmbedderConformance):
@@ -88,7 +88,7 @@ class TestLangChain(EmbedderConformance):
                 "batch_size": 9,
             }
         )
-        return lambda: made(declared, Environment(tmp_path, {}))
+        return lambda: build(declared, Environment(tmp_path, {}))
 
 
 @pytest.mark.allow_hosts(["127.0.0.1"])
@@ -119,4 +119,4 @@ class TestFastembed(EmbedderConformance):
         )
         with hub_server() as server:
             monkeypatch.setenv("HF_ENDPOINT", server.url)
-            yield lambda: made(declared, Environment(tmp_path, {}))
+            yield lambda: build(declared, Environment(tmp_path, {}))

@@ -19,7 +19,7 @@ from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB, recipe_of
 from lorebind_knowledge.stores.langchain.store import LangChainStore
-from tests.knowledge.test_store_langchain import EAST, INDEX, NORTH, found, one
+from tests.knowledge.test_store_langchain import EAST, INDEX, NORTH, nearest, row
 from tests.postgres import PASSWORD
 
 from .reopened import Reopened
@@ -70,18 +70,18 @@ def test_a_class_method_makes_it(make: Callable[..., LangChainStore]) -> None:
     """A class method makes a store of one dimension, which refuses others without secrets."""
     first = make(f"{__name__}:table_per_dimension", {"engine": ENGINE, "schema": "SCHEMA"})
     space = Partition(INDEX, 5, 4)
-    first.add(space, [one(1), one(2, NORTH)])
+    first.add(space, [row(1), row(2, NORTH)])
     first.close()
     config = {"engine": ENGINE, "schema_name": "SCHEMA", "table_name": "chunks_4"}
     store = make("langchain_postgres:PGVectorStore.create_sync", config)
-    assert found(store, space=space) == [1, 2]
-    assert found(store, space=space, at=NORTH) == [2, 1]
+    assert nearest(store, space=space) == [1, 2]
+    assert nearest(store, space=space, at=NORTH) == [2, 1]
     other = Partition(INDEX, 6, 2)
     with pytest.raises(StoreError, match=r"create_sync cannot add documents: .*") as caught:
-        store.add(other, [StoredVector(1, one(1, EAST[:2]).vector, "text", {})])
+        store.add(other, [StoredVector(1, row(1, EAST[:2]).vector, "text", {})])
     assert PASSWORD not in str(caught.value)
     store.close()
     missing = make("langchain_postgres:PGVectorStore.create_sync", config | {"table_name": "none"})
     with pytest.raises(StoreError, match="create_sync cannot be created from this configuration"):
-        missing.add(space, [one(3)])
+        missing.add(space, [row(3)])
     missing.close()

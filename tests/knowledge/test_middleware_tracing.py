@@ -57,7 +57,7 @@ class Provider:
         with use_span(span, record_exception=False, set_status_on_exception=False):
             yield span
 
-    def told(self) -> str:
+    def text(self) -> str:
         return repr([(span.name, span.attributes, span.status) for span in self.spans])
 
 
@@ -96,10 +96,10 @@ async def test_a_search_is_one_trace(
 async def test_no_text_is_told(make_bench: Callable[[str], Bench], provider: Provider) -> None:
     """Spans contain neither questions nor documents unless `record_text` is on."""
     await _traced(make_bench("memory"), Tracing(provider=provider))
-    assert "alpha" not in provider.told()
+    assert "alpha" not in provider.text()
     await _traced(make_bench("memory"), Tracing(provider=provider, record_text=True))
-    assert "alpha?" in provider.told()
-    assert paragraph("alpha") in provider.told()
+    assert "alpha?" in provider.text()
+    assert paragraph("alpha") in provider.text()
 
 
 async def test_failures_are_marked_without_their_words(provider: Provider) -> None:
@@ -114,7 +114,7 @@ async def test_failures_are_marked_without_their_words(provider: Provider) -> No
     (span,) = provider.spans
     assert span.attributes["error.type"] == "EmbedderError"
     assert span.status.status_code is StatusCode.ERROR
-    assert "alpha" not in provider.told()
+    assert "alpha" not in provider.text()
     store: Any = Tracing(provider=provider, record_text=True).store(MemoryStore())
     await store.close()
     assert provider.spans[-1].status is None

@@ -37,8 +37,8 @@ async def _settled(*tasks: asyncio.Task[None]) -> list[BaseException | None]:
         return await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _ask(once: Once, work: Work, given: str | None = None) -> asyncio.Task[None]:
-    return asyncio.create_task(once.do("key", work, given))
+def _ask(once: Once, work: Work, inputs: str | None = None) -> asyncio.Task[None]:
+    return asyncio.create_task(once.do("key", work, inputs))
 
 
 async def test_many_tasks_run_it_once() -> None:
@@ -125,10 +125,10 @@ async def test_when_the_runner_is_cancelled_another_thread_runs_it() -> None:
         begun.set()
 
     async def there() -> None:
-        asked = asyncio.create_task(once.do("key", action))
+        call = asyncio.create_task(once.do("key", action))
         await asyncio.sleep(0)  # until it has called
         waits.set()
-        await asked
+        await call
 
     waiting = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(there())))
     await asyncio.to_thread(waits.wait, SECONDS)
@@ -172,8 +172,8 @@ async def test_other_words_for_what_it_is_given_run_it_again() -> None:
     """A different value of `given` runs it again; a call without one accepts any run."""
     once, work = Once(), Work()
     work.go.set()
-    for given in ("north", "north", None, "south", "south", None, "north"):
-        await once.do("key", work, given)
+    for inputs in ("north", "north", None, "south", "south", None, "north"):
+        await once.do("key", work, inputs)
     assert work.begun == 3
 
 
@@ -181,8 +181,8 @@ async def test_what_ran_with_nothing_given_runs_again_when_something_is() -> Non
     """A run without `given` does not count for a call with a value."""
     once, work = Once(), Work()
     work.go.set()
-    for given in (None, None, "north"):
-        await once.do("key", work, given)
+    for inputs in (None, None, "north"):
+        await once.do("key", work, inputs)
     assert work.begun == 2
 
 

@@ -60,12 +60,12 @@ async def service(
         ],
     }
     loaded = build_project(data, root=tmp_path)
-    made = KnowledgeService(loaded, Events([diary]))  # type: ignore[list-item]  # hears everything
-    yield made
-    await made.close()
+    service = KnowledgeService(loaded, Events([diary]))  # type: ignore[list-item]  # hears everything
+    yield service
+    await service.close()
 
 
-async def _found(service: KnowledgeService, kb_id: str, **scope: Any) -> set[str]:
+async def _texts(service: KnowledgeService, kb_id: str, **scope: Any) -> set[str]:
     return {match.text for match in await service.open(kb_id, **scope).query("some more words")}
 
 
@@ -139,8 +139,8 @@ async def test_a_plan_that_cuts_otherwise(tmp_path: Path) -> None:
     await ingest(planned.corpus(), plan=await plan(planned.corpus(embeds=False)))
     await ingest(alone.corpus())
     texts_of = [
-        [chunk.text for chunk in list_chunks(one.namespace, one.index, "a.md")]
-        for one in (planned, alone)
+        [chunk.text for chunk in list_chunks(kb.namespace, kb.index, "a.md")]
+        for kb in (planned, alone)
     ]
     assert texts_of[0] == texts_of[1]
     assert (await plan(planned.corpus(embeds=False))).documents == counts(unchanged=1)
@@ -151,10 +151,10 @@ async def test_reindex(service: KnowledgeService, diary: Diary) -> None:
     """A declared knowledge base is rebuilt, also one of a workflow."""
     for workflow in (None, "triage"):
         await ingest(service.open("guides", workflow).corpus())
-        before = await _found(service, "guides", workflow=workflow)
+        before = await _texts(service, "guides", workflow=workflow)
         report = await reindex(service.open("guides", workflow).corpus())
         assert (report.strategy, report.texts_embedded) == ("replace", 0)
-        assert await _found(service, "guides", workflow=workflow) == before
+        assert await _texts(service, "guides", workflow=workflow) == before
     assert diary.names().count("reindex_completed") == 2
 
 
@@ -173,8 +173,8 @@ async def test_two_in_one_file(service: KnowledgeService) -> None:
     with pytest.raises(NotIngestedError):
         await policies.query("alpha")
     await ingest(policies.corpus())
-    assert await _found(service, "policies") == {paragraph("gamma")}
-    assert await _found(service, "guides") == {paragraph("alpha"), paragraph("beta")}
+    assert await _texts(service, "policies") == {paragraph("gamma")}
+    assert await _texts(service, "guides") == {paragraph("alpha"), paragraph("beta")}
 
 
 async def test_tenants(service: KnowledgeService, tmp_path: Path) -> None:
@@ -187,9 +187,9 @@ async def test_tenants(service: KnowledgeService, tmp_path: Path) -> None:
         _write(tmp_path, "guides", "acme")
         report = await ingest(guides.corpus())
         assert (report.documents, report.texts_embedded) == (counts(added=3), 1)
-        assert paragraph("acme") in await _found(service, "guides")
+        assert paragraph("acme") in await _texts(service, "guides")
         assert (await guides.read(knowledge_stats)).chunks == 3
-    assert await _found(service, "guides") == {paragraph("alpha"), paragraph("beta")}
+    assert await _texts(service, "guides") == {paragraph("alpha"), paragraph("beta")}
     assert (await guides.read(knowledge_stats)).chunks == 2
 
 
@@ -213,19 +213,19 @@ async def test_tenants_at_once(service: KnowledgeService) -> None:
 async def test_a_workflows_own(service: KnowledgeService) -> None:
     """A workflow's knowledge base shadows the project's with the same id without changing it."""
     await ingest(service.open("guides", "triage").corpus())
-    assert await _found(service, "guides", workflow="triage") == {paragraph("omega")}
+    assert await _texts(service, "guides", workflow="triage") == {paragraph("omega")}
     for scope in ({}, {"workflow": "other"}):
         with pytest.raises(NotIngestedError):
             await service.open("guides", **scope).query("omega")
     await ingest(service.open("guides").corpus())
     both = {paragraph("alpha"), paragraph("beta")}
-    assert await _found(service, "guides") == both
-    assert await _found(service, "guides", workflow="other") == both
-    assert await _found(service, "guides", workflow="triage") == {paragraph("omega")}
+    assert await _texts(service, "guides") == both
+    assert await _texts(service, "guides", workflow="other") == both
+    assert await _texts(service, "guides", workflow="triage") == {paragraph("omega")}
     scopes = [service.open("guides", name).kb.namespace.scope for name in ("triage", None)]
     assert scopes == ["workflow/triage", "project"]
     await ingest(service.open("policies", "triage").corpus())
-    assert await _found(service, "policies") == {paragraph("gamma")}
+    assert await _texts(service, "policies") == {paragraph("gamma")}
 
 
 async def test_stats(service: KnowledgeService, tmp_path: Path) -> None:
@@ -249,14 +249,14 @@ async def test_close_and_use_again(service: KnowledgeService, diary: Diary) -> N
     """Closing releases everything and sends an event; a later call opens it again."""
     guides = service.open("guides")
     await ingest(guides.corpus())
-    kept = guides.kb
+    before = guides.kb
     await service.close()
     assert diary.names()[-1] == "shutdown"
     report = await ingest(guides.corpus())
-    assert guides.kb.index is not kept.index
-    lasting = type(kept.index.store).__name__ == "SqliteStore"
+    assert guides.kb.index is not before.index
+    lasting = type(before.index.store).__name__ == "SqliteStore"
     assert report.documents == (counts(unchanged=2) if lasting else counts(added=2))
-    assert len(await _found(service, "guides")) == 2
+    assert len(await _texts(service, "guides")) == 2
     await service.close()
     await service.close()
 

@@ -67,9 +67,9 @@ async def service(root: Path, diary: Diary) -> AsyncIterator[KnowledgeService]:
         ],
     }
     loaded = build_project(data, root=root)
-    made = KnowledgeService(loaded, Events([diary]))  # type: ignore[list-item]  # hears everything
-    yield made
-    await made.close()
+    service = KnowledgeService(loaded, Events([diary]))  # type: ignore[list-item]  # hears everything
+    yield service
+    await service.close()
 
 
 class Regions(BaseLoader):
@@ -111,8 +111,8 @@ async def test_what_is_there_is_brought_up_to_date(
 
 async def test_many_first_queries_ingest_once(service: KnowledgeService, diary: Diary) -> None:
     """Twenty concurrent queries wait for one ingest, and all find its documents."""
-    found = await asyncio.gather(*(_texts(service, "docs") for _ in range(20)))
-    assert found == [BOTH] * 20
+    answers = await asyncio.gather(*(_texts(service, "docs") for _ in range(20)))
+    assert answers == [BOTH] * 20
     assert diary.names().count("ingest_started") == 1
 
 
@@ -122,8 +122,8 @@ async def test_many_threads_ingest_once(service: KnowledgeService, diary: Diary)
 
     def ask(number: int) -> set[str]:
         ready.wait(10)
-        asked = _texts(service, "docs")
-        return asyncio.run(asked) if number % 2 else run(asked)
+        texts = _texts(service, "docs")
+        return asyncio.run(texts) if number % 2 else run(texts)
 
     def ask_all() -> list[set[str]]:
         with ThreadPoolExecutor(8) as threads:
@@ -142,8 +142,8 @@ async def test_a_failure_is_raised_and_tried_again(
     (root / "docs").rename(root / "away")
     (root / "docs").mkdir()
     (root / "docs" / "other.md").write_text(paragraph("other"))
-    asked = [docs.query("alpha") for _ in range(5)]
-    failures = await asyncio.gather(*asked, return_exceptions=True)
+    queries = [docs.query("alpha") for _ in range(5)]
+    failures = await asyncio.gather(*queries, return_exceptions=True)
     assert {type(failure) for failure in failures} == {IngestRefusedError}
     with pytest.raises(IngestRefusedError):
         await docs.query("alpha")
@@ -167,13 +167,13 @@ async def test_tenants_and_scopes_start_apart(service: KnowledgeService, diary: 
 async def test_a_workflow_gives_its_inputs(service: KnowledgeService, diary: Diary) -> None:
     """Sources that name inputs are ingested again for other inputs, and not for the same ones."""
     for region, count in (("north", 1), ("north", 1), ("south", 2)):
-        given = {"input": {"region": region}, "vars": {"place": f"{region} side"}}
-        await service.open("regions", "triage").start(given)
+        scopes = {"input": {"region": region}, "vars": {"place": f"{region} side"}}
+        await service.open("regions", "triage").start(scopes)
         texts = await _texts(service, "regions", workflow="triage")
         assert texts == {paragraph(region)}
         assert diary.names().count("ingest_started") == count
-    given = {"input": {"region": "x"}, "vars": {"place": "x side"}}
-    await service.open("places", "triage").start(given)
+    scopes = {"input": {"region": "x"}, "vars": {"place": "x side"}}
+    await service.open("places", "triage").start(scopes)
     assert await _texts(service, "places", workflow="triage") == {paragraph("x side")}
 
 
@@ -183,8 +183,8 @@ async def test_inputs_that_no_source_names_are_no_reason(
     """Inputs that no source names do not cause another ingest."""
     for region in ("north", "south"):
         for kb_id in ("docs", "places"):
-            given = {"input": {"region": region}, "vars": {"place": "here"}}
-            await service.open(kb_id, "triage").start(given)
+            scopes = {"input": {"region": region}, "vars": {"place": "here"}}
+            await service.open(kb_id, "triage").start(scopes)
     started = [event.kb_id for hook, event in diary.entries if hook == "ingest_started"]
     assert started == ["docs", "places"]
 
@@ -206,8 +206,8 @@ async def test_sources_that_cannot_be_read_are_a_failure(
         with pytest.raises(SourceError, match=r"'regions' cannot be .*workflow.input.region \}\}"):
             await service.open("regions", "triage").start(lacking)
     assert diary.names().count("ingest_started") == 2
-    given = {"input": {"region": "north"}, "vars": {}}
-    await service.open("regions", "triage").start(given)
+    scopes = {"input": {"region": "north"}, "vars": {}}
+    await service.open("regions", "triage").start(scopes)
     texts = await _texts(service, "regions", workflow="triage")
     assert texts == {paragraph("north")}
 
@@ -218,8 +218,8 @@ async def test_what_only_a_run_knows_is_left_to_it(service: KnowledgeService, di
         with pytest.raises(NotIngestedError):
             await service.open(kb_id, "triage").query("anything")
     assert "ingest_started" not in diary.names()
-    given = {"input": {"region": "north"}, "vars": {"place": "north side"}}
-    await service.open("places", "triage").start(given)
+    scopes = {"input": {"region": "north"}, "vars": {"place": "north side"}}
+    await service.open("places", "triage").start(scopes)
     assert await _texts(service, "places", workflow="triage") == {paragraph("north side")}
 
 

@@ -53,12 +53,12 @@ def memory() -> Iterator[Any]:
 @pytest.mark.usefixtures("memory")
 def test_pattern_below_a_prefix() -> None:
     """Objects of this bucket that start with the prefix and match the pattern are listed."""
-    found = items(provider="memory", bucket="shelf", prefix="docs/", pattern="**/*.md")
+    below = items(provider="memory", bucket="shelf", prefix="docs/", pattern="**/*.md")
     names = ["docs/a.md", "docs/x/b.md", "docs/x/y/c.md"]
-    assert list(found) == [f"memory://shelf/{name}" for name in names]
-    assert read(found["memory://shelf/docs/x/b.md"]).data == b"docs/x/b.md"
-    found = items(provider="memory", bucket="shelf", prefix="docs/", pattern="*.{md,txt}")
-    assert list(found) == ["memory://shelf/docs/a.md", "memory://shelf/docs/d.txt"]
+    assert list(below) == [f"memory://shelf/{name}" for name in names]
+    assert read(below["memory://shelf/docs/x/b.md"]).data == b"docs/x/b.md"
+    below = items(provider="memory", bucket="shelf", prefix="docs/", pattern="*.{md,txt}")
+    assert list(below) == ["memory://shelf/docs/a.md", "memory://shelf/docs/d.txt"]
 
 
 @pytest.mark.usefixtures("memory")
@@ -73,9 +73,9 @@ def test_kinds_are_told_by_their_content() -> None:
     for name, data in (objects | {"z.zzz": b"zzz", "e": b""}).items():
         memory.pipe_file(f"/kinds/{name}", data)
     declaration = CloudStorageSource(type="cloud_storage", provider="memory", bucket="kinds")
-    found = enumerate_sources([make_source(declaration, Environment(Path(), {}))])
-    assert sorted(found.items) == [f"memory://kinds/{name}" for name in sorted(objects)]
-    assert skipped_summary(found.sources[0].skipped) == ".zzz 1, no extension 1"
+    listing = enumerate_sources([make_source(declaration, Environment(Path(), {}))])
+    assert sorted(listing.items) == [f"memory://kinds/{name}" for name in sorted(objects)]
+    assert skipped_summary(listing.sources[0].skipped) == ".zzz 1, no extension 1"
     named = CloudStorageSource(
         type="cloud_storage", provider="memory", bucket="kinds", prefix="z.zzz"
     )
@@ -85,12 +85,12 @@ def test_kinds_are_told_by_their_content() -> None:
 @pytest.mark.usefixtures("memory")
 def test_a_prefix_is_no_folder() -> None:
     """A prefix may end within a name, and may be a whole name."""
-    found = items(provider="memory", bucket="shelf", prefix="doc", pattern="*")
-    assert list(found) == ["memory://shelf/document.md"]
-    found = items(provider="memory", bucket="shelf", prefix="docs/a", pattern="*.md")
-    assert list(found) == ["memory://shelf/docs/a.md"]
-    found = items(provider="memory", bucket="shelf", prefix="docs/a.md")
-    assert list(found) == ["memory://shelf/docs/a.md"]
+    below = items(provider="memory", bucket="shelf", prefix="doc", pattern="*")
+    assert list(below) == ["memory://shelf/document.md"]
+    below = items(provider="memory", bucket="shelf", prefix="docs/a", pattern="*.md")
+    assert list(below) == ["memory://shelf/docs/a.md"]
+    below = items(provider="memory", bucket="shelf", prefix="docs/a.md")
+    assert list(below) == ["memory://shelf/docs/a.md"]
     assert len(items(provider="memory", bucket="shelf")) == 5
 
 
@@ -107,12 +107,12 @@ def test_nothing_there(place: dict[str, str]) -> None:
 
 def test_changes_are_seen(memory: Any) -> None:
     """Changes after the listing are read in their new state; a vanished object fails alone."""
-    found = items(provider="memory", bucket="shelf", prefix="docs/x/")
+    below = items(provider="memory", bucket="shelf", prefix="docs/x/")
     memory.pipe_file("/shelf/docs/x/b.md", b"new")
     memory.rm_file("/shelf/docs/x/y/c.md")
-    assert read(found["memory://shelf/docs/x/b.md"]).data == b"new"
+    assert read(below["memory://shelf/docs/x/b.md"]).data == b"new"
     with pytest.raises(SourceError, match=r"memory://shelf/docs/x/y/c\.md: cannot be read: File"):
-        found["memory://shelf/docs/x/y/c.md"].read("")
+        below["memory://shelf/docs/x/y/c.md"].read("")
 
 
 def test_size_of_objects(memory: Any) -> None:
@@ -139,9 +139,9 @@ def test_a_folder(tmp_path: Path) -> None:
     (tmp_path / "shelf" / "docs").mkdir(parents=True)
     (tmp_path / "shelf" / "docs" / "a.md").write_bytes(b"a")
     (tmp_path / "shelf" / "b.md").write_bytes(b"b")
-    found = items(tmp_path, provider="file", bucket="shelf", prefix="docs/")
-    assert list(found) == ["file://shelf/docs/a.md"]
-    assert read(found["file://shelf/docs/a.md"]).data == b"a"
+    files = items(tmp_path, provider="file", bucket="shelf", prefix="docs/")
+    assert list(files) == ["file://shelf/docs/a.md"]
+    assert read(files["file://shelf/docs/a.md"]).data == b"a"
     bucket = str(tmp_path / "shelf")
     assert list(items(provider="file", bucket=bucket, pattern="*.md")) == [f"file://{bucket}/b.md"]
 
@@ -154,10 +154,10 @@ def test_links_out_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "outside" / "secret.md").write_bytes(b"secret")
     os.symlink(tmp_path / "outside" / "secret.md", shelf / "a.md")
     os.symlink(tmp_path / "outside", shelf / "linked")
-    found = items(tmp_path, provider="file", bucket="shelf")
-    assert list(found) == ["file://shelf/a.md"]
+    files = items(tmp_path, provider="file", bucket="shelf")
+    assert list(files) == ["file://shelf/a.md"]
     with pytest.raises(SourceError, match="is a link to a location outside its bucket"):
-        found["file://shelf/a.md"].read("")
+        files["file://shelf/a.md"].read("")
 
 
 def test_a_folder_that_is_gone(tmp_path: Path) -> None:

@@ -78,9 +78,9 @@ def test_prefixes(cloud: CloudServer) -> None:
     assert set(items(cloud, "prefix: docs/, pattern: '**/*.md'")) == below
     assert set(items(cloud, "prefix: doc, pattern: '*'")) == {"docs2", "document.md"}
     assert set(items(cloud, "prefix: docs/a.md")) == {"docs/a.md"}
-    found = items(cloud, "prefix: docs/")
-    assert read(found[odd]).data == odd.encode()
-    assert read(found["docs/empty.md"]).data == b""
+    listed = items(cloud, "prefix: docs/")
+    assert read(listed[odd]).data == odd.encode()
+    assert read(listed["docs/empty.md"]).data == b""
 
 
 def test_pages(cloud: CloudServer) -> None:
@@ -153,12 +153,12 @@ def test_wrong_credentials(cloud: CloudServer) -> None:
     wrong = {"KEY": "other-id", "SECRET": "hidden%2Fwrong"}
     with pytest.raises(SourceError) as caught:
         list(source(cloud, **wrong).items())
-    said = str(caught.value)
-    assert said.startswith(f"{cloud.scheme}://shelf cannot be listed: ")
-    assert "check the credentials in the source's config: " in said
-    assert "{{ ." in said
-    assert "hidden" not in said
-    assert "other-id" not in said
+    message = str(caught.value)
+    assert message.startswith(f"{cloud.scheme}://shelf cannot be listed: ")
+    assert "check the credentials in the source's config: " in message
+    assert "{{ ." in message
+    assert "hidden" not in message
+    assert "other-id" not in message
 
 
 def test_an_outage_while_objects_are_read(cloud: CloudServer) -> None:
@@ -169,12 +169,12 @@ def test_an_outage_while_objects_are_read(cloud: CloudServer) -> None:
     for name in list(listed)[:3]:
         with pytest.raises(SourceError, match="cannot be read: "):
             listed[name].read("")
-    asked = len(cloud.web.asked)
+    before = len(cloud.web.asked)
     with pytest.raises(
         SourceError, match=r"docs/3\.md: not tried, because previous reads failed: "
     ):
         listed["docs/3.md"].read("")
-    assert len(cloud.web.asked) == asked
+    assert len(cloud.web.asked) == before
     cloud.mend()
     assert read(items(cloud)["docs/3.md"]).data
     listed = items(cloud)
@@ -192,7 +192,7 @@ def test_the_end_of_a_source(cloud: CloudServer) -> None:
     gc.collect()  # objects of other tests would emit warnings in our loop
 
     async def use() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, said: complaints.append(said))
+        asyncio.get_running_loop().set_exception_handler(lambda _, info: complaints.append(info))
         listed = await asyncio.to_thread(list, source(cloud).items())
         await asyncio.to_thread(listed[0].read, "")
         del listed
@@ -213,10 +213,10 @@ async def test_ingest(cloud: CloudServer, make_bench: Callable[[str], Bench]) ->
     assert sorted(cloud.sent) == [f"docs/{number}.md" for number in range(4)]
 
     cloud.sent.clear()
-    asked = len(cloud.web.asked)
+    sent = len(cloud.web.asked)
     assert (await bench.ingest()).documents["unchanged"] == 4
     assert not cloud.sent
-    assert {one.method for one in cloud.web.asked[asked:]} == {"GET"}  # requests of the listing
+    assert {call.method for call in cloud.web.asked[sent:]} == {"GET"}  # requests of the listing
     cloud.put("docs/1.md", b"# Page 1\n\nAnother word.")
     report = await bench.ingest()
     assert (report.documents["updated"], report.documents["unchanged"]) == (1, 3)

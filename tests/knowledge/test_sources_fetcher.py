@@ -54,25 +54,25 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """Host names with the results of successive lookups: addresses separated by spaces."""
-    known: dict[str, list[str]] = {}
+    records: dict[str, list[str]] = {}
     real = socket.getaddrinfo
 
     def look_up(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
         name = host.decode() if isinstance(host, bytes) else host
-        if name in known:
-            answers = known[name]
-            found = answers.pop(0) if len(answers) > 1 else answers[0]
-            return [entry for a in found.split() for entry in real(a, port, *args, **kwargs)]
+        if name in records:
+            answers = records[name]
+            addresses = answers.pop(0) if len(answers) > 1 else answers[0]
+            return [entry for a in addresses.split() for entry in real(a, port, *args, **kwargs)]
         return real(host, port, *args, **kwargs)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    return known
+    return records
 
 
 async def content(fetcher: Fetcher, address: str, version: str = "") -> Content:
-    found = await fetcher.fetch(address, version)
-    assert found is not None
-    return found
+    answer = await fetcher.fetch(address, version)
+    assert answer is not None
+    return answer
 
 
 async def refusal(fetcher: Fetcher, address: str, **more: Any) -> str:
@@ -88,9 +88,9 @@ async def refusal(fetcher: Fetcher, address: str, **more: Any) -> str:
 async def test_a_document(server: WebServer) -> None:
     """The body is returned as it was sent, with its media type."""
     server.routes["/a?b=1"] = Answer(b"\xff\x00 bytes", {"Content-Type": "Text/HTML; charset=x"})
-    found = await content(Fetcher(allow=HERE), server.url("/a?b=1#part"))
-    assert (found.data, found.version) == (b"\xff\x00 bytes", "")
-    assert found.media_type == "text/html; charset=x"
+    answer = await content(Fetcher(allow=HERE), server.url("/a?b=1#part"))
+    assert (answer.data, answer.version) == (b"\xff\x00 bytes", "")
+    assert answer.media_type == "text/html; charset=x"
     assert server.asked[0].headers["accept-encoding"] == "gzip"
     assert server.asked[0].headers["host"] == f"127.0.0.1:{server.port}"
 
@@ -99,8 +99,8 @@ async def test_compressed(server: WebServer) -> None:
     """A gzip body is decompressed, with one or several members, in pieces of any size."""
     packed = gzip.compress(b"one ") + gzip.compress(b"two " * 50_000)
     server.routes["/a"] = Answer(packed, {"Content-Encoding": "gzip"})
-    found = await content(Fetcher(allow=HERE), server.url("/a"))
-    assert found.data == b"one " + b"two " * 50_000
+    answer = await content(Fetcher(allow=HERE), server.url("/a"))
+    assert answer.data == b"one " + b"two " * 50_000
 
 
 async def test_own_headers(server: WebServer) -> None:
@@ -120,7 +120,7 @@ async def test_many_at_once(server: WebServer) -> None:
 
     async def all_of_them() -> list[bytes]:
         urls = [server.url(f"/{number}") for number in range(8)]
-        return [found.data for found in await asyncio.gather(*(content(fetcher, u) for u in urls))]
+        return [page.data for page in await asyncio.gather(*(content(fetcher, u) for u in urls))]
 
     both = await asyncio.gather(all_of_them(), asyncio.to_thread(asyncio.run, all_of_them()))
     assert both == [[str(number).encode() for number in range(8)]] * 2
@@ -143,8 +143,8 @@ async def test_etag(server: WebServer) -> None:
     """A document with the same ETag is not sent again, but one that changed is."""
     etag = '"1"'
 
-    def answer(asked: Asked) -> Answer:
-        same = asked.headers.get("if-none-match") == etag
+    def answer(request: Asked) -> Answer:
+        same = request.headers.get("if-none-match") == etag
         return Answer(b"" if same else etag.encode(), {"ETag": etag}, 304 if same else 200)
 
     server.routes["/"] = answer
@@ -186,7 +186,7 @@ async def test_a_version_belongs_to_an_address(server: WebServer) -> None:
     fetcher = Fetcher(allow=HERE)
     first = await content(fetcher, server.url())
     assert (await content(fetcher, server.url(), first.version)).data == b"two"
-    assert not any("if-none-match" in asked.headers for asked in server.asked)
+    assert not any("if-none-match" in request.headers for request in server.asked)
 
 
 @pytest.mark.parametrize("version", ["other", "[]", "7", '["a", "b", "c"]', "null"])
@@ -392,7 +392,7 @@ async def test_an_allowed_host_opens_no_other(
     )
     message = await refusal(Fetcher(allow=["wiki.internal"]), server.url(host="wiki.internal"))
     assert "the host 'admin.internal' is not at a public address" in message
-    assert [asked.target for asked in server.asked] == ["/"]
+    assert [request.target for request in server.asked] == ["/"]
 
 
 async def test_headers_stay_at_home(servers: Callable[..., WebServer]) -> None:
@@ -403,9 +403,9 @@ async def test_headers_stay_at_home(servers: Callable[..., WebServer]) -> None:
     abroad.routes["/"] = Answer(b"x", {"Set-Cookie": "a=b"})
     fetcher = Fetcher(allow=HERE, headers={"X-Key": "k"})
     await content(fetcher, home.url().replace("//", "//user:pass@"))
-    for asked in home.asked:
-        assert asked.headers["x-key"] == "k"
-        assert asked.headers["authorization"] == "Basic dXNlcjpwYXNz"
+    for request in home.asked:
+        assert request.headers["x-key"] == "k"
+        assert request.headers["authorization"] == "Basic dXNlcjpwYXNz"
     assert not {"x-key", "authorization", "cookie", "referer"} & set(abroad.asked[0].headers)
 
 

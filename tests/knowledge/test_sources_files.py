@@ -53,8 +53,8 @@ def test_hidden_files_are_passed_over(tmp_path: Path) -> None:
 def test_exclude(tmp_path: Path) -> None:
     """Files that match an exclude pattern are skipped."""
     write(tmp_path, "docs/a.md", "docs/drafts/b.md", "docs/drafts/x/c.md", "docs/CHANGELOG.md")
-    found = items(tmp_path, "docs/**/*.md", exclude=("docs/drafts/**", "**/CHANGELOG.md"))
-    assert list(found) == ["docs/a.md"]
+    files = items(tmp_path, "docs/**/*.md", exclude=("docs/drafts/**", "**/CHANGELOG.md"))
+    assert list(files) == ["docs/a.md"]
 
 
 def test_a_file_of_several_patterns_is_listed_once(tmp_path: Path) -> None:
@@ -94,10 +94,10 @@ def test_link_to_the_outside(tmp_path: Path) -> None:
     write(tmp_path, "secret.md")
     os.symlink(tmp_path / "secret.md", root / "docs" / "out.md")
     os.symlink(root / "docs" / "a.md", root / "docs" / "in.md")
-    found = items(root, "docs/**/*.md")
-    assert data(found["docs/in.md"]) == b"docs/a.md"
+    files = items(root, "docs/**/*.md")
+    assert data(files["docs/in.md"]) == b"docs/a.md"
     with pytest.raises(SourceError, match=r"docs/out.md: is a link to a location outside"):
-        data(found["docs/out.md"])
+        data(files["docs/out.md"])
 
 
 def test_link_of_a_folder_to_the_outside(tmp_path: Path) -> None:
@@ -154,10 +154,10 @@ def test_pipes_are_no_documents(tmp_path: Path) -> None:
     """A named pipe, which would block forever, is refused."""
     write(tmp_path, "docs/a.md")
     os.mkfifo(tmp_path / "docs" / "pipe.md")
-    found = items(tmp_path, "docs/*.md")
-    if "docs/pipe.md" in found:
+    files = items(tmp_path, "docs/*.md")
+    if "docs/pipe.md" in files:
         with pytest.raises(SourceError, match=r"docs/pipe.md: is not a regular file"):
-            data(found["docs/pipe.md"])
+            data(files["docs/pipe.md"])
 
 
 def test_too_large(tmp_path: Path) -> None:
@@ -211,9 +211,9 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/docs/caf\xe9.md")).write_bytes(b"x")
     except (OSError, UnicodeError):
         pytest.skip("this file system takes names of UTF-8 only")
-    found = items(tmp_path, "docs/*.md")
-    assert list(found) == ["docs/a.md", "docs/caf\\xe9.md"]
-    assert data(found["docs/caf\\xe9.md"]) == b"x"
+    files = items(tmp_path, "docs/*.md")
+    assert list(files) == ["docs/a.md", "docs/caf\\xe9.md"]
+    assert data(files["docs/caf\\xe9.md"]) == b"x"
 
 
 def test_key(tmp_path: Path) -> None:

@@ -84,11 +84,11 @@ def test_folders_of_tools(tmp_path: Path) -> None:
     assert read(tmp_path, "node_modules/**/*.md") == ["node_modules/x/b.md"]
     assert read(tmp_path, "any name/lib") == ["any name/lib/e.md"]
     exclude = ["**/node_modules/**", "any name/**", "conda", ".venv"]
-    found, *_ = files_below(tmp_path, ["**/*.md"], exclude=exclude)
-    assert [one.name for one in found] == ["a.md", "src/__pycache__/"]
-    found, *_ = files_below(tmp_path, ["**/*.md"], all_folders=True)
-    assert [one.name for one in found if one.skipped] == [".venv/"]
-    assert len(found) == 7
+    entries, *_ = files_below(tmp_path, ["**/*.md"], exclude=exclude)
+    assert [entry.name for entry in entries] == ["a.md", "src/__pycache__/"]
+    entries, *_ = files_below(tmp_path, ["**/*.md"], all_folders=True)
+    assert [entry.name for entry in entries if entry.skipped] == [".venv/"]
+    assert len(entries) == 7
 
 
 def test_folders_of_version_control(tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_hidden_files(tmp_path: Path) -> None:
     assert skipped(tmp_path, "**/*") == dict.fromkeys((*hidden, ".env"), "hidden")
     assert skipped(tmp_path, "*.md") == {".b.md": "hidden"}
     assert skipped(tmp_path, "**/*.md", ".notes", ".b.md", "x/.*") == {"x/.deep/": "hidden"}
-    found = files_below(tmp_path, ["**/*"], exclude=[".*", ".notes", "**/.deep", "x/.d.md"]).entries
-    assert [one.name for one in found] == ["a.md"]
+    paths = files_below(tmp_path, ["**/*"], exclude=[".*", ".notes", "**/.deep", "x/.d.md"]).entries
+    assert [path.name for path in paths] == ["a.md"]
 
 
 def test_excluded_folders(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_excluded_folders(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "drafts/b.md", "drafts/x/c.md", "docs/drafts/d.md", "docs/e.md")
 
     def left(*exclude: str) -> list[str]:
-        return [one.name for one in files_below(tmp_path, ["**/*.md"], exclude=exclude).entries]
+        return [row.name for row in files_below(tmp_path, ["**/*.md"], exclude=exclude).entries]
 
     without = ["a.md", "docs/drafts/d.md", "docs/e.md"]
     assert left("drafts") == left("drafts/") == left("./drafts/**") == without
@@ -145,7 +145,7 @@ def test_patterns_for_the_same_file(tmp_path: Path) -> None:
     write(tmp_path, "shelf/UPPER.MD")
     patterns = ["shelf/UPPER.md", "shelf/{UPPER,x}.md"]
     listing = files_below(tmp_path, patterns)
-    assert ([one.name for one in listing.entries], listing.unmatched) == (["shelf/UPPER.MD"], [])
+    assert ([row.name for row in listing.entries], listing.unmatched) == (["shelf/UPPER.MD"], [])
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,11 +163,11 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
     ):
         assert (pattern, unlisted(tmp_path, pattern)) == (pattern, reason)
         listing = files_below(tmp_path, [pattern, "docs/*.md"])
-        assert [one.name for one in listing.entries if not one.unlisted] == ["docs/b.md"]
+        assert [entry.name for entry in listing.entries if not entry.unlisted] == ["docs/b.md"]
         assert listing.unmatched == [], "nobody knows what it would match"
     for exclude in ("docs/shut", "docs/shut/**"):
-        found, *_ = files_below(tmp_path, ["docs/**/*.md", "docs/shut/a.md"], exclude=[exclude])
-        assert [one.name for one in found] == ["docs/b.md"]
+        entries, *_ = files_below(tmp_path, ["docs/**/*.md", "docs/shut/a.md"], exclude=[exclude])
+        assert [entry.name for entry in entries] == ["docs/b.md"]
     assert unlisted(tmp_path, "docs/*.md") == {}
     failed = report(tmp_path, "docs/shut")
     assert (failed.status, failed.reason) == (
@@ -190,7 +190,7 @@ def test_a_folder_that_is_removed_meanwhile(
         return real(path)
 
     monkeypatch.setattr(os, "scandir", remove)
-    assert [one.name for one in files_below(root, ["**/*"]).entries] == ["c.md"]
+    assert [entry.name for entry in files_below(root, ["**/*"]).entries] == ["c.md"]
 
 
 def test_a_link_to_a_file_that_cannot_be_reached(
@@ -256,8 +256,8 @@ def test_kinds_that_no_loader_reads(tmp_path: Path) -> None:
 
     def listed(*patterns: str, as_text: tuple[str, ...] = ()) -> tuple[list[str], str]:
         source = FileSource("file_glob", patterns, tmp_path, as_text=as_text)
-        found = enumerate_sources([source])
-        return sorted(found.items), skipped_summary(found.sources[0].skipped)
+        listing = enumerate_sources([source])
+        return sorted(listing.items), skipped_summary(listing.sources[0].skipped)
 
     assert listed("**/*") == (
         ["a.md", "memo", "page"],
@@ -303,9 +303,9 @@ def test_the_setting_with_which_a_skipped_file_is_read(tmp_path: Path) -> None:
         "linked/": "paths",
         "out/": "",
     }
-    assert {one.uri: one.setting for one in report(tmp_path, "**/*").skipped} == expected
+    assert {file.uri: file.setting for file in report(tmp_path, "**/*").skipped} == expected
     ways = {"as_text": [], "paths": ["**/*"]} | {
-        setting: [name for name, one in expected.items() if one == setting]
+        setting: [name for name, value in expected.items() if value == setting]
         for setting in ("as_text", "paths")
     }
     source = FileSource(
@@ -315,21 +315,21 @@ def test_the_setting_with_which_a_skipped_file_is_read(tmp_path: Path) -> None:
         as_text=ways["as_text"],
         respect_gitignore=False,
     )
-    found = enumerate_sources([source])
-    left = {one.uri for one in found.sources[0].skipped}
+    listing = enumerate_sources([source])
+    left = {file.uri for file in listing.sources[0].skipped}
     assert left == {name for name, setting in expected.items() if not setting} | {".notes/f"}
-    for _, item in found.items.values():
+    for _, item in listing.items.values():
         assert item.read("")
     bare = enumerate_sources([FileSource("file", ["**/*"], tmp_path)]).sources[0]
-    assert {one.setting for one in bare.skipped} == {""}, "a bucket has no such settings"
+    assert {file.setting for file in bare.skipped} == {""}, "a bucket has no such settings"
 
 
 def test_a_linked_folder_outside(tmp_path: Path) -> None:
     """Files that a pattern reaches through a link out of the folder are not even listed."""
     write(tmp_path, "secret/a.md", "project/b.md")
     os.symlink(tmp_path / "secret", tmp_path / "project" / "linked")
-    found, unmatched, _ = files_below(tmp_path / "project", ["linked", "linked/*.md", "b.md"])
-    assert [(one.name, one.skipped) for one in found] == [
+    entries, unmatched, _ = files_below(tmp_path / "project", ["linked", "linked/*.md", "b.md"])
+    assert [(entry.name, entry.skipped) for entry in entries] == [
         ("b.md", ""),
         ("linked/", "links out of the folder"),
     ]

@@ -130,12 +130,12 @@ def test_git_says_the_same(
     if (root / deeper[0]).is_dir():
         (root / deeper[0] / ".gitignore").write_text("\n".join(deeper[1]))
     subprocess.run(["git", "init", "-q", str(root)], check=True)
-    asked = ["git", "-C", str(root), "-c", "core.excludesFile=", "ls-files", "-z"]
-    told = subprocess.run(
-        [*asked, "--others", "--exclude-standard"], check=True, capture_output=True
+    command = ["git", "-C", str(root), "-c", "core.excludesFile=", "ls-files", "-z"]
+    output = subprocess.run(
+        [*command, "--others", "--exclude-standard"], check=True, capture_output=True
     ).stdout.decode()
     assert read(root, "**/*") == sorted(
-        name for name in told.split("\0") if name and ".gitignore" not in name
+        name for name in output.split("\0") if name and ".gitignore" not in name
     )
 
 
@@ -195,7 +195,7 @@ def test_rules_that_cannot_be_read(tmp_path: Path) -> None:
     write(tmp_path, "a.md")
     os.symlink(".gitignore", tmp_path / ".gitignore")
     listing = files_below(tmp_path, ["**/*"])
-    assert [one.name for one in listing.entries] == ["a.md"]
+    assert [entry.name for entry in listing.entries] == ["a.md"]
     assert listing.notices == [
         ".gitignore cannot be read and is not applied: Too many levels of symbolic links"
     ]

@@ -180,7 +180,7 @@ def test_the_temporary_file_goes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def open_files() -> list[str]:
-        links = [os.path.realpath(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd")]
+        links = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
         return [link for link in links if link.startswith(str(tmp_path))]
 
     items = listed(page("x" * 100), page("y" * 100))
@@ -214,8 +214,8 @@ def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_settings_stay_as_they_are() -> None:
     """A loader that modifies its settings does not change those of the next listing."""
-    made = source("Writing", settings={"a": 1})
-    assert [[item.uri for item in made.items()] for _ in range(2)] == [["1"], ["1"]]
+    writing = source("Writing", settings={"a": 1})
+    assert [[item.uri for item in writing.items()] for _ in range(2)] == [["1"], ["1"]]
 
 
 class Writing(BaseLoader):

@@ -22,7 +22,7 @@ DOCS = "{{ .env.DOCS }}"
 FOLDER = "{{ .workflow.input.folder }}"
 
 
-def made(root: Path, folder: Any, *, of_env: bool = True, **declared: Any) -> Source:
+def build(root: Path, folder: Any, *, of_env: bool = True, **declared: Any) -> Source:
     """Return a source with one template that stands for a folder."""
     declared = {"type": "markdown_glob"} | declared
     declaration: SourceDeclaration = TypeAdapter(SourceDeclaration).validate_python(declared)
@@ -43,13 +43,13 @@ def test_a_folder_of_the_environment(tmp_path: Path) -> None:
     """The folder is found in the project folder, and its name is not shown."""
     files(tmp_path, "kb/en/a.md", "kb/en/x/kb.md", "kb/de/b.md", "kb/env.md")
     for folder in ("kb/en", "./kb/en", "kb//en/", "kb\\en"):
-        source = made(tmp_path, folder, path=f"{DOCS}/**/*.md")
+        source = build(tmp_path, folder, path=f"{DOCS}/**/*.md")
         assert uris(source) == [f"{DOCS}/a.md", f"{DOCS}/x/kb.md"]
         assert source.key == f"markdown_glob:{DOCS}/**/*.md"
-    assert uris(made(tmp_path, "en", path=f"kb/{DOCS}/*.md")) == [f"kb/{DOCS}/a.md"]
-    assert uris(made(tmp_path, "en", path=f"kb/{DOCS}v.md")) == [f"kb/{DOCS}v.md"]
-    assert uris(made(tmp_path, "en", path=f"*/{DOCS}/*.md")) == [f"kb/{DOCS}/a.md"]
-    both = made(tmp_path, "kb/e", path=f"{DOCS}nv.md", paths=["kb/de/*.md"])
+    assert uris(build(tmp_path, "en", path=f"kb/{DOCS}/*.md")) == [f"kb/{DOCS}/a.md"]
+    assert uris(build(tmp_path, "en", path=f"kb/{DOCS}v.md")) == [f"kb/{DOCS}v.md"]
+    assert uris(build(tmp_path, "en", path=f"*/{DOCS}/*.md")) == [f"kb/{DOCS}/a.md"]
+    both = build(tmp_path, "kb/e", path=f"{DOCS}nv.md", paths=["kb/de/*.md"])
     assert uris(both) == ["kb/de/b.md", f"{DOCS}nv.md"]
 
 
@@ -67,7 +67,7 @@ def test_a_folder_of_the_environment(tmp_path: Path) -> None:
 def test_a_value_behind_a_wildcard(tmp_path: Path, path: str, folder: str, uri: str) -> None:
     """The value is shown as its template, but other names that contain it are unchanged."""
     files(tmp_path, "b/a/banana.md")
-    assert uris(made(tmp_path, folder, path=path.format(DOCS))) == [uri.format(DOCS)]
+    assert uris(build(tmp_path, folder, path=path.format(DOCS))) == [uri.format(DOCS)]
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
@@ -75,14 +75,14 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     files(tmp_path, "kb/a.md")
     for path, folder in ((DOCS, "kb/a.md"), (f"kb/{DOCS}", "a.md"), (f"*/{DOCS}", "a.md")):
         with pytest.raises(SourceError, match=r"}} is a file; .*, as in .*}}\.md$"):
-            uris(made(tmp_path, folder, path=path))
+            uris(build(tmp_path, folder, path=path))
 
 
 def test_a_folder_of_a_run(tmp_path: Path) -> None:
     """Input of a workflow is not secret, and a number can be a name."""
     files(tmp_path, "2024/a.md", "2024/drafts/b.md", "2025/c.md")
     for folder in ("2024", 2024):
-        source = made(
+        source = build(
             tmp_path,
             folder,
             of_env=False,
@@ -98,7 +98,7 @@ def test_a_folder_of_a_run(tmp_path: Path) -> None:
 def test_what_it_stands_for_is_no_pattern(tmp_path: Path, folder: str) -> None:
     """A value with wildcard characters stands for the folder of exactly that name."""
     files(tmp_path, "a/x.md", "b/x.md", "ab/x.md")
-    source = made(tmp_path, folder, path=f"{DOCS}/*.md")
+    source = build(tmp_path, folder, path=f"{DOCS}/*.md")
     with pytest.raises(SourceError, match=r"^no file in "):
         uris(source)
     files(tmp_path, f"{folder}/here.md")
@@ -106,7 +106,7 @@ def test_what_it_stands_for_is_no_pattern(tmp_path: Path, folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "folder", "said"),
+    ("path", "folder", "reason"),
     [
         (f"{DOCS}/*.md", "/etc", "is a path outside of the project folder"),
         (f"kb/{DOCS}/*.md", "/etc", "is a path outside of the project folder"),
@@ -122,21 +122,21 @@ def test_what_it_stands_for_is_no_pattern(tmp_path: Path, folder: str) -> None:
     ],
 )
 def test_what_is_no_folder_of_the_project(
-    tmp_path: Path, path: str, folder: str | None, said: str
+    tmp_path: Path, path: str, folder: str | None, reason: str
 ) -> None:
     """The source fails without showing the value, and its key does not depend on the value."""
     files(tmp_path.parent, "b/secret.md")
-    source = made(tmp_path, folder, path=path, exclude=["x/*"])
-    with pytest.raises(SourceError, match=said) as caught:
+    source = build(tmp_path, folder, path=path, exclude=["x/*"])
+    with pytest.raises(SourceError, match=reason) as caught:
         uris(source)
     assert "/etc" not in str(caught.value)
-    assert source.key == made(tmp_path, "docs", path=path, exclude=["x/*"]).key
+    assert source.key == build(tmp_path, "docs", path=path, exclude=["x/*"]).key
 
 
 def test_what_is_no_name(tmp_path: Path) -> None:
     """A list is refused anywhere in a path."""
     for path in (FOLDER, f"{FOLDER}/*.md"):
-        source = made(tmp_path, ["a"], of_env=False, path=path)
+        source = build(tmp_path, ["a"], of_env=False, path=path)
         with pytest.raises(SourceError, match="expected text, got a value of type list"):
             uris(source)
 
@@ -146,19 +146,19 @@ def test_links_do_not_lead_out(tmp_path: Path) -> None:
     root, outside = files(tmp_path / "project", "a.md"), files(tmp_path / "outside", "b.md")
     (root / "kb").symlink_to(outside)
     with pytest.raises(SourceError, match=r"\({{ \.env\.DOCS }}/ is skipped: links out of the"):
-        list(made(root, "./kb", path=f"{DOCS}/*.md").items())
+        list(build(root, "./kb", path=f"{DOCS}/*.md").items())
 
 
 def test_transcripts(tmp_path: Path) -> None:
     """Sources of transcripts support templates too."""
     files(tmp_path, "talks/a.vtt", "talks/b.mp4")
-    source = made(tmp_path, "talks", type="media_transcript", path=f"{DOCS}/*")
+    source = build(tmp_path, "talks", type="media_transcript", path=f"{DOCS}/*")
     assert uris(source) == [f"{DOCS}/a.vtt"]
     assert source.key == f"media_transcript:{DOCS}/*"
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "reason"),
     [
         ("{{ .env.GONE }}/*", r"lorebind\.yaml:2:60: variable GONE is not set"),
         ("{{ env.DOCS }}/*", r"{{ env\.DOCS }} is not a template"),
@@ -167,11 +167,11 @@ def test_transcripts(tmp_path: Path) -> None:
         ("/{{ .env.DOCS }}/*", "leaves the project folder"),
     ],
 )
-def test_what_is_found_before_anything_runs(tmp_path: Path, path: str, said: str) -> None:
+def test_what_is_found_before_anything_runs(tmp_path: Path, path: str, reason: str) -> None:
     """Templates in a path are validated like those of other fields."""
     kb = f'{{ id: docs, sources: [{{ type: file_glob, path: "{path}" }}] }}'
     write(tmp_path, {"lorebind.yaml": f"name: demo\nknowledge_bases: [{kb}]\n"})
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=reason):
         load_project(tmp_path, environ={"DOCS": "docs"}, need_variables=True)
 
 
@@ -179,18 +179,18 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
     """A folder that cannot be listed is reported, or fails the source that it belongs to."""
     files(tmp_path, "kb/en/a.md", "kb/en/x/b.md", "c.md")
     shut(tmp_path / "kb/en/x", monkeypatch)
-    source = made(tmp_path, "kb/en", path=f"{DOCS}/**/*.md")
+    source = build(tmp_path, "kb/en", path=f"{DOCS}/**/*.md")
     assert [(item.uri, item.unlisted) for item in source.items()] == [
         (f"{DOCS}/a.md", ""),
         (f"{DOCS}/x/", "Permission denied"),
     ]
     shut(tmp_path / "kb", monkeypatch)
     for pattern in (f"{DOCS}/a.md", "**/*"):
-        source = made(tmp_path, "kb/en", paths=["c.md", f"{DOCS}/a.md", pattern])
+        source = build(tmp_path, "kb/en", paths=["c.md", f"{DOCS}/a.md", pattern])
         with pytest.raises(SourceError, match="cannot be listed: Permission denied") as failed:
             uris(source)
         assert "kb" not in str(failed.value)
-    source = made(tmp_path, "kb/en", paths=["c.md", f"{DOCS}/*.md"])
+    source = build(tmp_path, "kb/en", paths=["c.md", f"{DOCS}/*.md"])
     assert [item.uri for item in source.items() if item.unlisted] == [f"{DOCS}/"]
-    source = made(tmp_path, "en", paths=["c.md", f"kb/{DOCS}/*.md"])
+    source = build(tmp_path, "en", paths=["c.md", f"kb/{DOCS}/*.md"])
     assert [item.uri for item in source.items() if item.unlisted] == [f"kb/{DOCS}/"]

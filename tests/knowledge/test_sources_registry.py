@@ -38,11 +38,11 @@ class Teller(BaseLoader):
     def lazy_load(self) -> Iterator[Document]:
         if self.fails:
             raise ConnectionError(f"{self.place}: refused")
-        said = {"source": f"{self.place}/a", "by": self.place.rpartition("/")[2]}
-        yield Document(page_content="text", metadata=said)
+        metadata = {"source": f"{self.place}/a", "by": self.place.rpartition("/")[2]}
+        yield Document(page_content="text", metadata=metadata)
 
 
-def made(
+def make(
     root: Path,
     workflow: Mapping[str, Any] | None = None,
     *,
@@ -96,7 +96,7 @@ def test_a_source_with_a_bug(tmp_path: Path) -> None:
 
 def test_addresses(tmp_path: Path) -> None:
     """Every address is a document, whose uri has query and templates, not password or fragment."""
-    source = made(
+    source = make(
         tmp_path,
         type="url",
         url="https://{{ .env.HOST }}/a?v=1#part",
@@ -118,7 +118,7 @@ async def test_secrets_in_addresses(tmp_path: Path, server: WebServer) -> None:
     """A secret in an address is sent, but appears neither in the uri nor in a message."""
     server.routes["/hidden/a?key=hidden"] = Answer(b"text")
     place = server.url("/{{ .secrets.TOKEN }}/")
-    source = made(
+    source = make(
         tmp_path,
         type="url",
         urls=[f"{place}a?key={{{{ .secrets.TOKEN }}}}", f"{place}b"],
@@ -142,7 +142,7 @@ def test_uris_are_the_documents_own(tmp_path: Path) -> None:
         "{{ .env.WIKI }}",
     ]
     for values in (environ, dict.fromkeys(environ, "https://rotated")):
-        assert uris(made(tmp_path, environ=values, type="url", urls=urls)) == expected
+        assert uris(make(tmp_path, environ=values, type="url", urls=urls)) == expected
 
 
 async def test_variables_of_a_workflow(tmp_path: Path, server: WebServer) -> None:
@@ -157,7 +157,7 @@ async def test_variables_of_a_workflow(tmp_path: Path, server: WebServer) -> Non
     """
     (tmp_path / "lorebind.yaml").write_text(dedent(yaml))
     loaded = load_project(tmp_path, environ={"PLACE": server.url(""), "TOKEN": "hidden/1"})
-    given = ingest_scope(loaded, "flow", {})
+    scope = ingest_scope(loaded, "flow", {})
     declared: SourceDeclaration = TypeAdapter(SourceDeclaration).validate_python(
         {
             "type": "url",
@@ -165,7 +165,7 @@ async def test_variables_of_a_workflow(tmp_path: Path, server: WebServer) -> Non
             "fetch": {"allow": ["127.0.0.1"]},
         }
     )
-    (item,) = make_source(declared, loaded.environment, workflow=given).items()
+    (item,) = make_source(declared, loaded.environment, workflow=scope).items()
     assert item.uri == "{{ .env.PLACE }}/{{ .secrets.TOKEN }}/pages"
     with pytest.raises(SourceError) as caught:
         await read(item)
@@ -179,12 +179,12 @@ async def test_buckets_by_variables(tmp_path: Path) -> None:
     (tmp_path / "hidden" / "docs" / "a.md").write_bytes(b"text")
     declared = {"type": "cloud_storage", "provider": "file", "bucket": "{{ .env.TOKEN }}"}
     environ = {"TOKEN": "hidden", "TEAM": "docs"}
-    source = made(tmp_path, environ=environ, **declared, prefix="{{ .env.TEAM }}/")
+    source = make(tmp_path, environ=environ, **declared, prefix="{{ .env.TEAM }}/")
     (item,) = source.items()
     assert item.uri == "file://{{ .env.TOKEN }}/{{ .env.TEAM }}/a.md"
     assert (await read(item)).data == b"text"
     for environ in ({"TOKEN": "hidden", "TEAM": "gone"}, {"TOKEN": "gone", "TEAM": "docs"}):
-        source = made(tmp_path, environ=environ, **declared, prefix="{{ .env.TEAM }}/")
+        source = make(tmp_path, environ=environ, **declared, prefix="{{ .env.TEAM }}/")
         with pytest.raises(SourceError, match=r"{{ \.env\.") as caught:
             list(source.items())
         assert "gone" not in str(caught.value)
@@ -194,12 +194,12 @@ async def test_loaders_that_tell(tmp_path: Path) -> None:
     """If a loader reveals its settings, their templates are shown instead of the values."""
     place = f"{Teller.__module__}:{Teller.__name__}"
     config: dict[str, Any] = {"place": "https://h/{{ .env.TOKEN }}", "fails": False}
-    (item,) = made(tmp_path, **{"type": "langchain", "class": place, "config": config}).items()
+    (item,) = make(tmp_path, **{"type": "langchain", "class": place, "config": config}).items()
     assert item.uri == "https://h/{{ .env.TOKEN }}/a"
     metadata = (await read(item)).metadata
     assert metadata == {"source": "https://h/{{ .env.TOKEN }}/a", "by": "{{ .env.TOKEN }}"}
     config["fails"] = True
-    source = made(tmp_path, **{"type": "langchain", "class": place, "config": config})
+    source = make(tmp_path, **{"type": "langchain", "class": place, "config": config})
     with pytest.raises(SourceError, match="ConnectionError") as caught:
         list(source.items())
     assert "hidden" not in str(caught.value)
@@ -209,9 +209,9 @@ async def test_loaders_that_tell(tmp_path: Path) -> None:
 def test_a_video_by_a_variable(tmp_path: Path) -> None:
     """The address of a video's page is shown with its template."""
     declared = {"type": "media_transcript", "provider": "youtube", "video_id": "{{ .env.TOKEN }}"}
-    (item,) = made(tmp_path, **declared).items()
+    (item,) = make(tmp_path, **declared).items()
     assert item.uri == "https://www.youtube.com/watch?v={{ .env.TOKEN }}"
-    wrong = made(tmp_path, environ={"TOKEN": "not/" + "hidden" * 20}, **declared)
+    wrong = make(tmp_path, environ={"TOKEN": "not/" + "hidden" * 20}, **declared)
     with pytest.raises(SourceError, match=r"{{ \.env\.TOKEN }}' is not a video id"):
         list(wrong.items())
 
@@ -220,11 +220,11 @@ async def test_what_is_declared_of_fetching(tmp_path: Path, server: WebServer) -
     """Limits, headers and allowed hosts reach the fetcher; private hosts are refused by default."""
     server.routes["/"] = [Answer(b"x" * 11), Answer(b"x", {"ETag": '"1"'}), Answer(status=304)]
     plain: dict[str, Any] = {"type": "url", "url": server.url(), "max_bytes": 10}
-    (item,) = made(tmp_path, **plain).items()
+    (item,) = make(tmp_path, **plain).items()
     with pytest.raises(SourceError, match="not at a public address"):
         await read(item)
     fetch = {"allow": ["127.0.0.1"], "headers": {"Authorization": "Bearer {{ .secrets.TOKEN }}"}}
-    (item,) = made(tmp_path, **plain, fetch=fetch).items()
+    (item,) = make(tmp_path, **plain, fetch=fetch).items()
     with pytest.raises(SourceError, match="is larger than 10 bytes"):
         await read(item)
     version = (await read(item)).version
@@ -234,7 +234,7 @@ async def test_what_is_declared_of_fetching(tmp_path: Path, server: WebServer) -
 
 def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
     """An address that a template made invalid does not keep others from being listed."""
-    source = made(tmp_path, type="url", urls=["ftp://{{ .env.HOST }}/", "https://{{ .env.HOST }}/"])
+    source = make(tmp_path, type="url", urls=["ftp://{{ .env.HOST }}/", "https://{{ .env.HOST }}/"])
     assert len(uris(source)) == 2
 
 
@@ -279,7 +279,7 @@ def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
 )
 def test_sources_that_cannot_be_made(tmp_path: Path, declared: dict[str, Any], says: str) -> None:
     """Sources that cannot be made exist under their key, and fail when they are listed."""
-    source = made(tmp_path, **declared)
+    source = make(tmp_path, **declared)
     assert source.key.startswith(f"{declared['type']}:")
     with pytest.raises(SourceError) as caught:
         list(source.items())
@@ -289,7 +289,7 @@ def test_sources_that_cannot_be_made(tmp_path: Path, declared: dict[str, Any], s
 def test_templates_of_other_kinds(tmp_path: Path) -> None:
     """A template whose value is a list is refused where text is expected."""
     workflow = {"input": {"pages": ["a", "b"]}}
-    source = made(tmp_path, workflow, type="url", url="{{ .workflow.input.pages }}")
+    source = make(tmp_path, workflow, type="url", url="{{ .workflow.input.pages }}")
     with pytest.raises(SourceError, match="expected text, got a value of type list"):
         list(source.items())
 
@@ -297,15 +297,15 @@ def test_templates_of_other_kinds(tmp_path: Path) -> None:
 def test_the_key_of_a_source_that_failed(tmp_path: Path) -> None:
     """A source that cannot be made has the same key, so its ingested documents stay its own."""
     declared = {"type": "url", "url": "https://{{ .workflow.input.host }}/"}
-    working = made(tmp_path, {"input": {"host": "h"}}, **declared)
+    working = make(tmp_path, {"input": {"host": "h"}}, **declared)
     assert uris(working) == ["https://h/"]
-    assert working.key == made(tmp_path, {"input": {}}, **declared).key
+    assert working.key == make(tmp_path, {"input": {}}, **declared).key
 
 
 def test_long_keys(tmp_path: Path) -> None:
     """The key of a source with very many addresses is short, and still unique."""
     many = [f"https://example.com/{number}" for number in range(999)]
-    keys = {made(tmp_path, type="url", urls=many[: 999 - n]).key for n in range(3)}
+    keys = {make(tmp_path, type="url", urls=many[: 999 - n]).key for n in range(3)}
     assert len(keys) == 3
     assert max(map(len, keys)) <= 200
 
@@ -316,7 +316,7 @@ def test_keys_tell_settings_apart(tmp_path: Path) -> None:
     kinds = [{"type": "langchain", "class": "a:B"}]
     kinds += [{"type": "cloud_storage", "provider": "s3", "bucket": "b"}]
     for kind in kinds:
-        assert len({made(tmp_path, **kind, config=each).key for each in config}) == 3
+        assert len({make(tmp_path, **kind, config=each).key for each in config}) == 3
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_extras(
     """A source whose extra is not installed fails with the command to install it."""
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(SourceError, match=rf"pip install 'lorebind\[{extra}\]'"):
-        list(made(tmp_path, **declared).items())
+        list(make(tmp_path, **declared).items())
 
 
 # The other types.
@@ -352,7 +352,7 @@ async def test_files(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_bytes(b"12345")
     (tmp_path / "b.md").write_bytes(b"123456")
     for kind in ("markdown_glob", "file_glob"):
-        source = made(tmp_path, type=kind, path="*.md", paths=["*.txt"], max_bytes=5)
+        source = make(tmp_path, type=kind, path="*.md", paths=["*.txt"], max_bytes=5)
         assert source.key == f"{kind}:*.md,*.txt"
         first, second = source.items()
         assert (await read(first)).data == b"12345"
@@ -367,7 +367,7 @@ async def test_inline(tmp_path: Path) -> None:
         {"id": "faq.md", "text": "# FAQ"},
         {"id": "table.CSV", "text": "x" * 9},
     ]
-    source = made(tmp_path, type="inline", documents=documents, max_bytes=8)
+    source = make(tmp_path, type="inline", documents=documents, max_bytes=8)
     assert source.key == "inline"
     assert uris(source) == ["inline:refunds", "inline:faq.md", "inline:table.CSV"]
     first, second, third = source.items()
@@ -383,7 +383,7 @@ def test_inline_ids(tmp_path: Path) -> None:
     """Two inline documents with one id are refused where they are declared."""
     documents = [{"id": "a", "text": "1"}, {"id": "a", "text": "2"}]
     with pytest.raises(ValueError, match="inline document id 'a' is used twice"):
-        made(tmp_path, type="inline", documents=documents)
+        make(tmp_path, type="inline", documents=documents)
 
 
 async def test_transcripts(tmp_path: Path, server: WebServer) -> None:
@@ -400,12 +400,12 @@ async def test_transcripts(tmp_path: Path, server: WebServer) -> None:
         "video_id": "{{ .workflow.input.video }}",
         "fetch": {"allow": ["127.0.0.1"]},
     }
-    source = made(tmp_path, {"input": {"video": "abc"}}, **declared)
+    source = make(tmp_path, {"input": {"video": "abc"}}, **declared)
     address, watch = server.url("/d.vtt"), "https://www.youtube.com/watch?v=abc"
     assert uris(source) == ["talks/a.vtt", "talks/b.SRT", address, watch]
     listed = [item for item in source.items() if not item.skipped]
-    found = [await read(item) for item in listed[:3]]
-    assert [content.data for content in found] == [b"a.vtt", b"b.SRT", b"WEBVTT"]
+    contents = [await read(item) for item in listed[:3]]
+    assert [content.data for content in contents] == [b"a.vtt", b"b.SRT", b"WEBVTT"]
     assert source.key == (
         f"media_transcript:talks/*,{address},youtube {{{{ .workflow.input.video }}}}"
     )
@@ -413,6 +413,6 @@ async def test_transcripts(tmp_path: Path, server: WebServer) -> None:
 
 def test_transcripts_that_are_partly_gone(tmp_path: Path) -> None:
     """If the files are missing, the source lists nothing, so nothing is deleted."""
-    source = made(tmp_path, type="media_transcript", path="*.vtt", url="https://example.com/")
+    source = make(tmp_path, type="media_transcript", path="*.vtt", url="https://example.com/")
     with pytest.raises(SourceError, match=r"no \.vtt or \.srt file in .* matches"):
         list(source.items())

@@ -96,10 +96,10 @@ def test_captions() -> None:
     (item,) = source.items()
     assert item.uri == "https://www.youtube.com/watch?v=abc-_123"
     assert not network.asked
-    found = read(source)
-    assert (found.media_type, found.version) == ("text/vtt", "")
-    assert found.metadata == {"language": "en", "generated": False}
-    cues = webvtt.from_string(found.data.decode()).captions
+    content = read(source)
+    assert (content.media_type, content.version) == ("text/vtt", "")
+    assert content.metadata == {"language": "en", "generated": False}
+    cues = webvtt.from_string(content.data.decode()).captions
     assert [(cue.start, cue.end, cue.raw_text) for cue in cues] == [
         ("00:00:00.500", "00:00:02.000", "R&amp;D: a &lt; b"),
         ("00:00:02.000", "01:00:02.001", "line one\nline two --&gt; end"),

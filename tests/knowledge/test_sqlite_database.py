@@ -138,13 +138,13 @@ def test_errors_are_named(database: SqliteDatabase) -> None:
         with database.writing() as db:
             db.execute(statement)
 
-    for statement, said in {
+    for statement, reason in {
         "select * from missing": r"x\.db: no such table.*it is damaged; move the file away",
         "insert into t values (1)": r"x\.db: UNIQUE constraint failed.*it is damaged",
         "nonsense": r"x\.db: near \"nonsense\"",
         f"insert into t values ('{chr(0xD800)}')": r"x\.db: not valid Unicode",
     }.items():
-        with pytest.raises(StoreError, match=said):
+        with pytest.raises(StoreError, match=reason):
             attempt(statement)
     assert read(database) == [1]
 
@@ -235,9 +235,9 @@ def test_from_another_folder(
 def test_a_file_that_was_removed_or_replaced(database: SqliteDatabase, path: Path) -> None:
     """Connections to a removed or replaced file are not used for the current one."""
     other = path.with_name("other.db")
-    with closing(sqlite3.connect(other)) as made, made:
-        made.execute("create table t (x integer)")
-        made.execute("insert into t values (5)")
+    with closing(sqlite3.connect(other)) as copy, copy:
+        copy.execute("create table t (x integer)")
+        copy.execute("insert into t values (5)")
     with database.reading() as db:
         db.execute("select * from t").fetchall()
         for file in path.parent.glob("x.db*"):

@@ -37,15 +37,15 @@ def make(kind: Any = InMemoryVectorStore, **config: Any) -> LangChainStore:
 
 
 def vector(values: Iterable[float]) -> Any:
-    found = np.array(list(values), np.float32)
-    return found / (np.linalg.norm(found) or 1)
+    array = np.array(list(values), np.float32)
+    return array / (np.linalg.norm(array) or 1)
 
 
-def one(number: int, values: Iterable[float] = EAST, text: str | None = None) -> StoredVector:
+def row(number: int, values: Iterable[float] = EAST, text: str | None = None) -> StoredVector:
     return StoredVector(number, vector(values), f"text {number}" if text is None else text, {})
 
 
-def found(
+def nearest(
     store: LangChainStore, k: int = 50, space: Partition = SPACE, at: Any = EAST
 ) -> list[int]:
     return list(store.nearest(space, vector(at), k, {}, None).numbers)
@@ -53,88 +53,88 @@ def found(
 
 def held(store: LangChainStore) -> dict[str, Any]:
     """Return the documents of the wrapped InMemoryVectorStore."""
-    kept: dict[str, Any] = store._made[4]._store.store  # type: ignore[attr-defined]
-    return kept
+    rows: dict[str, Any] = store._made[4]._store.store  # type: ignore[attr-defined]
+    return rows
 
 
 def test_ids_are_uuids_that_tell_spaces_and_numbers_apart() -> None:
     """Ids have version 8, begin with the index_uid, and are sorted like the numbers."""
     numbers = [1, 2, 3, 2**62 - 1, 2**62, 2**63 - 1]
-    made = [uuid.UUID(document_id(space, n)) for space in (OTHER, SPACE) for n in numbers]
-    assert len(set(made)) == len(made)
-    assert {(one.version, one.variant) for one in made} == {(8, uuid.RFC_4122)}
-    assert sorted(made) == made
-    assert len({str(one)[:8] for one in made[len(numbers) :]}) == 1
+    ids = [uuid.UUID(document_id(space, n)) for space in (OTHER, SPACE) for n in numbers]
+    assert len(set(ids)) == len(ids)
+    assert {(key.version, key.variant) for key in ids} == {(8, uuid.RFC_4122)}
+    assert sorted(ids) == ids
+    assert len({str(key)[:8] for key in ids[len(numbers) :]}) == 1
 
 
 def test_what_the_wrapped_store_holds() -> None:
     """A stored document has the text, its space and its number."""
     store = make()
-    store.add(SPACE, [one(3, text="kept")])
-    (kept,) = held(store).values()
-    assert kept["id"] == document_id(SPACE, 3)
-    assert kept["text"] == "kept"
-    assert kept["metadata"] == {"lorebind_space": SPACE.name, "lorebind_number": "3"}
+    store.add(SPACE, [row(3, text="kept")])
+    (entry,) = held(store).values()
+    assert entry["id"] == document_id(SPACE, 3)
+    assert entry["text"] == "kept"
+    assert entry["metadata"] == {"lorebind_space": SPACE.name, "lorebind_number": "3"}
 
 
 class Counting(InMemoryVectorStore):
     """Records the number of documents that each search requests."""
 
-    asked: list[int]
+    requested: list[int]
 
     def similarity_search_by_vector(self, embedding: list[float], k: int = 4, **kwargs: Any) -> Any:
-        vars(self).setdefault("asked", []).append(k)
+        vars(self).setdefault("requested", []).append(k)
         return super().similarity_search_by_vector(embedding, k, **kwargs)
 
 
-def asked(store: LangChainStore) -> list[int]:
+def requested(store: LangChainStore) -> list[int]:
     wrapped: Any = store._made[4]._store
-    numbers: list[int] = vars(wrapped).pop("asked")
+    numbers: list[int] = vars(wrapped).pop("requested")
     return numbers
 
 
 def test_search_widens_until_enough_of_the_space_is_found() -> None:
     """Nearer documents of other spaces and of other programs are skipped."""
     store = make(Counting)
-    store.add(SPACE, [one(n, NORTH) for n in (1, 2)])
-    store.add(OTHER, [one(n) for n in range(1, 100)])
+    store.add(SPACE, [row(n, NORTH) for n in (1, 2)])
+    store.add(OTHER, [row(n) for n in range(1, 100)])
     theirs = [Document("theirs", metadata={"lorebind_number": "1"}), Document("plain")]
     wrapped = store._made[4]
     with wrapped._embeddings.returning({"theirs": [*EAST], "plain": [*EAST]}):
         wrapped._store.add_documents(theirs)
-    assert sorted(found(store, 2)) == [1, 2]
-    assert asked(store) == [2, 8, 32, 128]
+    assert sorted(nearest(store, 2)) == [1, 2]
+    assert requested(store) == [2, 8, 32, 128]
 
 
 def test_search_asks_once_when_all_is_its_own() -> None:
     """One search is enough if all documents are of the space, even if there are too few."""
     store = make(Counting)
-    store.add(SPACE, [one(n) for n in range(1, 10)])
-    assert len(found(store, 4)) == 4
-    assert len(found(store, 10)) == 9
-    assert asked(store) == [4, 10]
+    store.add(SPACE, [row(n) for n in range(1, 10)])
+    assert len(nearest(store, 4)) == 4
+    assert len(nearest(store, 10)) == 9
+    assert requested(store) == [4, 10]
 
 
 def test_search_does_not_read_a_whole_database_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of requested documents is limited, and the error suggests a fix."""
     monkeypatch.setattr(module, "_MOST", 50)
     store = make(Counting)
-    store.add(OTHER, [one(n) for n in range(1, 100)])
-    store.add(SPACE, [one(1, NORTH)])
+    store.add(OTHER, [row(n) for n in range(1, 100)])
+    store.add(SPACE, [row(1, NORTH)])
     with pytest.raises(StoreError, match=r"too many documents.*handbook #1.*collection or table"):
-        found(store, 1)
-    assert asked(store) == [1, 4, 16, 50]
-    assert len(found(store, 60, OTHER)) == 60
+        nearest(store, 1)
+    assert requested(store) == [1, 4, 16, 50]
+    assert len(nearest(store, 60, OTHER)) == 60
 
 
 def test_a_vector_of_length_0_never_stands_for_how_near_the_rest_is() -> None:
     """A stand-in for length 0 counts only if all documents were found."""
     store = make()
-    store.add(SPACE, [one(1, NOWHERE), one(2, NOWHERE), one(3, (3, 4, 0, 0)), one(4, NORTH)])
-    assert found(store, 1)[:1] == [3]
-    assert found(store, 2)[:2] == [3, 4]
-    assert found(store, 5)[:2] == [3, 4]
-    assert sorted(found(store, 5)) == [1, 2, 3, 4]
+    store.add(SPACE, [row(1, NOWHERE), row(2, NOWHERE), row(3, (3, 4, 0, 0)), row(4, NORTH)])
+    assert nearest(store, 1)[:1] == [3]
+    assert nearest(store, 2)[:2] == [3, 4]
+    assert nearest(store, 5)[:2] == [3, 4]
+    assert sorted(nearest(store, 5)) == [1, 2, 3, 4]
     assert store.get(SPACE, [1, 2, 3, 9]) == {1: None, 2: None, 3: None}
 
 
@@ -142,15 +142,15 @@ def test_many_at_once() -> None:
     """More documents than are passed to the class in one call are stored and deleted."""
     store = make()
     numbers = range(1, 1202)
-    store.add(SPACE, [one(n) for n in numbers])
+    store.add(SPACE, [row(n) for n in numbers])
     assert store.get(SPACE, numbers) == dict.fromkeys(numbers)
     store.delete(SPACE, range(1, 1101))
-    assert sorted(found(store, 2000)) == [*range(1101, 1202)]
-    store.add(SPACE, [one(n) for n in numbers])
-    store.add(OTHER, [one(1)])
+    assert sorted(nearest(store, 2000)) == [*range(1101, 1202)]
+    store.add(SPACE, [row(n) for n in numbers])
+    store.add(OTHER, [row(1)])
     store.drop(SPACE)
-    assert found(store, 2000) == []
-    assert found(store, 1, OTHER) == [1]
+    assert nearest(store, 2000) == []
+    assert nearest(store, 1, OTHER) == [1]
 
 
 class Searchable(InMemoryVectorStore):
@@ -171,8 +171,8 @@ class Strict(InMemoryVectorStore):
     """Like FAISS: deletes nothing if an id is unknown, and adds nothing if an id exists."""
 
     def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:  # type: ignore[override]
-        if known := [name for name in kwargs["ids"] if name in self.store]:
-            raise ValueError(f"known ids {known}")
+        if present := [name for name in kwargs["ids"] if name in self.store]:
+            raise ValueError(f"known ids {present}")
         return super().add_documents(documents, **kwargs)
 
     def delete(self, ids: Any = None, **kwargs: Any) -> None:
@@ -225,9 +225,9 @@ class Refusing(InMemoryVectorStore):
 def test_a_class_without_search_by_vector() -> None:
     """The one search method that every class has is enough."""
     store = make(Searchable)
-    store.add(SPACE, [one(1), one(2, NORTH)])
-    assert found(store) == [1, 2]
-    assert found(store, at=NORTH) == [2, 1]
+    store.add(SPACE, [row(1), row(2, NORTH)])
+    assert nearest(store) == [1, 2]
+    assert nearest(store, at=NORTH) == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -237,20 +237,20 @@ def test_a_class_that_cannot_be_used(kind: Any, says: str) -> None:
     """A class that makes vectors unfindable is refused at the first write, and left empty."""
     store = make(kind)
     with pytest.raises(StoreError, match=says):
-        store.add(SPACE, [one(1)])
+        store.add(SPACE, [row(1)])
     assert held(store) == {}
 
 
 def test_a_class_that_cannot_delete() -> None:
     """A class that cannot delete is refused on first use, not when a document changes."""
     with pytest.raises(StoreError, match="Undeleting has no method that deletes"):
-        make(Undeleting).add(SPACE, [one(1)])
+        make(Undeleting).add(SPACE, [row(1)])
 
 
 def test_a_class_that_says_it_did_not_delete() -> None:
     """A class that reports a failed deletion raises an error."""
     store = make(Refusing)
-    store.add(SPACE, [one(1)])
+    store.add(SPACE, [row(1)])
     with pytest.raises(StoreError, match=r"cannot delete documents: .*were not deleted"):
         store.delete(SPACE, [1])
     store.delete(SPACE, [])
@@ -259,32 +259,32 @@ def test_a_class_that_says_it_did_not_delete() -> None:
 def test_a_class_that_deletes_late() -> None:
     """Dropping a space ends even if deleted documents are still found."""
     store = make(Lingering)
-    store.add(SPACE, [one(1)])
+    store.add(SPACE, [row(1)])
     store.drop(SPACE)
 
 
 def test_a_class_that_refuses_known_and_unknown_ids() -> None:
     """Adding and deleting succeed even if some of the documents exist, or are gone, already."""
     store = make(Strict)
-    store.add(SPACE, [one(1), one(2)])
-    store.add(SPACE, [one(2), one(3)])
-    assert sorted(found(store)) == [1, 2, 3]
+    store.add(SPACE, [row(1), row(2)])
+    store.add(SPACE, [row(2), row(3)])
+    assert sorted(nearest(store)) == [1, 2, 3]
     store.delete(SPACE, [2, 3, 4])
-    assert found(store) == [1]
+    assert nearest(store) == [1]
     store.delete(SPACE, [2, 3])
-    assert found(store) == [1]
+    assert nearest(store) == [1]
 
 
 def test_a_class_that_cannot_tell_what_is_there() -> None:
     """`get` raises NotImplementedError; everything else works without it."""
     store = make(Secretive)
-    store.add(SPACE, [one(1), one(2)])
+    store.add(SPACE, [row(1), row(2)])
     with pytest.raises(NotImplementedError, match="Secretive cannot return documents by their ids"):
         store.get(SPACE, [1])
     store.delete(SPACE, [2, 3])
-    assert found(store) == [1]
+    assert nearest(store) == [1]
     nameless = make(Nameless)
-    nameless.add(SPACE, [one(1)])
+    nameless.add(SPACE, [row(1)])
     assert nameless.get(SPACE, [1, 2]) == {1: None}
     with pytest.raises(StoreError, match="unknown ids"):
         nameless.delete(SPACE, [1, 2])
@@ -293,9 +293,9 @@ def test_a_class_that_cannot_tell_what_is_there() -> None:
 def test_the_same_text_with_other_vectors() -> None:
     """Numbers with the same text keep their own vectors."""
     store = make()
-    store.add(SPACE, [one(1, text="same"), one(2, NORTH, "same"), one(3, (1, 1, 0, 0), "same")])
-    assert found(store) == [1, 3, 2]
-    assert found(store, at=NORTH) == [2, 3, 1]
+    store.add(SPACE, [row(1, text="same"), row(2, NORTH, "same"), row(3, (1, 1, 0, 0), "same")])
+    assert nearest(store) == [1, 3, 2]
+    assert nearest(store, at=NORTH) == [2, 3, 1]
 
 
 class Failing(InMemoryVectorStore):
@@ -317,24 +317,24 @@ def test_errors_hold_neither_secrets_nor_documents() -> None:
     recipe = Recipe("Failing", Failing, settings, written, {"parts": part})
     with pytest.raises(
         StoreError, match=r"Failing cannot add documents: Conn.*\[secret\]$"
-    ) as one_:
-        LangChainStore(recipe).add(SPACE, [one(1, text="confidential")])
-    assert "confidential" not in str(one_.value)
+    ) as caught:
+        LangChainStore(recipe).add(SPACE, [row(1, text="confidential")])
+    assert "confidential" not in str(caught.value)
     broken = Recipe(
         "Failing", Failing, settings, written, {"parts": Recipe("part", Part, {"b": 1})}
     )
     with pytest.raises(StoreError, match=r"part cannot be created from this configuration: Type"):
-        LangChainStore(broken).add(SPACE, [one(1)])
+        LangChainStore(broken).add(SPACE, [row(1)])
 
 
 class Part:
     """An argument that is an object, like a client or an engine."""
 
-    made: int = 0
+    count: int = 0
     closed: int = 0
 
     def __init__(self, a: str) -> None:
-        type(self).made += 1
+        type(self).count += 1
 
     async def close(self) -> None:
         type(self).closed += 1
@@ -348,18 +348,18 @@ class Using(InMemoryVectorStore):
 
 def test_an_argument_that_is_an_object_is_made_once_and_closed() -> None:
     """An argument is made once for all dimensions, on first use, and closed."""
-    Part.made = Part.closed = 0
+    Part.count = Part.closed = 0
     recipe = Recipe("Using", Using, parts={"part": Recipe("Part", Part, {"a": "x"})})
     store = LangChainStore(recipe)
-    assert Part.made == 0
-    store.add(SPACE, [one(1)])
+    assert Part.count == 0
+    store.add(SPACE, [row(1)])
     store.add(Partition(INDEX, 9, 2), [StoredVector(1, vector((1, 0)), "t", {})])
-    assert found(store) == [1]
+    assert nearest(store) == [1]
     store.close()
     store.close()
-    assert (Part.made, Part.closed) == (1, 1)
+    assert (Part.count, Part.closed) == (1, 1)
     with pytest.raises(StoreError, match="langchain store Using is closed"):
-        found(store)
+        nearest(store)
 
 
 class Alone(InMemoryVectorStore):
@@ -390,12 +390,12 @@ def test_one_thread_at_a_time() -> None:
     store = make(Alone)
 
     def work(number: int) -> None:
-        store.add(SPACE, [one(number)])
-        assert number in found(store)
+        store.add(SPACE, [row(number)])
+        assert number in nearest(store)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(1, 40)))
-    assert sorted(found(store)) == [*range(1, 40)]
+    assert sorted(nearest(store)) == [*range(1, 40)]
 
 
 def made_of(root: Path, **declared: Any) -> LangChainStore:
@@ -444,11 +444,11 @@ def test_what_a_declaration_names_is_made(tmp_path: Path) -> None:
     size = {"factory": "mine:Frame.around", "config": {"of": inner}}
     config = {"name": "{{ .env.NAME }}", "size": size}
     store = made_of(tmp_path, factory="mine:Store.made", config=config)
-    store.add(SPACE, [one(1)])
-    assert found(store) == [1]
+    store.add(SPACE, [row(1)])
+    assert nearest(store) == [1]
     plain = made_of(tmp_path, **{"class": "mine:Store"})
-    plain.add(SPACE, [one(1)])
-    assert found(plain) == [1]
+    plain.add(SPACE, [row(1)])
+    assert nearest(plain) == [1]
 
 
 @pytest.mark.parametrize(
@@ -493,5 +493,5 @@ def test_what_cannot_be_made(
     if "number" in declared.get("factory", ""):
         config = {}
     with pytest.raises(error, match=says) as caught:
-        made_of(tmp_path, **{**declared, "config": config}).add(SPACE, [one(1)])
+        made_of(tmp_path, **{**declared, "config": config}).add(SPACE, [row(1)])
     assert "hunter2" not in str(caught.value)

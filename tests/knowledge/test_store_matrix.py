@@ -43,23 +43,23 @@ def test_same_as_sorting_everything(data: st.DataObject) -> None:
     if allowed_ids is not None and data.draw(st.booleans()):
         allowed_ids = [*allowed_ids.tolist(), *allowed_ids.tolist()[:3], 10 * count + 5]
 
-    found = built(matrix, numbers).nearest(query, k, allowed_ids)
+    hits = built(matrix, numbers).nearest(query, k, allowed_ids)
 
     exact = dict(zip(numbers.tolist(), (matrix.astype(np.float64) @ query).tolist(), strict=True))
     inside = numbers[allowed].tolist()
-    assert len(set(found.numbers)) == len(found.numbers) >= min(k, len(inside))
-    assert set(found.numbers) <= set(inside)
-    figures = [exact[number] for number in found.numbers]
+    assert len(set(hits.numbers)) == len(hits.numbers) >= min(k, len(inside))
+    assert set(hits.numbers) <= set(inside)
+    figures = [exact[number] for number in hits.numbers]
     assert (np.diff(figures) <= 1e-6).all()
     if len(inside) > k:
         last = sorted((exact[number] for number in inside), reverse=True)[k - 1]
         needed = {n for n in inside if exact[n] > last + 1e-6}
         if last > 1e-6:
             needed = {n for n in inside if exact[n] >= last - 1e-6}
-        assert needed <= set(found.numbers)
+        assert needed <= set(hits.numbers)
         assert min(figures) >= last - 1.1e-5
     rows = dict(zip(numbers.tolist(), matrix, strict=True))
-    for number, row in zip(found.numbers, found.vectors, strict=True):
+    for number, row in zip(hits.numbers, hits.vectors, strict=True):
         np.testing.assert_array_equal(row, rows[number])
 
 
@@ -77,7 +77,7 @@ def test_ties_survive_the_product(count: int) -> None:
 @given(st.lists(st.sets(st.integers(1, 41)), max_size=8))
 def test_replacing_is_the_same_as_building(steps: list[set[int]]) -> None:
     """An updated matrix equals a new one, fetches only new vectors, and keeps the previous."""
-    known = vectors(42, 5, seed=1)
+    values = vectors(42, 5, seed=1)
     matrix, before = ExactMatrix.empty(5), set[int]()
     for step in steps:
         fetched: list[int] = []
@@ -88,16 +88,16 @@ def test_replacing_is_the_same_as_building(steps: list[set[int]]) -> None:
             fetched.extend(missing.tolist())
             for start in range(0, len(missing), 3):
                 part = missing[start : start + 3][::-1]
-                yield part, known[part]
+                yield part, values[part]
 
         older, matrix = matrix, matrix.replaced(np.array(sorted(step), np.int64), fetch)
         assert sorted(fetched) == sorted(step - before)
-        for one, numbers in ((matrix, step), (older, before)):
-            assert one.numbers.tolist() == sorted(numbers)
-            given = one.get(range(50))
-            assert sorted(given) == sorted(numbers)
+        for view, numbers in ((matrix, step), (older, before)):
+            assert view.numbers.tolist() == sorted(numbers)
+            stored = view.get(range(50))
+            assert sorted(stored) == sorted(numbers)
             for number in numbers:
-                np.testing.assert_array_equal(given[number], known[number])
+                np.testing.assert_array_equal(stored[number], values[number])
         before = step
 
 

@@ -47,7 +47,7 @@ def stored(number: int, vector: np.ndarray = EAST, **metadata: Any) -> StoredVec
     return StoredVector(number, vector, "", metadata)
 
 
-def found(store: PgvectorStore, space: Partition = SPACE, k: int = 100, **where: Any) -> list[int]:
+def hits(store: PgvectorStore, space: Partition = SPACE, k: int = 100, **where: Any) -> list[int]:
     vector = np.eye(1, space.dimension, dtype=np.float32)[0]
     return list(store.nearest(space, vector, k, where, None).numbers)
 
@@ -77,7 +77,7 @@ def indexes(db: psycopg.Connection) -> dict[str, bool]:
 
 def test_reading_makes_nothing(store: PgvectorStore, db: psycopg.Connection) -> None:
     """Until a vector is added, nothing is created, and every space is empty."""
-    assert found(store) == []
+    assert hits(store) == []
     assert store.get(SPACE, [1]) == {}
     assert store.count(SPACE) == 0
     store.delete(SPACE, [1])
@@ -95,7 +95,7 @@ def test_tables_of_any_name(
     for number, store in enumerate(stores, 1):
         store.add(SPACE, [stored(number)])
     for number, store in enumerate(stores, 1):
-        assert found(store) == [number]
+        assert hits(store) == [number]
     assert {f"{name}_vectors" for name in names} == set(tables(db))
     for name in ("", "9", 'a"; drop table x; --', "t" * 56, "ä"):
         with pytest.raises(ValidationError, match="name of a table"):
@@ -107,7 +107,7 @@ def test_many_make_the_table_at_once(make_store: Callable[..., PgvectorStore]) -
     stores = [make_store() for _ in range(8)]
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda n: stores[n].add(SPACE, [stored(n + 1)]), range(8)))
-    assert [sorted(found(store)) for store in stores] == [[*range(1, 9)]] * 8
+    assert [sorted(hits(store)) for store in stores] == [[*range(1, 9)]] * 8
 
 
 def test_who_looked_before_the_table_was_made(
@@ -126,15 +126,15 @@ def test_who_looked_before_the_table_was_made(
 
     monkeypatch.setattr(Table, "is_there", slowly)
     with ThreadPoolExecutor(1) as threads:
-        early = threads.submit(found, store)
+        early = threads.submit(hits, store)
         looked.wait()
         store.add(SPACE, [stored(1)])
-        assert found(store) == [1]
-        known = len(answers)
+        assert hits(store) == [1]
+        before = len(answers)
         go_on.set()
         assert early.result() == []
-    assert found(store) == [1]
-    assert len(answers) == known
+    assert hits(store) == [1]
+    assert len(answers) == before
 
 
 def test_without_leave_to_make_tables(
@@ -149,14 +149,14 @@ def test_without_leave_to_make_tables(
     db.execute(sql)
     store.add(SPACE, [stored(1)])
     store.finish_load(SPACE)
-    assert found(store) == [1]
+    assert hits(store) == [1]
     with pytest.raises(StoreError, match="index is missing") as caught:
         store.build_index(SPACE)
     assert indexes(db) == {}
     _, _, sql = str(caught.value).partition(":\n")
     db.execute(sql)
     assert list(indexes(db).values()) == [True]
-    assert found(store) == [1]
+    assert hits(store) == [1]
     store.drop(SPACE)
     assert list(indexes(db).values()) == [True]
 
@@ -164,7 +164,7 @@ def test_without_leave_to_make_tables(
 def test_a_table_of_somebody_else(store: PgvectorStore, db: psycopg.Connection) -> None:
     """A foreign table is not changed; the error names it and the missing columns."""
     db.execute("create table knowledge_chunks_vectors (number bigint, space text)")
-    for call in (lambda: store.add(SPACE, [stored(1)]), lambda: found(store)):
+    for call in (lambda: store.add(SPACE, [stored(1)]), lambda: hits(store)):
         with pytest.raises(StoreError, match=r"not one of Lorebind's.*embedding, fields; name"):
             call()
 
@@ -172,13 +172,13 @@ def test_a_table_of_somebody_else(store: PgvectorStore, db: psycopg.Connection) 
 def test_a_dropped_table(store: PgvectorStore, db: psycopg.Connection) -> None:
     """A dropped table is an error once, and is created again for the next vector."""
     store.add(SPACE, [stored(1)])
-    assert found(store) == [1]
+    assert hits(store) == [1]
     db.execute("drop table knowledge_chunks_vectors")
     with pytest.raises(StoreError, match="if the table was dropped"):
-        found(store)
-    assert found(store) == []
+        hits(store)
+    assert hits(store) == []
     store.add(SPACE, [stored(2)])
-    assert found(store) == [2]
+    assert hits(store) == [2]
 
 
 def test_configured_dimension(make_store: Callable[..., PgvectorStore]) -> None:
@@ -215,10 +215,10 @@ def test_more_than_a_block(store: PgvectorStore, monkeypatch: pytest.MonkeyPatch
         assert store.count(SPACE) == 0
     store.add(SPACE, many[:20])
     store.add(SPACE, many)
-    assert sorted(found(store)) == [one.number for one in many]
+    assert sorted(hits(store)) == [row.number for row in many]
     assert sorted(store.get(SPACE, range(40, 60))) == [*range(40, 51)]
     store.delete(SPACE, range(20))
-    assert sorted(found(store)) == [*range(20, 51)]
+    assert sorted(hits(store)) == [*range(20, 51)]
 
 
 @pytest.mark.parametrize(
@@ -256,14 +256,14 @@ def test_the_nearest_are_found(store: PgvectorStore) -> None:
         passing = [n for n in range(300) if compile_filter(where)(metadata[n])]
         for k in (1, 7, 50, 400):
             query = unit(rng, 1, 48)[0]
-            numbers, given = store.nearest(space, query, k, where, None)
+            numbers, values = store.nearest(space, query, k, where, None)
             assert len(set(numbers)) == len(numbers) == min(k, len(passing))
             assert set(numbers) <= set(passing)
             cosines = vectors[list(numbers)].astype(np.float64) @ query
             best = -np.sort(-(vectors[passing].astype(np.float64) @ query))[:k]
             assert cosines == pytest.approx(best, abs=1e-6)
-            assert given is not None
-            assert np.array_equal(given, vectors[list(numbers)])
+            assert values is not None
+            assert np.array_equal(values, vectors[list(numbers)])
     for number, vector in store.get(space, range(300)).items():
         assert np.array_equal(vector, vectors[number])
 
@@ -273,8 +273,8 @@ def test_several_dimensions(store: PgvectorStore) -> None:
     plane = Partition(INDEX, 3, 2)
     store.add(SPACE, [stored(1), stored(2, -EAST)])
     store.add(plane, [stored(1, np.array([0, 1], np.float32))])
-    assert found(store) == [1, 2]
-    assert found(store, plane) == [1]
+    assert hits(store) == [1, 2]
+    assert hits(store, plane) == [1]
     with pytest.raises(StoreError, match="dimension"):
         store.nearest(SPACE, EAST[:2], 1, {}, None)
 
@@ -378,8 +378,8 @@ def test_vectors_of_length_zero(make_store: Callable[..., PgvectorStore]) -> Non
     store = make_store(FORCED, ensure_index=True, ann_from=1)
     store.add(SPACE, [stored(1), stored(2, 0 * EAST), stored(3, -EAST)])
     store.build_index(SPACE)
-    assert found(store) == [1, 2, 3]
-    assert found(store, k=3) == [1, 2, 3]
+    assert hits(store) == [1, 2, 3]
+    assert hits(store, k=3) == [1, 2, 3]
 
 
 def test_the_first_search_has_it_built(
@@ -390,15 +390,15 @@ def test_the_first_search_has_it_built(
     crowd(store, OTHER, 99)
     crowd(store, SPACE, 100)
     store.finish_load(OTHER)
-    assert len(found(store, OTHER, 5)) == 5
+    assert len(hits(store, OTHER, 5)) == 5
     assert "lorebind-pgvector" not in {thread.name for thread in threading.enumerate()}
     assert indexes(db) == {}
-    assert len(found(store, k=5)) == 5
+    assert len(hits(store, k=5)) == 5
     for thread in threading.enumerate():
         if thread.name == "lorebind-pgvector":
             thread.join(30)
     assert indexes(db) == {f"knowledge_chunks_ann_{SPACE.name}": True}
-    assert len(found(store, k=5)) == 5
+    assert len(hits(store, k=5)) == 5
 
 
 def test_an_index_goes_with_its_space(
@@ -425,13 +425,13 @@ def test_indexes_that_are_left_over(
     (gone,) = indexes(db)
     crowd(store, SPACE, 20)
     store.build_index(SPACE)
-    (kept,) = indexes(db).keys() - {gone}
+    (left,) = indexes(db).keys() - {gone}
     db.execute(f"delete from knowledge_chunks_vectors where space = {OTHER.index_uid}")
     db.execute(
-        "update pg_index set indisvalid = false where indexrelid = %s::regclass", [f'"{kept}"']
+        "update pg_index set indisvalid = false where indexrelid = %s::regclass", [f'"{left}"']
     )
     store.build_index(SPACE)
-    assert indexes(db) == {kept: True}
+    assert indexes(db) == {left: True}
 
 
 def test_a_server_with_little_shared_memory(
@@ -442,10 +442,10 @@ def test_a_server_with_little_shared_memory(
     """Without enough shared memory for parallel workers, one process builds the index."""
     sql = AnnIndex.sql
 
-    def refused_together(self: AnnIndex, *given: Any) -> str:
+    def refused_together(self: AnnIndex, *args: Any) -> str:
         together = "current_setting('max_parallel_maintenance_workers')::integer > 0"
         return f"""do $$ begin if {together} then raise disk_full; end if; end $$;
-            {sql(self, *given).replace("concurrently", "")}"""
+            {sql(self, *args).replace("concurrently", "")}"""
 
     monkeypatch.setattr(AnnIndex, "sql", refused_together)
     store = make_store(ensure_index=True, ann_from=1)
@@ -458,7 +458,7 @@ def test_an_index_is_given_memory(db: psycopg.Connection, monkeypatch: pytest.Mo
     """A build gets enough memory for the whole index, up to a limit, and never less than set."""
     seen: list[str] = []
 
-    def sql(self: AnnIndex, *given: Any) -> str:
+    def sql(self: AnnIndex, *args: Any) -> str:
         return "select 1"
 
     monkeypatch.setattr(AnnIndex, "sql", sql)

@@ -99,8 +99,8 @@ def test_malformed_filters_are_refused() -> None:
 
 
 @given(st.text(st.sampled_from("\0\x01\x02a"), max_size=8), st.text("\0\x01\x02a", max_size=8))
-def test_any_text_can_be_kept(one: str, other: str) -> None:
+def test_any_text_can_be_kept(first: str, other: str) -> None:
     """The escape for NUL is reversible, contains no NUL, and keeps the order of texts."""
-    assert unescaped(escaped(one)) == one
-    assert "\0" not in escaped(one)
-    assert (escaped(one) < escaped(other)) is (one < other)
+    assert unescaped(escaped(first)) == first
+    assert "\0" not in escaped(first)
+    assert (escaped(first) < escaped(other)) is (first < other)

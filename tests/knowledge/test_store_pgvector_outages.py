@@ -30,18 +30,18 @@ EAST = np.array([1, 0], np.float32)
 
 @pytest.fixture
 def make_store() -> Iterator[Callable[..., PgvectorStore]]:
-    made: list[PgvectorStore] = []
+    stores: list[PgvectorStore] = []
 
     def make(dsn: str, **settings: Any) -> PgvectorStore:
-        made.append(PgvectorStore(dsn, PgvectorSettings(**settings)))
-        return made[-1]
+        stores.append(PgvectorStore(dsn, PgvectorSettings(**settings)))
+        return stores[-1]
 
     yield make
-    for store in made:
+    for store in stores:
         store.close()
 
 
-def found(store: PgvectorStore) -> list[int]:
+def nearest(store: PgvectorStore) -> list[int]:
     return sorted(store.nearest(SPACE, EAST, 100, {}, None).numbers)
 
 
@@ -74,7 +74,7 @@ def test_a_writer_that_is_cut_off_holds_up_nobody(
             assert cable.has_lost.wait(60)
             store = make_store(dsn)
             store.add(SPACE, vectors)
-            assert found(store) == [1, 2]
+            assert nearest(store) == [1, 2]
         finally:
             cable.close()
         with pytest.raises(StoreError):
@@ -88,7 +88,7 @@ def test_a_server_that_stops_and_comes_back(
     store = add(make_store(own_postgres.dsn()), 1)
     own_postgres.stop()
     for call in (
-        lambda: found(store),
+        lambda: nearest(store),
         lambda: add(store, 2),
         lambda: store.get(SPACE, [1]),
         lambda: store.delete(SPACE, [1]),
@@ -100,7 +100,7 @@ def test_a_server_that_stops_and_comes_back(
             call()
         assert "server" in message(caught)
     own_postgres.start()
-    assert found(store) == [1]
+    assert nearest(store) == [1]
 
 
 def test_a_server_that_stops_in_the_middle(
@@ -129,8 +129,8 @@ def test_a_server_that_stops_in_the_middle(
         db.close()
     assert "server" in str(raised[0])
     own_postgres.start()
-    assert found(store) == [1]
-    assert found(add(store, 2)) == [1, 2]
+    assert nearest(store) == [1]
+    assert nearest(add(store, 2)) == [1, 2]
 
 
 def test_connections_that_the_server_ends(
@@ -138,7 +138,7 @@ def test_connections_that_the_server_ends(
 ) -> None:
     """At most one call fails, however many connections were lost."""
     store = add(make_store(dsn), 1)
-    threads = [threading.Thread(target=found, args=(store,)) for _ in range(8)]
+    threads = [threading.Thread(target=nearest, args=(store,)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -149,9 +149,9 @@ def test_connections_that_the_server_ends(
             " where application_name = 'lorebind'"
         )
     with pytest.raises(StoreError) as caught:
-        found(store)
+        nearest(store)
     assert "try again" in message(caught)
-    assert found(store) == [1]
+    assert nearest(store) == [1]
 
 
 def test_an_idle_connection_is_tried_first(
@@ -168,7 +168,7 @@ def test_an_idle_connection_is_tried_first(
             "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
             " where application_name = 'lorebind'"
         )
-    assert found(store) == [1]
+    assert nearest(store) == [1]
 
 
 def test_an_idle_connection_to_a_server_that_hangs(
@@ -181,19 +181,19 @@ def test_an_idle_connection_to_a_server_that_hangs(
     monkeypatch.setattr(connections, "_CHECK_SECONDS", 0.2)
     store = add(make_store(f"{own_postgres.dsn()}?connect_timeout=2"), 1)
     with own_postgres.frozen(), pytest.raises(StoreError) as caught:
-        found(store)
+        nearest(store)
     assert message(caught).endswith("check that the server is up and that this is its address")
-    assert found(store) == [1]
+    assert nearest(store) == [1]
 
 
 def test_connections_in_use(dsn: str, make_store: Callable[..., PgvectorStore]) -> None:
     """The error of a caller that waits too long for a connection names the setting to raise."""
     store = add(make_store(dsn, pool=PoolConfig(max_size=1, timeout_seconds=0.05)), 1)
     with store._db.reading(), pytest.raises(StoreError) as caught:
-        found(store)
+        nearest(store)
     assert "all 1 connections" in message(caught)
     assert "pool.max_size" in message(caught)
-    assert found(store) == [1]
+    assert nearest(store) == [1]
 
 
 def test_a_lock_that_is_held(
@@ -207,7 +207,7 @@ def test_a_lock_that_is_held(
         with pytest.raises(StoreError) as caught:
             add(store, 2)
     assert "wait for it to end, then try again" in message(caught)
-    assert found(add(store, 2)) == [1, 2]
+    assert nearest(add(store, 2)) == [1, 2]
 
 
 def test_idle_connections_are_closed(
@@ -227,10 +227,10 @@ def test_idle_connections_are_closed(
 
     store = make_store(dsn, pool=PoolConfig(min_size=2, max_size=4))
     held = [store._db.reading() for _ in range(4)]
-    for one in held:
-        one.__enter__()
-    for one in held:
-        one.__exit__(None, None, None)
+    for connection in held:
+        connection.__enter__()
+    for connection in held:
+        connection.__exit__(None, None, None)
     assert len(store._db._idle) == 4
     monkeypatch.setattr(connections, "_KEPT_SECONDS", 0)
     with store._db.reading():
@@ -256,7 +256,7 @@ def test_a_dsn_that_is_refused(
 ) -> None:
     """A wrong DSN is an error immediately, without the password."""
     with pytest.raises(StoreError, match=says) as caught:
-        found(make_store(postgres.dsn(**dsn)))
+        nearest(make_store(postgres.dsn(**dsn)))
     assert "wrong-secret" not in str(caught.value)
 
 
@@ -268,7 +268,7 @@ def test_a_port_where_nobody_listens(
     with pytest.raises(
         StoreError, match=r"check that the server is up and that this is its address"
     ) as caught:
-        found(make_store(own_postgres.dsn()))
+        nearest(make_store(own_postgres.dsn()))
     assert str(own_postgres.port) in message(caught)
 
 
@@ -285,7 +285,7 @@ def test_a_dsn_that_is_none(dsn: str) -> None:
 def test_spellings_of_a_dsn(dsn: str, make_store: Callable[..., PgvectorStore]) -> None:
     """SQLAlchemy's form of a DSN works too, and no text of a store contains the password."""
     store = add(make_store(dsn.replace("postgresql://", "postgresql+psycopg://")), 1)
-    assert found(store) == [1]
+    assert nearest(store) == [1]
     for text in (str(store), repr(store), repr(store._db._address), str(vars(store._db))):
         assert PASSWORD not in text
 
@@ -311,13 +311,13 @@ def test_a_database_without_the_extension(
         with pytest.raises(StoreError, match=r"extension vector and table .* missing"):
             add(make_store(dsn, ensure_schema=False), 1)
         db.execute("create extension vector")
-        assert found(add(store, 1)) == [1]
+        assert nearest(add(store, 1)) == [1]
         db.execute(
             "alter table knowledge_chunks_vectors owner to postgres;"
             " revoke all on knowledge_chunks_vectors from plain"
         )
         with pytest.raises(StoreError, match=r"permission denied .* grant the role"):
-            found(store)
+            nearest(store)
 
 
 def test_a_database_of_another_encoding(

@@ -150,8 +150,8 @@ def test_odd_metadata(store: QdrantStore, loopback: Loopback, odd: dict[str, Any
     """Any JSON name and value is distinct from others, even a long one or invalid Unicode."""
     store.add(SPACE, [stored(1, **odd), stored(2), stored(3, other=odd)])
     ((name, value),) = odd.items()
-    asked = value[-1] if isinstance(value, list) else value
-    assert numbers(store, {"$and": [{name: {"$eq": asked}}]}) == [1]
+    member = value[-1] if isinstance(value, list) else value
+    assert numbers(store, {"$and": [{name: {"$eq": member}}]}) == [1]
     assert sorted(numbers(store, {"$not": {name: {"$exists": True}}})) == [2, 3]
 
 
@@ -169,13 +169,13 @@ def test_all_metrics_order_alike(
     store = QdrantStore("docs", metric=metric)
     store.add(SPACE, [stored(at, vector) for at, vector in enumerate(vectors, 1)])
     k = data.draw(st.integers(1, 12))
-    found = nearest(store, k)
+    hits = nearest(store, k)
     store.close()
-    assert found.vectors is not None
-    cosines = found.vectors[:, 0]
-    wanted = sorted((vector[0] for vector in vectors), reverse=True)[:k]
-    assert cosines == pytest.approx(wanted, abs=1e-6)
-    for number, vector in zip(found.numbers, found.vectors, strict=True):
+    assert hits.vectors is not None
+    cosines = hits.vectors[:, 0]
+    best = sorted((vector[0] for vector in vectors), reverse=True)[:k]
+    assert cosines == pytest.approx(best, abs=1e-6)
+    for number, vector in zip(hits.numbers, hits.vectors, strict=True):
         assert vector == pytest.approx(vectors[number - 1], abs=1e-6)
 
 
@@ -486,10 +486,10 @@ def test_after_a_fork(loopback: Loopback, tmp_path: Path, place: str) -> None:
     child = os.fork()
     if child == 0:
         try:
-            found = numbers(store) == [1]
+            passed = numbers(store) == [1]
         except StoreError as error:
-            found = not on_server and "before this process was forked" in str(error)
-        os._exit(0 if found else 1)
+            passed = not on_server and "before this process was forked" in str(error)
+        os._exit(0 if passed else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert numbers(store) == [1]
     store.close()

@@ -111,8 +111,8 @@ async def filled(kbs: dict[str, IndexedKnowledgeBase]) -> dict[str, IndexedKnowl
 async def answers(
     kb: IndexedKnowledgeBase, question: str, settings: RetrievalDeclaration
 ) -> list[tuple[str, float, dict[str, Any]]]:
-    found = await rank(kb, question, settings, 50)
-    return [(match.id, match.score, dict(match.scores)) for match in found]
+    hits = await rank(kb, question, settings, 50)
+    return [(match.id, match.score, dict(match.scores)) for match in hits]
 
 
 async def compare(
@@ -125,9 +125,9 @@ async def compare(
         expected = await answers(filled[first], question, way)
         for name in others:
             got = await answers(filled[name], question, way)
-            assert [one[0] for one in got] == [one[0] for one in expected], (name, question)
-            assert [one[1] for one in got] == pytest.approx(
-                [one[1] for one in expected], abs=1e-5
+            assert [hit[0] for hit in got] == [hit[0] for hit in expected], (name, question)
+            assert [hit[1] for hit in got] == pytest.approx(
+                [hit[1] for hit in expected], abs=1e-5
             ), (name, question)
             for (_, _, figures), (_, _, theirs) in zip(got, expected, strict=True):
                 assert figures == pytest.approx(theirs, abs=1e-5), (name, question)

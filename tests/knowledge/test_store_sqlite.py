@@ -34,7 +34,7 @@ import os, sys, threading, time
 sys.path.insert(0, {REPOSITORY!r})
 from lorebind_config.errors import StoreError
 from lorebind_knowledge.stores.sqlite import SqliteStore
-from tests.knowledge.test_store_sqlite import SPACE, found, put
+from tests.knowledge.test_store_sqlite import SPACE, nearest, put
 store = SqliteStore(sys.argv[1])
 """
 
@@ -52,11 +52,11 @@ def store(path: Path) -> Iterator[SqliteStore]:
 
 def put(store: SqliteStore, *numbers: int) -> None:
     """Add vectors; a number always has the same vector."""
-    made = [vectors(1, 4, seed=number)[0] for number in numbers]
-    store.add(SPACE, [StoredVector(n, one, "", {}) for n, one in zip(numbers, made, strict=True)])
+    rows = [vectors(1, 4, seed=number)[0] for number in numbers]
+    store.add(SPACE, [StoredVector(n, row, "", {}) for n, row in zip(numbers, rows, strict=True)])
 
 
-def found(store: SqliteStore, k: int = 1000) -> list[int]:
+def nearest(store: SqliteStore, k: int = 1000) -> list[int]:
     """Return the stored numbers, after checking that each has its vector."""
     hits = store.nearest(SPACE, vectors(1, 4, seed=0)[0], k, {}, None)
     for number, vector in zip(hits.numbers, hits.vectors, strict=True):
@@ -126,7 +126,7 @@ for batch in range(2, {last + 1}):
 store.close()
 """
     finish(start(writer, path))
-    assert found(store) == list(range(last * size, (last + 1) * size))
+    assert nearest(store) == list(range(last * size, (last + 1) * size))
     assert all(int(finish(process)) > 1 for process in readers)
 
 
@@ -140,7 +140,7 @@ store.close()
     for process in [start(script, path) for _ in range(4)]:
         finish(process)
     with closing(SqliteStore(path)) as store:
-        assert store.count(SPACE) == len(found(store)) == 40
+        assert store.count(SPACE) == len(nearest(store)) == 40
 
 
 KILLED = """
@@ -161,12 +161,12 @@ def test_killed_writer_leaves_a_readable_file(store: SqliteStore, path: Path) ->
         _, errors = process.communicate(timeout=60)
         assert process.returncode == -signal.SIGKILL, errors
         with closing(SqliteStore(path)) as again:
-            numbers = found(again, 100_000)
-            assert numbers == found(store, 100_000)
+            numbers = nearest(again, 100_000)
+            assert numbers == nearest(store, 100_000)
             halves = [number // 5 for number in numbers if number >= first]
             assert all(halves.count(half) == 5 for half in halves)
             put(again, first - 1)
-            assert found(store, 100_000) == sorted([*numbers, first - 1])
+            assert nearest(store, 100_000) == sorted([*numbers, first - 1])
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
 
@@ -212,12 +212,12 @@ print("done")
 def test_only_what_is_new_is_read(store: SqliteStore, path: Path) -> None:
     """Vectors are read only once, whatever others add and delete."""
     put(store, 1, 2, 3, 5)
-    assert found(store) == [1, 2, 3, 5]
+    assert nearest(store) == [1, 2, 3, 5]
     change(path, "update store_vectors set embedding = x'00'")
     put(store, 4, 6)
     with closing(SqliteStore(path)) as other:
         other.delete(SPACE, [2])
-    assert found(store) == [1, 3, 4, 5, 6]
+    assert nearest(store) == [1, 3, 4, 5, 6]
     assert sorted(store.get(SPACE, [1, 2, 6])) == [1, 6]
 
 
@@ -225,9 +225,9 @@ def test_get_reads_no_more_than_it_needs(store: SqliteStore, path: Path) -> None
     """Without an earlier search, `get` reads only the requested vectors."""
     put(store, 1, 2, 3)
     change(path, "update store_vectors set embedding = x'00' where number = 3")
-    given = store.get(SPACE, [2, 1, 9])
-    assert sorted(given) == [1, 2]
-    np.testing.assert_array_equal(given[2], vectors(1, 4, seed=2)[0])
+    stored = store.get(SPACE, [2, 1, 9])
+    assert sorted(stored) == [1, 2]
+    np.testing.assert_array_equal(stored[2], vectors(1, 4, seed=2)[0])
     with pytest.raises(StoreError, match="is damaged"):
         store.get(SPACE, [3])
 
@@ -239,7 +239,7 @@ def test_threads_that_load_at_once(path: Path) -> None:
         for number in range(1, 6):
             put(writer, *range(number * 100, number * 100 + 50))
             threads = [
-                threading.Thread(target=lambda: answers.append(found(reader))) for _ in range(8)
+                threading.Thread(target=lambda: answers.append(nearest(reader))) for _ in range(8)
             ]
             for thread in threads:
                 thread.start()
@@ -256,7 +256,7 @@ def test_nothing_is_made_before_the_first_add(tmp_path: Path) -> None:
     """Reading creates neither file nor folder; the first `add` creates both."""
     path = tmp_path / ".lorebind" / "store.db"
     with closing(SqliteStore(path)) as store:
-        assert found(store) == []
+        assert nearest(store) == []
         assert store.get(SPACE, [1]) == {}
         assert store.count(SPACE) == 0
         store.delete(SPACE, [1])
@@ -264,7 +264,7 @@ def test_nothing_is_made_before_the_first_add(tmp_path: Path) -> None:
         store.add(SPACE, [])
         assert not path.parent.exists()
         put(store, 1)
-        assert found(store) == [1]
+        assert nearest(store) == [1]
     assert (path.parent / ".gitignore").read_text(encoding="utf-8") == "*\n"
 
 
@@ -273,7 +273,7 @@ def test_lives_beside_other_tables(path: Path) -> None:
     change(path, "create table catalog_runs (id text)")
     change(path, "insert into catalog_runs values ('r1')")
     with closing(SqliteStore(path)) as store:
-        assert found(store) == []
+        assert nearest(store) == []
         put(store, 1)
         store.drop(SPACE)
     with closing(sqlite3.connect(path)) as db:
@@ -286,17 +286,17 @@ def test_lives_beside_other_tables(path: Path) -> None:
 def test_removed_file_is_noticed(store: SqliteStore, path: Path) -> None:
     """Results for a removed or replaced file do not come from memory."""
     put(store, 1)
-    assert found(store) == [1]
+    assert nearest(store) == [1]
     with closing(SqliteStore(path.with_name("other.db"))) as other:
         put(other, 2, 3)
     for file in [path, *path.parent.glob("store.db-*")]:
         file.unlink(missing_ok=True)
     path.with_name("other.db").rename(path)
-    assert found(store) == [2, 3]
+    assert nearest(store) == [2, 3]
     path.unlink()
-    assert found(store) == []
+    assert nearest(store) == []
     put(store, 4)
-    assert found(store) == [4]
+    assert nearest(store) == [4]
 
 
 def test_memory_is_refused() -> None:
@@ -315,7 +315,7 @@ def test_not_a_database(path: Path, content: bytes) -> None:
     """The error for a file that is damaged or no database suggests a fix; it is not changed."""
     path.write_bytes(content)
     with closing(SqliteStore(path)) as store:
-        attempts: list[Callable[[], object]] = [lambda: found(store), lambda: put(store, 1)]
+        attempts: list[Callable[[], object]] = [lambda: nearest(store), lambda: put(store, 1)]
         for attempt in attempts:
             with pytest.raises(StoreError, match=r"store\.db.*move the file away"):
                 attempt()
@@ -334,7 +334,7 @@ def test_damaged_pages(store: SqliteStore, path: Path) -> None:
         closing(SqliteStore(path)) as damaged,
         pytest.raises(StoreError, match=r"store\.db: .*move the file away, then ingest again"),
     ):
-        found(damaged)
+        nearest(damaged)
 
 
 NAN = f"x'{'0000c07f' * 4}'"
@@ -360,7 +360,7 @@ def test_damaged_rows(store: SqliteStore, path: Path, damage: str) -> None:
     put(store, 1, 2, 3)
     change(path, damage)
     with pytest.raises(StoreError, match=r"store\.db: .*move the file away, then ingest again"):
-        found(store)
+        nearest(store)
 
 
 def test_locked(store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,11 +371,11 @@ def test_locked(store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch)
     with closing(SqliteStore(path)) as impatient:
         with closing(sqlite3.connect(path, isolation_level=None)) as holder:
             holder.execute("begin immediate")
-            assert found(impatient) == [1]
+            assert nearest(impatient) == [1]
             with pytest.raises(StoreError, match=r"locked; another process has locked it"):
                 put(impatient, 2)
         put(impatient, 2)
-        assert found(impatient) == [1, 2]
+        assert nearest(impatient) == [1, 2]
 
 
 def test_folder_that_is_a_file(tmp_path: Path) -> None:
@@ -450,8 +450,8 @@ def test_another_process_writes_where_this_one_cannot(
     with closing(SqliteStore(path)) as reader:
         with monkeypatch.context() as patch:
             patch.setattr(os, "access", access)
-            assert found(reader) == [1]
+            assert nearest(reader) == [1]
         with closing(SqliteStore(path)) as writer:
             put(writer, *range(2, 200))
         monkeypatch.setattr(os, "access", access)
-        assert found(reader) == list(range(1, 200))
+        assert nearest(reader) == list(range(1, 200))

@@ -61,7 +61,7 @@ def test_what_a_text_says_is_found(text: str, language: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "said", "asked"),
+    ("language", "text", "query"),
     [
         ("en", "The engines were running", "run engine"),
         ("en", "a naïve CAFÉ", "naive cafe"),
@@ -75,13 +75,13 @@ def test_what_a_text_says_is_found(text: str, language: str) -> None:
         ("en", "ｆｕｌｌ width Ⅷ", "full viii"),
     ],
 )
-def test_forms_of_words(language: str, said: str, asked: str) -> None:
+def test_forms_of_words(language: str, text: str, query: str) -> None:
     """In its language, a word is found in other forms, and with or without accents."""
-    assert query_terms(asked, [language]).keys() <= set(index_terms(said, language).split())
+    assert query_terms(query, [language]).keys() <= set(index_terms(text, language).split())
 
 
 @pytest.mark.parametrize(
-    ("said", "asked", "other"),
+    ("text", "query", "other"),
     [
         ("東京タワーへ行きました。", "東京タワー", "京都"),
         ("我喜欢学习中文", "学习", "习学"),
@@ -92,28 +92,28 @@ def test_forms_of_words(language: str, said: str, asked: str) -> None:
     ],
 )
 @pytest.mark.parametrize("language", ["en", "de"])
-def test_scripts_without_spaces(said: str, asked: str, other: str, language: str) -> None:
+def test_scripts_without_spaces(text: str, query: str, other: str, language: str) -> None:
     """They are cut into pairs in texts of any language; single characters are found too."""
-    kept = set(index_terms(said, language).split())
-    assert query_terms(asked, [language]).keys() <= kept
-    assert not query_terms(other, [language]).keys() & kept
+    terms = set(index_terms(text, language).split())
+    assert query_terms(query, [language]).keys() <= terms
+    assert not query_terms(other, [language]).keys() & terms
 
 
 def test_words_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache of words is bounded, and words stay correct when it is emptied."""
     monkeypatch.setattr(terms, "_REMEMBERED", 100)
     for start in range(0, 1000, 50):
-        said = index_terms(
+        folded = index_terms(
             "running " + " ".join(f"{n}x" for n in range(start, start + 50)), "en"
         ).split()
-        assert said == ["run", *(f"{n}x" for n in range(start, start + 50))]
+        assert folded == ["run", *(f"{n}x" for n in range(start, start + 50))]
         assert len(terms._stems("en")) <= 151
 
 
 def test_words_of_a_question() -> None:
     """Words are in lower case, with their counts, without stop words and single letters."""
-    asked = "What is the Port of a Proxy's port?"
-    assert query_terms(asked, ["en"]) == {"port": 2, "proxi": 1}
+    question = "What is the Port of a Proxy's port?"
+    assert query_terms(question, ["en"]) == {"port": 2, "proxi": 1}
     assert query_terms("max_tokens b 漢 é", ["en"]) == {"max": 1, "token": 1, "漢": 1, "e": 1}
     assert query_terms("what is it?", ["en"]) == {}
 

@@ -48,11 +48,11 @@ RESOURCES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 @st.composite
 def resources(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
     """Generate resources with unique ids per section; a section may be missing."""
-    found = {
-        section: draw(st.lists(RESOURCES[section], max_size=3, unique_by=lambda one: one["id"]))
+    data = {
+        section: draw(st.lists(RESOURCES[section], max_size=3, unique_by=lambda entry: entry["id"]))
         for section in SECTIONS
     }
-    return {section: entries for section, entries in found.items() if entries}
+    return {section: entries for section, entries in data.items() if entries}
 
 
 @dataclass
@@ -85,67 +85,67 @@ NOTES = st.sampled_from(["", "", "  # note: 1", " "])
 @st.composite
 def projects(draw: st.DrawFn, *, nulls: bool = False) -> Styled:
     """Generate a project in any order and style, which is valid unless sections may be null."""
-    made = Styled({"name": "demo"} | draw(resources()))
-    made.newline = draw(st.sampled_from(["\n", "\n", "\r\n"]))
-    made.pieces.append((draw(st.sampled_from(["", "# top\n", "---\n", "\ufeff"])), ""))
+    project = Styled({"name": "demo"} | draw(resources()))
+    project.newline = draw(st.sampled_from(["\n", "\n", "\r\n"]))
+    project.pieces.append((draw(st.sampled_from(["", "# top\n", "---\n", "\ufeff"])), ""))
     order = draw(st.permutations(["name", *SECTIONS]))
     for section in order:
-        made.pieces.append((draw(COMMENTS), ""))
+        project.pieces.append((draw(COMMENTS), ""))
         if section == "name":
-            made.pieces.append(
+            project.pieces.append(
                 (draw(st.sampled_from(["name: demo\n", '"name": "demo" # n\n'])), "")
             )
         else:
-            _section(draw, made, section, nulls)
-    made.pieces.append((draw(COMMENTS), ""))
-    if not draw(st.booleans()) and not made.text.endswith(f"lines{made.newline}"):
-        last = max(index for index, (text, _) in enumerate(made.pieces) if text)
-        text, owner = made.pieces[last]
-        made.pieces[last] = (text.removesuffix("\n"), owner)
-    made.pieces += [("", f"{section}/") for section in SECTIONS if not _stands(made, section)]
-    return made
+            _section(draw, project, section, nulls)
+    project.pieces.append((draw(COMMENTS), ""))
+    if not draw(st.booleans()) and not project.text.endswith(f"lines{project.newline}"):
+        last = max(index for index, (text, _) in enumerate(project.pieces) if text)
+        text, owner = project.pieces[last]
+        project.pieces[last] = (text.removesuffix("\n"), owner)
+    project.pieces += [("", f"{section}/") for section in SECTIONS if not _stands(project, section)]
+    return project
 
 
-def _stands(made: Styled, section: str) -> bool:
-    return any(owner == f"{section}/" for _, owner in made.pieces)
+def _stands(project: Styled, section: str) -> bool:
+    return any(owner == f"{section}/" for _, owner in project.pieces)
 
 
-def _section(draw: st.DrawFn, made: Styled, section: str, nulls: bool) -> None:
-    entries = made.data.get(section, [])
+def _section(draw: st.DrawFn, project: Styled, section: str, nulls: bool) -> None:
+    entries = project.data.get(section, [])
     key = draw(st.sampled_from([section, f'"{section}"', f"'{section}' "]))
     if not entries:
-        said = draw(st.sampled_from([None, "  []", " [\n]", *["", " null", " ~"] * nulls]))
-        if said is not None:
-            made.data[section] = [] if "[" in said else None
-            made.pieces += [(f"{key}:", ""), (said, f"{section}/")]
-            made.pieces += [(draw(NOTES), ""), ("", f"{section}/"), ("\n", "")]
+        value = draw(st.sampled_from([None, "  []", " [\n]", *["", " null", " ~"] * nulls]))
+        if value is not None:
+            project.data[section] = [] if "[" in value else None
+            project.pieces += [(f"{key}:", ""), (value, f"{section}/")]
+            project.pieces += [(draw(NOTES), ""), ("", f"{section}/"), ("\n", "")]
         return
     style = draw(st.sampled_from(["block", "indentless", "line", "lines"]))
     if style in ("line", "lines"):
-        _flow_section(draw, made, section, key, "\n  " if style == "lines" else "")
+        _flow_section(draw, project, section, key, "\n  " if style == "lines" else "")
         return
     indent = "" if style == "indentless" else draw(st.sampled_from(["  ", "    "]))
-    made.pieces.append((f"{key}:{draw(NOTES)}\n", ""))
+    project.pieces.append((f"{key}:{draw(NOTES)}\n", ""))
     for index, entry in enumerate(entries):
-        made.pieces.append((draw(COMMENTS) if index else "", ""))
+        project.pieces.append((draw(COMMENTS) if index else "", ""))
         text = draw(st.sampled_from([_flow, _block]))(entry, indent + "  ")
-        made.pieces += [(f"{indent}- ", ""), (text, f"{section}/{entry['id']}")]
-        made.pieces.append(("" if text.endswith("lines") else draw(NOTES), ""))
-        made.pieces += [("", f"{section}/")] * (index == len(entries) - 1)
-        made.pieces.append(("\n", ""))
+        project.pieces += [(f"{indent}- ", ""), (text, f"{section}/{entry['id']}")]
+        project.pieces.append(("" if text.endswith("lines") else draw(NOTES), ""))
+        project.pieces += [("", f"{section}/")] * (index == len(entries) - 1)
+        project.pieces.append(("\n", ""))
 
 
-def _flow_section(draw: st.DrawFn, made: Styled, section: str, key: str, gap: str) -> None:
-    entries = made.data[section]
-    made.pieces.append((f"{key}: [{gap}", ""))
+def _flow_section(draw: st.DrawFn, project: Styled, section: str, key: str, gap: str) -> None:
+    entries = project.data[section]
+    project.pieces.append((f"{key}: [{gap}", ""))
     for index, entry in enumerate(entries):
         last = index == len(entries) - 1
-        made.pieces.append((_flow(entry, "    "), f"{section}/{entry['id']}"))
-        made.pieces += [("", f"{section}/")] * last
+        project.pieces.append((_flow(entry, "    "), f"{section}/{entry['id']}"))
+        project.pieces += [("", f"{section}/")] * last
         note = draw(st.sampled_from(["", "  # ] }"])) if gap else ""
         comma = draw(st.sampled_from(["", ","])) if last else ","
-        made.pieces.append((f"{comma}{note}{gap if not last else gap[:1]}", ""))
-    made.pieces.append((f"]{draw(NOTES)}\n", ""))
+        project.pieces.append((f"{comma}{note}{gap if not last else gap[:1]}", ""))
+    project.pieces.append((f"]{draw(NOTES)}\n", ""))
 
 
 def _flow(entry: dict[str, Any], indent: str) -> str:

@@ -104,12 +104,12 @@ def _swapped(case: random.Random) -> None:
                 _write(root.joinpath(*folders, f"{number}.md"), f"{text} {TEMPLATE}")
         way = folders[: case.randint(1, len(folders))]
         read = case.choice([_documents, _objects, _templates])(project, "/".join(folders))
-        assert all("inside" in one() for one in read)
+        assert all("inside" in reader() for reader in read)
         with _swapping(project.joinpath(*way), place.joinpath("outside", *way)):
             for _ in range(_READS // _FILES):
-                for one in read:
+                for reader in read:
                     with suppress(LorebindError):
-                        assert SECRET not in one()
+                        assert SECRET not in reader()
 
 
 @contextmanager
@@ -146,8 +146,8 @@ def _objects(project: Path, below: str) -> list[Callable[[], str]]:
         project, below = project / top, "/".join(rest)
     declared = {"provider": "file", "bucket": str(project), "prefix": f"{below}/"}
     declaration = CloudStorageSource(type="cloud_storage", max_bytes=1000, **declared)
-    found = make_source(declaration, Environment(project)).items()
-    return [lambda item=item: item.read("").data.decode() for item in found]  # type: ignore[misc]
+    items = make_source(declaration, Environment(project)).items()
+    return [lambda item=item: item.read("").data.decode() for item in items]  # type: ignore[misc]
 
 
 def _templates(project: Path, below: str) -> list[Callable[[], str]]:
@@ -165,31 +165,31 @@ def _named(case: random.Random) -> None:
         name = "".join(case.choices(HOSTILE, k=case.randint(1, 8)))[:60].replace("/", "_")
         # Names that careless parsing of an address would cut off.
         names = {name, f"{name}1", f"{name}?1", f"{name}%31", name.partition("?")[0] or "-"}
-        made = []
-        for number, one in enumerate(sorted(names - {".", ".."})):
-            project = Path(place, one)
+        projects = []
+        for number, folder in enumerate(sorted(names - {".", ".."})):
+            project = Path(place, folder)
             try:
                 _write(project / "docs/a.md", f"# Keys\n\nRotate them, says number{number}.\n")
             except (OSError, UnicodeError):
                 continue  # the file system does not allow this folder name
             _write(project / "lorebind.yaml", PROJECT)
-            made.append((project, f"number{number}"))
-        for project, _ in made:
+            projects.append((project, f"number{number}"))
+        for project, _ in projects:
             others = _files(place, but=project)
             with Project.load(project) as loaded:
                 assert loaded.ingest("kb").chunks["added"] == 1
             assert _files(place, but=project) == others
-        for project, said in made:
+        for project, text in projects:
             with Project.load(project) as loaded:
                 (match,) = loaded.query("kb", "rotate").matches
-            assert said in match.text
+            assert text in match.text
 
 
 def _files(place: str, *, but: Path) -> list[str]:
     """Return all files in a folder, except those in the given one."""
     below = os.path.join(but, "")
-    found = [os.path.join(top, name) for top, _, names in os.walk(place) for name in names]
-    return sorted(name for name in found if not name.startswith(below))
+    paths = [os.path.join(top, name) for top, _, names in os.walk(place) for name in names]
+    return sorted(name for name in paths if not name.startswith(below))
 
 
 def test_file_patterns(trials: Trials, tmp_path: Path) -> None:
