@@ -168,7 +168,7 @@ class Bench:
         """All chunks that a search can find, sorted by id."""
 
         def read(view: View) -> list[StoredChunk]:
-            return list(view.rows(view.rows()[1].tolist()).values())
+            return list(view.chunks(view.rows()[1].tolist()).values())
 
         rows = await call(self.index.read, self.kb.namespace, read)
         matches = [DocumentMatch(row.id, 0.0, 0.0, {}, row.text, row.metadata) for row in rows]

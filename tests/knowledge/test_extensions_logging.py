@@ -216,8 +216,8 @@ def test_importing_sets_nothing_up() -> None:
         "names = ['', *(name for name in logging.root.manager.loggerDict if 'lore' in name)]\n"
         "loggers = [logging.getLogger(name or None) for name in names]\n"
         "assert len(loggers) > 3, names\n"
-        "assert not any(one.handlers for one in loggers)\n"
-        "assert not any(one.level for one in loggers[1:])\n"
+        "assert not any(log.handlers for log in loggers)\n"
+        "assert not any(log.level for log in loggers[1:])\n"
         "assert not [name for name in names if name.startswith('lorebind_')]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

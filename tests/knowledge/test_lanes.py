@@ -260,16 +260,16 @@ def block():
 blocking = [
     threading.Thread(target=bridge.run, args=[bridge.call(block)]) for _ in range(size)
 ]
-for one in blocking:
-    one.start()
+for thread in blocking:
+    thread.start()
 here.wait()
 child = os.fork()
 if not child:
     os._exit(7 if bridge.run(bridge.call(os.getpid)) == os.getpid() else 1)
 status = os.waitpid(child, 0)[1]
 release.set()
-for one in blocking:
-    one.join()
+for thread in blocking:
+    thread.join()
 print(os.waitstatus_to_exitcode(status), bridge.run(bridge.call(abs, -3)))
 """)
     assert printed.split() == ["7", "3"]

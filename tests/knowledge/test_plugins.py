@@ -120,16 +120,16 @@ import json
 from lorebind import Project
 with Project.load() as project:
     report = project.ingest("docs")
-    found = project.query("docs", "when are keys rotated")
+    hits = project.query("docs", "when are keys rotated")
     answer = project.ask("When are keys rotated each month?")
     print(json.dumps({
         "status": report.status,
         "documents": report.documents,
-        "found": [(match.metadata["uri"], match.text, match.scores["rerank"]) for match in found],
+        "found": [(match.metadata["uri"], match.text, match.scores["rerank"]) for match in hits],
         "memo": [match.metadata["title"] for match in project.query("docs", "open a shop")][0],
         "cited": [citation.uri for citation in answer.citations],
         "counter": project._models.get()[1].count("three words here"),
-        "doctor": [[one.part, one.status, one.detail] for one in project.doctor()],
+        "doctor": [[row.part, row.status, row.detail] for row in project.doctor()],
     }))
 """
     done = json.loads(run(code, site, root))

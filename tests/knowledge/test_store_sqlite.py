@@ -102,7 +102,7 @@ def test_processes_see_whole_batches_at_once(store: SqliteStore, path: Path) -> 
 newest = searches = 0
 deadline = time.monotonic() + 40
 while newest < {last} and time.monotonic() < deadline:
-    numbers = found(store)
+    numbers = nearest(store)
     batches = sorted({{number // {size} for number in numbers}})
     assert numbers == [b * {size} + n for b in batches for n in range({size})], numbers
     assert 1 <= len(batches) <= 2 and batches[-1] >= newest, batches
@@ -120,9 +120,9 @@ store.close()
     writer = f"""
 for batch in range(2, {last + 1}):
     put(store, *range(batch * {size}, (batch + 1) * {size}))
-    assert len(found(store)) == {2 * size}
+    assert len(nearest(store)) == {2 * size}
     store.delete(SPACE, range((batch - 1) * {size}, batch * {size}))
-    assert len(found(store)) == {size}
+    assert len(nearest(store)) == {size}
 store.close()
 """
     finish(start(writer, path))
@@ -149,7 +149,7 @@ Steps().kill_at({at})
 for number in range(10_000):
     put(store, *range({first} + number * 10, {first} + number * 10 + 10))
     store.delete(SPACE, range({first} + number * 10 - 10, {first} + number * 10 - 5))
-    found(store)
+    nearest(store)
 """
 
 
@@ -181,7 +181,7 @@ put(store, 1)
 stop = threading.Event()
 def busy():
     while not stop.is_set():
-        found(store)
+        nearest(store)
 thread = threading.Thread(target=busy)
 thread.start()
 for number in range(10, 30, 2):
@@ -189,9 +189,9 @@ for number in range(10, 30, 2):
     if child == 0:
         status = 1
         try:
-            assert found(store)[0] == 1
+            assert nearest(store)[0] == 1
             put(store, number)
-            assert number in found(store)
+            assert number in nearest(store)
             status = 0
         finally:
             os._exit(status)
@@ -199,7 +199,7 @@ for number in range(10, 30, 2):
     assert os.waitpid(child, 0)[1] == 0
 stop.set()
 thread.join()
-assert found(store) == [1, *range(10, 30)], found(store)
+assert nearest(store) == [1, *range(10, 30)], nearest(store)
 store.close()
 print("done")
 """
@@ -404,7 +404,7 @@ def test_read_only_folder() -> None:
     script = """
 if os.geteuid() == 0:
     os.setuid(65534)
-print(found(store))
+print(nearest(store))
 for attempt in (
     lambda: put(store, 2),
     lambda: put(SqliteStore(os.path.dirname(sys.argv[1]) + "/new/store.db"), 1),

@@ -75,9 +75,9 @@ for pattern in json.load(sys.stdin):
         except ConfigurationError as error:
             assert all(len(str(problem)) < 500 for problem in error.problems)
             continue
-        made = make_source(loaded.project.knowledge_bases[0].sources[0], loaded.environment)
+        source = make_source(loaded.project.knowledge_bases[0].sources[0], loaded.environment)
         try:
-            list(made.items())
+            list(source.items())
         except SourceError:
             pass
 """
