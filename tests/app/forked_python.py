@@ -51,7 +51,7 @@ import json, os, signal, socket, sys
 arguments = {before!r} + sys.argv[1:]
 if arguments[0].startswith("-") and arguments[0] != "-c":
     os.execv({python!r}, [{python!r}, *arguments])
-asked = json.dumps({{"arguments": arguments, "folder": os.getcwd(), "variables": dict(os.environ)}})
+job = json.dumps({{"arguments": arguments, "folder": os.getcwd(), "variables": dict(os.environ)}})
 received = set()
 def relay(number, _):
     received.add(number)
@@ -63,8 +63,8 @@ relayed = (signal.SIGINT, signal.SIGTERM, {kill})
 signal.pthread_sigmask(signal.SIG_BLOCK, relayed)
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
-    socket.send_fds(server, [len(asked.encode()).to_bytes(4, "big")], [0, 1, 2])
-    server.sendall(asked.encode())
+    socket.send_fds(server, [len(job.encode()).to_bytes(4, "big")], [0, 1, 2])
+    server.sendall(job.encode())
     program = int.from_bytes(server.recv(4, socket.MSG_WAITALL), "big")
     for number in relayed:
         signal.signal(number, relay)
@@ -147,7 +147,7 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, streams, _, _ = socket.recv_fds(connection, 4, 3)
     size = int.from_bytes(head, "big")
-    request = json.loads(connection.recv(size, socket.MSG_WAITALL))
+    job = json.loads(connection.recv(size, socket.MSG_WAITALL))
     child = os.fork()
     if child:
         connection.sendall(child.to_bytes(4, "big"))
@@ -160,15 +160,15 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
         os.dup2(stream, number)
         os.close(stream)
     _stay_on_one_processor()
-    os.chdir(request["folder"])
+    os.chdir(job["folder"])
     os.environ.clear()
-    os.environ.update(request["variables"])
+    os.environ.update(job["variables"])
     for name, value in json.loads(os.environ.pop(CONSTANTS, "{}")).items():
         module, _, constant = name.partition(":")
         setattr(import_module(module), constant, value)
     if os.environ.get("PYTHONUNBUFFERED"):
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[attr-defined]
-    code = _run(request["arguments"])
+    code = _run(job["arguments"])
     threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -50,10 +50,10 @@ class Counting:
     def __init__(self, plugin: Any) -> None:
         self.Declaration = plugin.Declaration
         self._plugin = plugin
-        self.made = 0
+        self.calls = 0
 
     def make(self, declaration: Any, environment: Any) -> Any:
-        self.made += 1
+        self.calls += 1
         return self._plugin.make(declaration, environment)
 
 
@@ -68,10 +68,10 @@ class Counts:
         }
 
     def look(self) -> dict[str, int]:
-        numbers = {group: plugin.made for group, plugin in self.plugins.items()}
+        calls = {group: plugin.calls for group, plugin in self.plugins.items()}
         for plugin in self.plugins.values():
-            plugin.made = 0
-        return numbers
+            plugin.calls = 0
+        return calls
 
 
 @pytest.fixture

@@ -25,18 +25,18 @@ class Heard(BaseCallbackHandler):
     """Records the searches that it receives."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, UUID | None]] = []
-        self.found: list[list[str]] = []
+        self.queries: list[tuple[str, UUID | None]] = []
+        self.results: list[list[str]] = []
         self.failed: list[BaseException] = []
 
     def on_retriever_start(
         self, serialized: Any, query: str, *, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        self.asked.append((query, parent_run_id))
+        self.queries.append((query, parent_run_id))
 
     def on_retriever_end(self, documents: Any, **kwargs: Any) -> None:
         hits: list[Document] = list(documents)
-        self.found.append([document.page_content for document in hits])
+        self.results.append([document.page_content for document in hits])
 
     def on_retriever_error(self, error: BaseException, **kwargs: Any) -> None:
         self.failed.append(error)
@@ -81,9 +81,9 @@ def test_each_face_tells_of_its_search(tmp_path: Path, face: str) -> None:
     is_below, ask = FACES[face]
     with shop(tmp_path) as project:
         ask(project, {"callbacks": [heard]})
-    ((question, parent),) = heard.asked
+    ((question, parent),) = heard.queries
     assert (question, parent is not None) == (QUESTION, is_below)
-    assert heard.found == [[KEYS, OLD]]
+    assert heard.results == [[KEYS, OLD]]
 
 
 def test_a_search_that_fails(tmp_path: Path) -> None:

@@ -342,13 +342,13 @@ class Terminal:
             text=True,
         )
         os.close(theirs)
-        self.shown = ""
+        self.output = ""
 
     def until(self, text: str) -> None:
-        while text not in self.shown:
+        while text not in self.output:
             ready, _, _ = select.select([self._ours], [], [], 60)
-            assert ready, self.shown
-            self.shown += os.read(self._ours, 10_000).decode().replace("\r\n", "\n")
+            assert ready, self.output
+            self.output += os.read(self._ours, 10_000).decode().replace("\r\n", "\n")
 
     def type(self, line: str) -> tuple[int, str]:
         """Answer, and return the exit code and the output."""
@@ -356,7 +356,7 @@ class Terminal:
         out, _ = self._running.communicate(timeout=120)
         try:
             while more := os.read(self._ours, 10_000):
-                self.shown += more.decode().replace("\r\n", "\n")
+                self.output += more.decode().replace("\r\n", "\n")
         except OSError:  # the terminal is closed
             pass
         os.close(self._ours)
@@ -367,9 +367,9 @@ def test_a_terminal_asks(others_cli: Cli) -> None:
     """No is an error, yes is remembered, and a pipe is refused with the command to run."""
     terminal = Terminal(others_cli.root, "ask", ".", QUESTION)
     terminal.until("[y/N] ")
-    assert "wants to run hooks:Audit, in hooks.py\nDo you trust" in terminal.shown
+    assert "wants to run hooks:Audit, in hooks.py\nDo you trust" in terminal.output
     assert terminal.type("")[0] == 2
-    assert "the project is not trusted, and nothing of it was run\n" in terminal.shown
+    assert "the project is not trusted, and nothing of it was run\n" in terminal.output
     assert not (others_cli.root / "was-run").exists()
     terminal = Terminal(others_cli.root, "ask", ".", QUESTION, "-o", "json")
     terminal.until("[y/N] ")
@@ -378,7 +378,7 @@ def test_a_terminal_asks(others_cli: Cli) -> None:
     assert (others_cli.root / "was-run").exists()
     again = Terminal(others_cli.root, "ask", ".", QUESTION)
     assert again.type("")[0] == 0
-    assert "trust" not in again.shown
+    assert "trust" not in again.output
 
 
 def test_files_that_change_while_it_asks_have_no_effect(others_cli: Cli) -> None:
@@ -393,5 +393,5 @@ def test_files_that_change_while_it_asks_have_no_effect(others_cli: Cli) -> None
     assert not (others_cli.root / "was-evil").exists()
     terminal = Terminal(others_cli.root, "chat")
     terminal.until("[y/N] ")
-    assert "wants to run more:Audit, in more.py\nDo you trust" in terminal.shown
+    assert "wants to run more:Audit, in more.py\nDo you trust" in terminal.output
     assert terminal.type("n")[0] == 2
