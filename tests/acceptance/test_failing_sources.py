@@ -21,7 +21,7 @@ from lorebind_knowledge.ingest.report import IngestReport
 from tests.app.helpers import Cli
 from tests.bindings.helpers import write
 from tests.knowledge.documents import handbook, pdf_bytes
-from tests.knowledge.web_server import Answer, Asked, WebServer, endless, silent
+from tests.knowledge.web_server import Answer, Request, WebServer, endless, silent
 
 from .helpers import served, texts
 
@@ -325,9 +325,9 @@ def test_a_name_that_changes_its_answer(world: World) -> None:
     """A host is resolved once per request, and the checked address is the one that is used."""
     world.names["wiki.test"] = ["127.0.0.1", "127.0.0.2"]
     world.web.routes["/named"] = Answer(b"A newer page.", {"Content-Type": "text/plain"})
-    before = len(world.web.asked)
+    before = len(world.web.requests)
     assert world.ingest().status == "completed"
-    assert sorted(request.target for request in world.web.asked[before:]) == ["/named", "/page"]
+    assert sorted(request.target for request in world.web.requests[before:]) == ["/named", "/page"]
     assert world.inside.connections == 0
     assert world.served()[world.web.url("/named", "wiki.test")] == ["A newer page."]
 
@@ -358,7 +358,7 @@ class Versioned:
         self.full = 0
         """Number of times it was sent in full."""
 
-    def __call__(self, request: Asked) -> Answer:
+    def __call__(self, request: Request) -> Answer:
         if request.headers.get("if-none-match") == self.tag:
             return Answer(status=304, headers={"ETag": self.tag})
         self.full += 1

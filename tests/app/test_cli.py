@@ -558,7 +558,7 @@ def test_an_address_is_fetched_once(empty_cli: Cli, socket_enabled: None) -> Non
             verb = "reindex" if requests == 6 else "ingest"
             report = json.loads(empty_cli("knowledge", verb, "web", "-o", "json").out)
             assert report["documents"][count] == 2
-            assert len(server.asked) == requests
+            assert len(server.requests) == requests
     finally:
         server.close()
 

@@ -72,4 +72,4 @@ def test_values_of_the_environment_stay_there(empty_cli: Cli, server: WebServer)
     for file in (empty_cli.root / DATA_FOLDER).rglob("*"):
         data = file.read_bytes() if file.is_file() else b""
         assert not [value for value in VALUES if value.encode() in data], file
-    assert {request.headers["x-key"] for request in server.asked} == {"hidden2"}
+    assert {request.headers["x-key"] for request in server.requests} == {"hidden2"}

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 from lorebind_knowledge.sources.base import Source
 
-from .web_server import Answer, Asked, WebServer
+from .web_server import Answer, Request, WebServer
 
 SECRET = "hidden/secret+1"
 SIGNED = {"Authorization": "AWS4-HMAC-SHA256 Credential=key-id/20261122/us-east-1/s3/aws4_request"}
@@ -29,7 +29,7 @@ class CloudServer:
     """The `config` of a source, as YAML in one line."""
 
     def __init__(self) -> None:
-        self.fault: Callable[[Asked], Answer | None]
+        self.fault: Callable[[Request], Answer | None]
         """Answers a request instead of the bucket if it returns an answer."""
         self.mend()
         self.sent: list[str] = []
@@ -62,17 +62,17 @@ class CloudServer:
     def remove(self, name: str) -> None:
         raise NotImplementedError
 
-    def _allows(self, request: Asked) -> bool:
+    def _allows(self, request: Request) -> bool:
         raise NotImplementedError
 
-    def _refusal(self, request: Asked) -> Answer:
+    def _refusal(self, request: Request) -> Answer:
         """Return the answer to requests without credentials; it quotes the request."""
         raise NotImplementedError
 
-    def _serve(self, request: Asked, path: str, query: dict[str, str]) -> Answer:
+    def _serve(self, request: Request, path: str, query: dict[str, str]) -> Answer:
         raise NotImplementedError
 
-    def _answer(self, request: Asked) -> Answer:
+    def _answer(self, request: Request) -> Answer:
         if (fault := self.fault(request)) is not None:
             return fault
         if not self._allows(request):
@@ -109,15 +109,15 @@ class S3(CloudServer):
         answer = self._client.delete(f"/shelf/{quote(name)}", headers=SIGNED)
         assert answer.status_code == 204
 
-    def _allows(self, request: Asked) -> bool:
+    def _allows(self, request: Request) -> bool:
         return "Credential=key-id/" in request.headers.get("authorization", "")
 
-    def _refusal(self, request: Asked) -> Answer:
+    def _refusal(self, request: Request) -> Answer:
         key = request.headers["authorization"].partition("Credential=")[2].partition("/")[0]
         body = f"<Error><Code>InvalidAccessKeyId</Code><Message>{key}?</Message></Error>"
         return Answer(body.encode(), status=403)
 
-    def _serve(self, request: Asked, path: str, query: dict[str, str]) -> Answer:
+    def _serve(self, request: Request, path: str, query: dict[str, str]) -> Answer:
         if "list-type" in query:
             self.pages += 1
         elif request.method == "GET":
@@ -171,14 +171,14 @@ class Gcs(_Written):
     needs = ("gcsfs",)
     settings = "{ endpoint_url: '{{ .env.ENDPOINT }}', token: '{{ .secrets.SECRET }}' }"
 
-    def _allows(self, request: Asked) -> bool:
+    def _allows(self, request: Request) -> bool:
         return request.headers.get("authorization") == f"Bearer {SECRET}"
 
-    def _refusal(self, request: Asked) -> Answer:
+    def _refusal(self, request: Request) -> Answer:
         token = quote(request.headers["authorization"].removeprefix("Bearer "), safe="")
         return _json({"error": {"code": 401, "message": f"{token} may not list"}}, 401)
 
-    def _serve(self, request: Asked, path: str, query: dict[str, str]) -> Answer:
+    def _serve(self, request: Request, path: str, query: dict[str, str]) -> Answer:
         path = path.removeprefix("/download").removeprefix("/storage/v1/b/")
         bucket, _, rest = path.partition("/o")
         name = rest.removeprefix("/")
@@ -219,15 +219,15 @@ class Azure(_Written):
     def environ(self) -> dict[str, str]:
         return super().environ | {"SECRET": quote(SECRET, safe="")}
 
-    def _allows(self, request: Asked) -> bool:
+    def _allows(self, request: Request) -> bool:
         query = parse_qs(urlsplit(request.target).query)
         return query.get("sig") == [SECRET]
 
-    def _refusal(self, request: Asked) -> Answer:
+    def _refusal(self, request: Request) -> Answer:
         signature = parse_qs(urlsplit(request.target).query)["sig"][0]
         return _failed("AuthenticationFailed", 403, f"Signature {signature} did not match.")
 
-    def _serve(self, request: Asked, path: str, query: dict[str, str]) -> Answer:
+    def _serve(self, request: Request, path: str, query: dict[str, str]) -> Answer:
         container, _, name = path.removeprefix("/account/").partition("/")
         if container != "shelf":
             return _failed("ContainerNotFound", 404)

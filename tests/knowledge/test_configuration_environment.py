@@ -12,10 +12,10 @@ class _Unlisted(Mapping):
     """Variables that can be read by name but not listed."""
 
     def __init__(self, **values):
-        self.values_, self.asked = values, []
+        self.values_, self.names = values, []
 
     def __getitem__(self, name):
-        self.asked.append(name)
+        self.names.append(name)
         return self.values_[name]
 
     def __iter__(self):
@@ -46,7 +46,7 @@ def test_only_named_variables_are_looked_up(tmp_path):
     with pytest.raises(TemplateError) as caught:
         environment.fill("{{ .env.OPENAI_API_KEY }}")
 
-    assert variables.asked == ["A", "OPENAI_API_KEY"]
+    assert variables.names == ["A", "OPENAI_API_KEY"]
     assert str(caught.value) == (
         "variable OPENAI_API_KEY is not set; set it in the environment or in .env"
     )

@@ -24,11 +24,11 @@ class RecordingStore(PlainStore):
         super().__init__()
         self.added: list[tuple[int, int]] = []
         self.deleted: list[int] = []
-        self.told: list[Any] = []
+        self.metadata: list[Any] = []
 
     def add(self, space: Partition, vectors: Sequence[StoredVector]) -> None:
         self.added += [(space.index_uid, vector.number) for vector in vectors]
-        self.told += [vector.metadata for vector in vectors]
+        self.metadata += [vector.metadata for vector in vectors]
         super().add(space, vectors)
 
     def delete(self, space: Partition, numbers: Any) -> None:
@@ -99,7 +99,7 @@ class TestNumbers(OnEveryCatalog):
         before = numbers(to, "aa")
         to.add(record("aa", lang="de", line_start=2, generation=2))
         assert (numbers(to, "aa") != before) is filters
-        assert store.told == ([{"lang": "en"}, {"lang": "de"}] if filters else [{}])
+        assert store.metadata == ([{"lang": "en"}, {"lang": "de"}] if filters else [{}])
 
     def test_no_number_is_given_twice(self, to: Driver, store: RecordingStore) -> None:
         """Every number is new, whatever was staged, published, removed, swept or dropped."""

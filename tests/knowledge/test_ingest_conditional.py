@@ -23,13 +23,13 @@ class VersionedSource:
     key = "versioned"
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def items(self) -> Iterator[SourceItem]:
         yield SourceItem(URI, self._read)
 
     def _read(self, version: str) -> Content | None:
-        self.asked.append(version)
+        self.requests.append(version)
         return None if version == "one" else Content(paragraph("text").encode(), version="one")
 
 
@@ -44,7 +44,7 @@ async def test_what_did_not_change(bench: Bench, source: VersionedSource) -> Non
     """The source receives the version of the last read, and an unchanged document stays."""
     await bench.ingest()
     report = await bench.ingest()
-    assert source.asked == ["", "one"]
+    assert source.requests == ["", "one"]
     assert report.documents == counts(unchanged=1)
     assert len(await bench.visible()) == 1
 
@@ -53,12 +53,12 @@ async def test_a_plan_asks_for_the_ingest(bench: Bench, source: VersionedSource)
     """An ingest does not ask again for documents that its plan already asked for."""
     plan = await bench.plan()
     assert (await bench.ingest(plan=plan)).documents == counts(added=1)
-    assert source.asked == [""]
+    assert source.requests == [""]
     plan = await bench.plan()
     assert (await bench.ingest(plan=plan)).documents == counts(unchanged=1)
-    assert source.asked == ["", "one"]
+    assert source.requests == ["", "one"]
     await bench.ingest(plan=plan)
-    assert source.asked == ["", "one", "one"]
+    assert source.requests == ["", "one", "one"]
 
 
 class RemotePages:
@@ -67,15 +67,15 @@ class RemotePages:
     key = "remote"
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def items(self) -> Iterator[SourceItem]:
         for uri in ("a.md", "b.md", "c.md", "gone.md"):
             yield SourceItem(uri, partial(self._read, uri))
 
     async def _read(self, uri: str, version: str) -> Content:
-        self.asked.append(uri)
-        if uri == "gone.md" and self.asked.count(uri) == 1:
+        self.requests.append(uri)
+        if uri == "gone.md" and self.requests.count(uri) == 1:
             raise SourceError("gone.md: HTTP 404")
         return Content(f"# {uri}\n\nText.\n".encode() + b" " * 1_000_000)
 
@@ -87,13 +87,13 @@ async def test_pages_are_fetched_once(bench: Bench, monkeypatch: pytest.MonkeyPa
     bench.change(sources=[source])
     report = await bench.ingest(plan=await bench.plan())
     assert report.documents == counts(added=3, failed=1)
-    assert sorted(source.asked) == ["a.md", "b.md", "c.md", "gone.md"]
+    assert sorted(source.requests) == ["a.md", "b.md", "c.md", "gone.md"]
 
-    source.asked.clear()
+    source.requests.clear()
     plan = await bench.plan()
     monkeypatch.setattr("lorebind_knowledge.ingest.prepared._FAILURE_SECONDS", 0)
     assert (await bench.ingest(plan=plan)).documents == counts(unchanged=3, added=1)
-    assert source.asked.count("a.md") == 1
+    assert source.requests.count("a.md") == 1
 
 
 @pytest.mark.parametrize("reason", ["limit", "disk"])
@@ -109,7 +109,7 @@ async def test_pages_without_room(
     bench.change(sources=[source])
     report = await bench.ingest(plan=await bench.plan())
     assert report.documents == counts(added=3, failed=1)
-    assert len(source.asked) == (6 if reason == "limit" else 7)
+    assert len(source.requests) == (6 if reason == "limit" else 7)
 
 
 async def test_a_plan_of_another_strategy(bench: Bench, source: VersionedSource) -> None:
@@ -118,7 +118,7 @@ async def test_a_plan_of_another_strategy(bench: Bench, source: VersionedSource)
     plan = await bench.plan()
     report = await bench.ingest(strategy="replace", plan=plan)
     assert report.documents == counts(added=1)
-    assert source.asked == ["", "one", ""]
+    assert source.requests == ["", "one", ""]
 
 
 async def test_another_recipe(bench: Bench, source: VersionedSource) -> None:
@@ -127,7 +127,7 @@ async def test_another_recipe(bench: Bench, source: VersionedSource) -> None:
     bench.change(chunker=RecursiveChunker(32, 0))
     await bench.ingest()
     await bench.ingest()
-    assert source.asked == ["", "", "one"]
+    assert source.requests == ["", "", "one"]
 
 
 async def test_rows_without_a_recipe(bench: Bench, source: VersionedSource) -> None:
@@ -141,5 +141,5 @@ async def test_rows_without_a_recipe(bench: Bench, source: VersionedSource) -> N
     assert (await bench.ingest()).documents == counts(unchanged=1)
     assert ledger.documents(key)[URI]._replace(updated_at=0.0) == entry._replace(updated_at=0.0)
     await bench.ingest()
-    assert source.asked == ["", "", "one"]
+    assert source.requests == ["", "", "one"]
     assert len(bench.index.chunk_ids(bench.entry, URI)) == 1

@@ -32,7 +32,7 @@ class EditScripts(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.bench = self.new("project")
         self.seen: set[str] = set()
-        self.made = 0
+        self.ingests = 0
 
     def new(self, name: str) -> Bench:
         root = Path(self.folder.name) / name
@@ -99,8 +99,8 @@ class EditScripts(RuleBasedStateMachine):
 
     async def _ingest(self, strategy: str) -> None:
         bench = self.bench
-        self.made += 1
-        fresh_bench = self.new(f"fresh{self.made}")
+        self.ingests += 1
+        fresh_bench = self.new(f"fresh{self.ingests}")
         shutil.copytree(bench.root / "docs", fresh_bench.root / "docs")
         fresh_bench.change(chunker=bench.corpus.chunker, metadata=bench.corpus.metadata)
         await fresh_bench.ingest()

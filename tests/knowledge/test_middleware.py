@@ -249,16 +249,16 @@ class Flaky(MemoryStore):
     def __init__(self, *failures: Exception) -> None:
         super().__init__()
         self.failures = list(failures)
-        self.asked = 0
+        self.calls = 0
 
     def nearest(self, *arguments: Any) -> SearchHits:
-        self.asked += 1
+        self.calls += 1
         if self.failures:
             raise StoreError("it failed") from self.failures.pop(0)
         return super().nearest(*arguments)
 
     def close(self) -> None:
-        self.asked += 1
+        self.calls += 1
         raise StoreError("it failed") from ConnectionError()
 
 
@@ -278,7 +278,7 @@ async def test_what_passes_is_tried_again() -> None:
     """Lost connections and timeouts are retried after exponential waits."""
     store = Flaky(ConnectionResetError(), TimeoutError())
     assert await _searched(store) == [0.1, 0.2]
-    assert store.asked == 3
+    assert store.calls == 3
 
 
 async def test_what_does_not_pass_is_raised_at_once() -> None:
@@ -286,15 +286,15 @@ async def test_what_does_not_pass_is_raised_at_once() -> None:
     store = Flaky(ValueError("malformed"))
     with pytest.raises(StoreError, match=r"^it failed$"):
         await _searched(store)
-    assert store.asked == 1
+    assert store.calls == 1
     store = Flaky(*[ConnectionError() for _ in range(9)])
     with pytest.raises(StoreError, match="it failed; gave up after 3 attempts"):
         await _searched(store)
-    assert store.asked == 3
+    assert store.calls == 3
     store = Flaky()
     with pytest.raises(StoreError):
         await call(StoreRetries(RetryConfig(attempts=3)).store(store).close)
-    assert store.asked == 1
+    assert store.calls == 1
 
 
 async def test_what_belongs_to_another_is_never_handed_on(tmp_path: Path) -> None:

@@ -169,12 +169,12 @@ def test_an_outage_while_objects_are_read(cloud: CloudServer) -> None:
     for name in list(listed)[:3]:
         with pytest.raises(SourceError, match="cannot be read: "):
             listed[name].read("")
-    before = len(cloud.web.asked)
+    before = len(cloud.web.requests)
     with pytest.raises(
         SourceError, match=r"docs/3\.md: not tried, because previous reads failed: "
     ):
         listed["docs/3.md"].read("")
-    assert len(cloud.web.asked) == before
+    assert len(cloud.web.requests) == before
     cloud.mend()
     assert read(items(cloud)["docs/3.md"]).data
     listed = items(cloud)
@@ -213,10 +213,10 @@ async def test_ingest(cloud: CloudServer, make_bench: Callable[[str], Bench]) ->
     assert sorted(cloud.sent) == [f"docs/{number}.md" for number in range(4)]
 
     cloud.sent.clear()
-    sent = len(cloud.web.asked)
+    sent = len(cloud.web.requests)
     assert (await bench.ingest()).documents["unchanged"] == 4
     assert not cloud.sent
-    assert {call.method for call in cloud.web.asked[sent:]} == {"GET"}  # requests of the listing
+    assert {call.method for call in cloud.web.requests[sent:]} == {"GET"}  # requests of the listing
     cloud.put("docs/1.md", b"# Page 1\n\nAnother word.")
     report = await bench.ingest()
     assert (report.documents["updated"], report.documents["unchanged"]) == (1, 3)

@@ -21,7 +21,7 @@ from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.sources.web import fetcher as fetcher_module
 from lorebind_knowledge.sources.web.fetcher import Fetcher
 
-from .web_server import Answer, Asked, WebServer, drip, endless, hangs_up, silent
+from .web_server import Answer, Request, WebServer, drip, endless, hangs_up, silent
 
 HERE = ("127.0.0.1",)
 
@@ -91,8 +91,8 @@ async def test_a_document(server: WebServer) -> None:
     answer = await content(Fetcher(allow=HERE), server.url("/a?b=1#part"))
     assert (answer.data, answer.version) == (b"\xff\x00 bytes", "")
     assert answer.media_type == "text/html; charset=x"
-    assert server.asked[0].headers["accept-encoding"] == "gzip"
-    assert server.asked[0].headers["host"] == f"127.0.0.1:{server.port}"
+    assert server.requests[0].headers["accept-encoding"] == "gzip"
+    assert server.requests[0].headers["host"] == f"127.0.0.1:{server.port}"
 
 
 async def test_compressed(server: WebServer) -> None:
@@ -108,7 +108,7 @@ async def test_own_headers(server: WebServer) -> None:
     server.routes["/"] = Answer(b"x")
     fetcher = Fetcher(allow=HERE, headers={"X-Key": "k", "user-agent": "other", "Depth": 2})
     await content(fetcher, server.url())
-    sent = server.asked[0].headers
+    sent = server.requests[0].headers
     assert (sent["x-key"], sent["user-agent"], sent["depth"]) == ("k", "other", "2")
 
 
@@ -143,7 +143,7 @@ async def test_etag(server: WebServer) -> None:
     """A document with the same ETag is not sent again, but one that changed is."""
     etag = '"1"'
 
-    def answer(request: Asked) -> Answer:
+    def answer(request: Request) -> Answer:
         same = request.headers.get("if-none-match") == etag
         return Answer(b"" if same else etag.encode(), {"ETag": etag}, 304 if same else 200)
 
@@ -168,7 +168,7 @@ async def test_last_modified(server: WebServer) -> None:
     fetcher = Fetcher(allow=HERE)
     version = (await content(fetcher, server.url())).version
     assert await fetcher.fetch(server.url(), version) is None
-    assert server.asked[1].headers["if-modified-since"] == DAY.format(5)
+    assert server.requests[1].headers["if-modified-since"] == DAY.format(5)
 
 
 @pytest.mark.parametrize("date", [DAY.format(5), DAY.format(4), "yesterday"])
@@ -186,7 +186,7 @@ async def test_a_version_belongs_to_an_address(server: WebServer) -> None:
     fetcher = Fetcher(allow=HERE)
     first = await content(fetcher, server.url())
     assert (await content(fetcher, server.url(), first.version)).data == b"two"
-    assert not any("if-none-match" in request.headers for request in server.asked)
+    assert not any("if-none-match" in request.headers for request in server.requests)
 
 
 @pytest.mark.parametrize("version", ["other", "[]", "7", '["a", "b", "c"]', "null"])
@@ -268,7 +268,7 @@ async def test_cut_off(server: WebServer) -> None:
     """A connection that ends before the body is an error, after three tries."""
     server.routes["/"] = hangs_up
     assert "cannot be fetched" in await refusal(Fetcher(allow=HERE), server.url())
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ async def test_other_answers(server: WebServer, status: int) -> None:
     server.routes["/x"] = Answer(b"" if status == 204 else b"body", status=status)
     message = await refusal(Fetcher(allow=HERE), server.url("/x"))
     assert message.startswith(f"{server.url('/x')}: returned {status}")
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 async def test_nobody_there(server: WebServer) -> None:
@@ -325,7 +325,7 @@ async def test_what_passes(server: WebServer, status: int) -> None:
     assert (await content(Fetcher(allow=HERE), server.url())).data == b"at last"
     server.routes["/"] = busy
     assert f"returned {status}" in await refusal(Fetcher(allow=HERE), server.url())
-    assert len(server.asked) == 6
+    assert len(server.requests) == 6
 
 
 @pytest.mark.parametrize("when", ["60", DAY.format(59)])
@@ -334,7 +334,7 @@ async def test_retry_after(server: WebServer, when: str) -> None:
     server.routes["/"] = Answer(b"", {"Retry-After": when, "Date": DAY.format(0)}, 503)
     message = await refusal(Fetcher(allow=HERE, timeout_seconds=30), server.url())
     assert "returned 503 Service Unavailable" in message
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 # Redirects.
@@ -356,7 +356,7 @@ async def test_redirect_loop(server: WebServer) -> None:
     assert "exceeds the limit of redirects, which is 3" in await refusal(
         Fetcher(allow=HERE), server.url()
     )
-    assert len(server.asked) == 4
+    assert len(server.requests) == 4
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ async def test_an_allowed_host_opens_no_other(
     )
     message = await refusal(Fetcher(allow=["wiki.internal"]), server.url(host="wiki.internal"))
     assert "the host 'admin.internal' is not at a public address" in message
-    assert [request.target for request in server.asked] == ["/"]
+    assert [request.target for request in server.requests] == ["/"]
 
 
 async def test_headers_stay_at_home(servers: Callable[..., WebServer]) -> None:
@@ -403,10 +403,10 @@ async def test_headers_stay_at_home(servers: Callable[..., WebServer]) -> None:
     abroad.routes["/"] = Answer(b"x", {"Set-Cookie": "a=b"})
     fetcher = Fetcher(allow=HERE, headers={"X-Key": "k"})
     await content(fetcher, home.url().replace("//", "//user:pass@"))
-    for request in home.asked:
+    for request in home.requests:
         assert request.headers["x-key"] == "k"
         assert request.headers["authorization"] == "Basic dXNlcjpwYXNz"
-    assert not {"x-key", "authorization", "cookie", "referer"} & set(abroad.asked[0].headers)
+    assert not {"x-key", "authorization", "cookie", "referer"} & set(abroad.requests[0].headers)
 
 
 # Refused addresses.
@@ -509,7 +509,7 @@ async def test_certificates_are_of_names(
     fetcher = Fetcher(allow=HERE)
     assert (await content(fetcher, address)).data == b"certified"
     assert "CERTIFICATE" in await refusal(fetcher, address.replace("docs", "other"))
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 # Messages.

@@ -170,7 +170,7 @@ async def test_variables_of_a_workflow(tmp_path: Path, server: WebServer) -> Non
     with pytest.raises(SourceError) as caught:
         await read(item)
     assert str(caught.value) == f"{item.uri}: returned 404 Not Found"
-    assert server.asked[0].target == "/hidden/1/pages"
+    assert server.requests[0].target == "/hidden/1/pages"
 
 
 async def test_buckets_by_variables(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ async def test_what_is_declared_of_fetching(tmp_path: Path, server: WebServer) -
         await read(item)
     version = (await read(item)).version
     assert await call(item.read, version) is None
-    assert server.asked[0].headers["authorization"] == "Bearer hidden"
+    assert server.requests[0].headers["authorization"] == "Bearer hidden"
 
 
 def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class _Youtube(BaseAdapter):
             "playabilityStatus": {"status": "OK"},
             "captions": {"playerCaptionsTracklistRenderer": renderer},
         }
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self._answers: dict[str, bytes | int | Exception] = {
             WATCH: b'<html>"INNERTUBE_API_KEY": "a-public-key"</html>',
             PLAYER: json.dumps(player).encode(),
@@ -53,7 +53,7 @@ class _Youtube(BaseAdapter):
         }
 
     def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
-        self.asked.append(request.url)
+        self.requests.append(request.url)
         answer = self._answers[request.path_url.partition("?")[0]]
         if isinstance(answer, Exception):
             raise answer
@@ -95,7 +95,7 @@ def test_captions() -> None:
     source, network = captions()
     (item,) = source.items()
     assert item.uri == "https://www.youtube.com/watch?v=abc-_123"
-    assert not network.asked
+    assert not network.requests
     content = read(source)
     assert (content.media_type, content.version) == ("text/vtt", "")
     assert content.metadata == {"language": "en", "generated": False}

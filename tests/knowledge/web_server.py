@@ -23,7 +23,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """A received request."""
 
     method: str
@@ -36,10 +36,10 @@ class WebServer:
     """A server of `routes`: each target has an answer, a list of answers in turn, or a function."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None):
-        self.routes: dict[str, Answer | list[Answer] | Callable[[Asked], Answer] | Any] = {}
+        self.routes: dict[str, Answer | list[Answer] | Callable[[Request], Answer] | Any] = {}
         self.otherwise: Any = Answer(b"gone", status=404)
         """Route for all other targets."""
-        self.asked: list[Asked] = []
+        self.requests: list[Request] = []
         self._stopping = threading.Event()
         self._server = _Server((host, port), _handler(self))
         if tls is not None:
@@ -67,8 +67,8 @@ class WebServer:
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         headers = {name.lower(): value for name, value in handler.headers.items()}
-        request = Asked(handler.command, handler.path, headers)
-        self.asked.append(request)
+        request = Request(handler.command, handler.path, headers)
+        self.requests.append(request)
         route = self.routes.get(handler.path, self.otherwise)
         if isinstance(route, list):
             route = route.pop(0) if len(route) > 1 else route[0]

@@ -75,11 +75,11 @@ class Counting:
 
     def __init__(self, inner: TokenCounter) -> None:
         self.name, self.exact = inner.name, inner.exact
-        self.asked: list[int] = []
+        self.lengths: list[int] = []
         self._inner = inner
 
     def count(self, text: str) -> int:
-        self.asked.append(len(text))
+        self.lengths.append(len(text))
         return self._inner.count(text)
 
 

@@ -165,8 +165,8 @@ def test_fifty_long_passages_are_counted_once() -> None:
     counter = Counting(TiktokenCounter())
     many = [context(f"{number} {SENTENCES}", 1 / (number + 1)) for number in range(50)]
     assert len(Assembler(60_000, counter).assemble(many).citations) > 10
-    assert len(counter.asked) < 60
-    assert sum(counter.asked) < 4 * sum(len(context.content) for context in many)
+    assert len(counter.lengths) < 60
+    assert sum(counter.lengths) < 4 * sum(len(context.content) for context in many)
 
 
 def test_simple_assembly() -> None:

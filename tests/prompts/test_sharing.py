@@ -97,7 +97,7 @@ def test_the_work_grows_with_the_passages(budget: int) -> None:
     many = [Portion(passages(f"{name} ", 20, words=80 + name)) for name in range(20)]
     results = assemble_together(many, counter=counter, max_tokens=budget)
     assert sum(result.truncated_count for result in results) > 0
-    assert len(counter.asked) < 6 * 20 * 20
+    assert len(counter.lengths) < 6 * 20 * 20
 
 
 def test_a_passage_in_two_blocks_is_shown_once() -> None:

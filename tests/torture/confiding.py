@@ -19,7 +19,7 @@ from langchain_core.documents import Document
 
 from lorebind.cli import main
 from lorebind_config.project_files import DATA_FOLDER
-from tests.knowledge.web_server import Answer, Asked, WebServer
+from tests.knowledge.web_server import Answer, Request, WebServer
 
 _FIRST = ["knowledge plan", "knowledge ingest"]
 _OTHERS = [
@@ -184,7 +184,7 @@ class Project:
             declared["config"]["endpoint_url"] = case.choice([place, self._template("http://[bad")])
         return declared
 
-    def _answer(self, request: Asked) -> Answer:
+    def _answer(self, request: Request) -> Answer:
         case = self._case
         echo = case.choice([request.target, quote(request.target), unquote(request.target)])
         echo = echo.encode("ascii", "ignore").decode().replace("\n", "").replace("\r", "")

@@ -47,7 +47,7 @@ class Workshop:
     def __init__(self, seed: float) -> None:
         self.dice = random.Random(seed)
         self.log: list[tuple[str, str]] = []
-        self.known: dict[str, set[str]] = {}
+        self.usable: dict[str, set[str]] = {}
         """The tasks whose outputs each task may use."""
         self.sees: dict[str, tuple[set[str], list[str]]] = {}
         """The tasks whose outputs each task saw, and the content of the channel."""
@@ -63,7 +63,7 @@ class Workshop:
 
     def _task(self, node: Node, around: Collection[str]) -> dict[str, Any]:
         keys: dict[str, Any] = {}
-        past = self.known[node.name] = {*around, *node.before}
+        past = self.usable[node.name] = {*around, *node.before}
         if node.kind == "router":
             routes = {route: node.targets[route] for route in ("a", "b")}
             keys = {"routes": routes, "default": node.targets["default"]}
@@ -129,7 +129,7 @@ def check(graph: Graph, model: Expected, workshop: Workshop, result: RunResult) 
         before = model.past[name]
         outputs, seen = workshop.sees[name]
         assert all(workshop.ended(task) < workshop.began(name) for task in before & runs)
-        assert outputs == before & model.completed & workshop.known[name]
+        assert outputs == before & model.completed & workshop.usable[name]
         assert set(seen) == before & writers
         assert is_in_order(seen, model)
 

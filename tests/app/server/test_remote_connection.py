@@ -52,7 +52,7 @@ def test_a_busy_server_is_asked_again(server: WebServer, waits: list[float], met
     else:
         with connection.events("GET", "/x", "7") as events:
             assert [(event.name, event.data) for event in events] == [("end", [1])]
-        assert server.asked[-1].headers["last-event-id"] == "7"
+        assert server.requests[-1].headers["last-event-id"] == "7"
     connection.close()
     assert waits == [2, 30, 0]
 
@@ -75,7 +75,7 @@ def test_other_answers_are_errors_at_once(
     with pytest.raises(ServerError, match="wait"):
         connection.get("/x")
     connection.close()
-    assert (len(server.asked), waits) == (1, [])
+    assert (len(server.requests), waits) == (1, [])
 
 
 def test_attempts_are_bounded(server: WebServer, waits: list[float]) -> None:
@@ -86,4 +86,4 @@ def test_attempts_are_bounded(server: WebServer, waits: list[float]) -> None:
         connection.get("/x")
     connection.close()
     assert caught.value.retry_after == 7
-    assert (len(server.asked), waits) == (4, [7, 7, 7])
+    assert (len(server.requests), waits) == (4, [7, 7, 7])
