@@ -110,6 +110,14 @@ class Server:
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGCONT)
 
+    def end_sessions(self) -> None:
+        """End the sessions of Lorebind, as a restart or a cut network does."""
+        with self.connect() as db:
+            db.execute(
+                "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+                " where application_name = 'lorebind'"
+            )
+
     def stop(self) -> None:
         """Stop the server immediately, as in a crash. It can be started again."""
         if self._process is not None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run_program
 
 from ..app.forked_python import ForkedPython
 
@@ -74,12 +75,8 @@ def test_it_runs(
         dsn: str = request.getfixturevalue("dsn")
         places |= {"dsn": dsn, "database": dsn.partition("?")[0]}
     arguments = [word.format(**places) for word in RUNS[name].split()]
-    done = subprocess.run(
-        [forked.commands / "python", BENCHMARKS / f"{name}.py", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    done = run_program(
+        [forked.commands / "python", BENCHMARKS / f"{name}.py", *arguments], timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -96,5 +93,5 @@ def test_no_benchmark_is_left_out() -> None:
 def test_the_comparison_can_be_imported(forked: ForkedPython) -> None:
     """It needs environments with other libraries, so it only describes its options."""
     command = [forked.commands / "python", BENCHMARKS / "compare" / "__main__.py", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = run_program(command, check=True)
     assert "--peers" in done.stdout

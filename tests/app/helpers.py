@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from lorebind.cli import main
 from tests.bindings.helpers import PARTS, write
+from tests.processes import run_program
 
 from .forked_python import ForkedPython
 
@@ -110,26 +110,11 @@ class Cli:
 
 def run_forked(forked: ForkedPython, root: Path, *arguments: str) -> Done:
     """Run the installed command in a forked process that has its libraries imported."""
-    done = subprocess.run(
-        [forked.commands / "lorebind", *arguments],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_program([forked.commands / "lorebind", *arguments], cwd=root)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
 def run_lorebind(root: Path, *arguments: str, **variables: str) -> Done:
     """Run the installed command in a new process."""
-    done = subprocess.run(
-        [LOREBIND, *arguments],
-        cwd=root,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_program([LOREBIND, *arguments], cwd=root, env=os.environ | variables)
     return Done(done.returncode, done.stdout, done.stderr)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run_program
+
 from .forked_python import ForkedPython
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "adopting"
@@ -54,14 +56,7 @@ class Application:
 
     def run(self, argument: str) -> list[str]:
         """Return the lines that it prints."""
-        done = subprocess.run(
-            [self._python, "app.py", argument],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = run_program([self._python, "app.py", argument], cwd=self.folder)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.splitlines()
 

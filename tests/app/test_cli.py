@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from functools import partial
 from importlib.metadata import version
@@ -28,6 +27,7 @@ from lorebind_config.project_files import open_inside
 from lorebind_knowledge.sources.folder import files
 from tests.bindings.helpers import PARTS, write
 from tests.knowledge.web_server import Answer, WebServer
+from tests.processes import run_program
 
 from .forked_python import ForkedPython
 from .helpers import FILES, PROJECT, Cli, run_forked, run_lorebind
@@ -488,7 +488,7 @@ def test_init_never_overwrites(empty_cli: Cli, there: str) -> None:
 def test_the_module_is_the_command(tmp_path: Path) -> None:
     """`python -m lorebind` is the same as the installed command."""
     command = [sys.executable, "-m", "lorebind", "--help"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = run_program(command, cwd=tmp_path, check=True)
     script = run_lorebind(tmp_path, "--help").out
     assert done.stdout.replace("python -m lorebind", "lorebind") == script
 

@@ -45,6 +45,7 @@ from tests.app.forked_python import ForkedPython
 from tests.app.helpers import Cli
 from tests.app.missing_packages import hide, missing_modules
 from tests.density import DENSE
+from tests.processes import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 UPDATE = bool(os.environ.get("UPDATE_DOCS"))
@@ -211,14 +212,7 @@ def uncounted(output: str) -> str:
 
 
 def _check_python(block: Block, folder: Path, place: str, python: ForkedPython) -> None:
-    done = subprocess.run(
-        [python.commands / "python", "-c", block.text],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_program([python.commands / "python", "-c", block.text], cwd=folder, timeout=300)
     assert done.returncode == 0, f"{place}:\n{done.stderr}"
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from lorebind import plugin
+from tests.processes import run_program
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ["lorebind", "lorebind_bindings", "lorebind_prompts", "lorebind_knowledge"]
@@ -54,13 +54,7 @@ print([name for name in {HEAVY!r} if name in sys.modules], seen)
 
 def in_a_fresh_interpreter(code: str) -> str:
     """Return the loaded modules and touched files from the last line of the output."""
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", WATCH % code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    done = run_program([sys.executable, "-B", "-c", WATCH % code], check=True)
     return done.stdout.splitlines()[-1]
 
 

@@ -9,18 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run_program
+
 ROOT = Path(__file__).parents[2]
 QUESTION = """What does `touch x` do? It costs $5, "or" $(more), 'isn't it; # yes"""
 
 
 def _make(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["make", "-C", str(ROOT), *arguments],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_program(["make", "-C", str(ROOT), *arguments], env={**os.environ, **variables})
 
 
 @pytest.fixture

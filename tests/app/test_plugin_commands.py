@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.plugin_project.installing import install, install_acme
+from tests.processes import run_program
 
 PROJECT = """\
 name: p
@@ -32,14 +33,10 @@ def run(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     project = site.parent / "project"
     project.mkdir(exist_ok=True)
     (project / "lorebind.yaml").write_text(PROJECT, encoding="utf-8")
-    return subprocess.run(
+    return run_program(
         [sys.executable, "-m", "lorebind", *arguments],
         cwd=project,
         env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin", "HOME": str(site)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
     )
 
 

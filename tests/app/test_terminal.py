@@ -13,6 +13,7 @@ import yaml
 
 from lorebind.cli.terminal import one_line, visible
 from lorebind_config.namespace import document_id
+from tests.processes import run_program
 
 from .helpers import LOREBIND, PROJECT, Cli, run_lorebind
 
@@ -159,28 +160,14 @@ LOST = "lorebind: cannot write the output: "
 )
 def test_lost_output_is_no_success(cli: Cli, redirected: str, code: int, message: str) -> None:
     """A failure to write is reported if possible, and the exit code is never 0."""
-    done = subprocess.run(
-        ["bash", "-c", f'"$0" knowledge list {redirected}', LOREBIND],
-        cwd=cli.root,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_program(["bash", "-c", f'"$0" knowledge list {redirected}', LOREBIND], cwd=cli.root)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", message)
 
 
 def test_a_database_never_gets_the_place_of_a_closed_stream(cli: Cli) -> None:
     """A file opened as descriptor 1 or 2 would be overwritten by all that print."""
     script = '"$0" knowledge ingest >&- 2>&-; "$0" knowledge ingest > /dev/null 2>&- && "$0" doctor'
-    done = subprocess.run(
-        ["bash", "-c", script, LOREBIND],
-        cwd=cli.root,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_program(["bash", "-c", script, LOREBIND], cwd=cli.root)
     assert (done.returncode, done.stderr) == (0, "")
 
 

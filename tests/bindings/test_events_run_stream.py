@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
 import sys
 import time
 from contextlib import aclosing, closing, suppress
@@ -19,6 +18,7 @@ from lorebind_bindings.workflow.results import RunResult
 from lorebind_bindings.workflow.run_stream import RunStream
 from lorebind_config.errors import ModelError, TaskError, UsageError
 from lorebind_knowledge.plumbing.bridge import run
+from tests.processes import run_program
 
 
 class Run:
@@ -295,9 +295,7 @@ except KeyboardInterrupt:
 
 def test_ctrl_c_cancels_the_run() -> None:
     """Ctrl-C interrupts a waiting sync reader, and the run cleans up."""
-    done = subprocess.run(
-        [sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = run_program([sys.executable, "-c", _INTERRUPTED], check=True)
     assert done.stdout.split() == ["cancelled", "True"]
 
 

@@ -17,15 +17,6 @@ from ..postgres import PASSWORD, Server
 from .thread_graph import THREAD, Triage, opened
 
 
-def end_sessions(postgres: Server) -> None:
-    """End all sessions, like a stopped server or an interrupted network."""
-    with postgres.connect() as db:
-        db.execute(
-            "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
-            " where application_name = 'lorebind'"
-        )
-
-
 async def test_a_run_ends_with_its_connection_and_can_be_resumed(
     tmp_path: Path, dsn: str, postgres: Server
 ) -> None:
@@ -35,7 +26,7 @@ async def test_a_run_ends_with_its_connection_and_can_be_resumed(
     await triage.turn("first")
     async with store.claimed(THREAD):
         journal = await store.journal(THREAD)
-        end_sessions(postgres)
+        postgres.end_sessions()
         second = await opened(tmp_path, dsn)
         async with second.claimed(THREAD):
             for key in "xy":
@@ -67,7 +58,7 @@ async def test_a_server_that_was_restarted_is_connected_to_again(
     own_postgres.start()
     await Triage(store).run(Command(resume={"approve": True}))
     await asyncio.sleep(1.1)
-    end_sessions(own_postgres)
+    own_postgres.end_sessions()
     info = await store.find(THREAD)
     assert info is not None
     assert info.status == "completed"

@@ -13,6 +13,7 @@ import pytest
 
 from lorebind_config.errors import ThreadRefusedError
 from tests.app.forked_python import Forked, ForkedPython
+from tests.processes import run_program
 
 from .thread_graph import THREAD, listed, opened
 
@@ -102,14 +103,7 @@ def test_a_forked_child_has_claims_and_connections_of_its_own(
 ) -> None:
     """A child process neither uses nor releases its parent's claims, and can use the store."""
     arguments = [str(tmp_path), *([dsn_or_none] if dsn_or_none else [])]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORKING, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_program([sys.executable, "-W", "ignore", "-c", FORKING, *arguments], cwd=ROOT)
     assert (done.stdout, done.stderr) == (
         "child: refused\nchild: waiting\nparent: 0 waiting\nparent: refused\n",
         "",

@@ -14,6 +14,7 @@ import pytest
 
 from lorebind_bindings.workflow.threads.claims import FileClaims
 from lorebind_config.errors import StoreError
+from tests.processes import run_program
 
 from .thread_graph import THREAD, Triage, listed, opened
 
@@ -98,7 +99,7 @@ def test_nothing_runs_in_a_read_only_folder(tmp_path: Path) -> None:
     if subprocess.run([*around, "true"], capture_output=True, check=False).returncode:
         pytest.skip("nothing can be mounted here")
     command = [*around, sys.executable, "-c", script, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = run_program(command, check=True)
     status, refused = done.stdout.splitlines()
     assert status == "waiting"
     assert refused.startswith("StoreError threads in ")
@@ -197,7 +198,5 @@ def test_no_package_is_imported_that_is_not_used() -> None:
         "assert 'langgraph.checkpoint.sqlite' in sys.modules\n"
         "print([one for one in ('aiosqlite', 'sqlite_vec') if one in sys.modules])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    done = run_program([sys.executable, "-c", script], check=True)
     assert done.stdout == "[]\n"

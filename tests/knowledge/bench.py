@@ -70,6 +70,16 @@ class CountingEmbedder(Embedder):
         return self._inner.embed_query(text)
 
 
+def fail_at(batch: int) -> Callable[[int], None]:
+    """Return a `before_batch` that fails at the call of this number."""
+
+    def fail(number: int) -> None:
+        if number == batch:
+            raise RuntimeError("down")
+
+    return fail
+
+
 class Diary:
     """An extension that records every event, whatever its name."""
 
@@ -216,6 +226,15 @@ def two_sources(bench: Bench, second: str = "more/*.md") -> None:
             FileSource("markdown_glob", [second], bench.root),
         ]
     )
+
+
+WORDS = ("apple", "boat", "cedar", "delta", "ember", "flint", "grove", "harbour", "iris", "juniper")
+
+
+def text_of(number: int) -> str:
+    """Return a passage of words that each also occur in some other passages."""
+    words = [WORDS[(number * step + step) % len(WORDS)] for step in (1, 3, 7)]
+    return f"{' '.join(words)} and item{number} with{number} tail{number % 4}"
 
 
 async def served(bench: Bench) -> set[str]:

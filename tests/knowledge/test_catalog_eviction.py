@@ -7,7 +7,6 @@ import contextlib
 import random
 import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,8 +27,9 @@ from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.stores.memory import MemoryStore
+from tests.processes import run_program
 
-from .bench import Bench, CountingEmbedder, fill, ingest, paragraph
+from .bench import Bench, CountingEmbedder, fail_at, fill, ingest, paragraph
 
 VECTOR = 64 * 4
 """Size of one vector of the embedder in these tests, in bytes."""
@@ -304,9 +304,7 @@ def test_killed_anywhere(tmp_path: Path) -> None:
     points += [1, 10**9]  # on any machine, one is killed first and one never
     chance.shuffle(points)
     command = [sys.executable, "-c", KILLED, str(Path(__file__).parents[2]), str(path)]
-    done = subprocess.run(
-        [*command, *map(str, points)], capture_output=True, text=True, check=True, timeout=120
-    )
+    done = run_program([*command, *map(str, points)], check=True)
     assert set(done.stdout.split()) == {"0", str(-signal.SIGKILL)}
     with contextlib.closing(sqlite3.connect(path)) as db:
         assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
@@ -359,11 +357,7 @@ async def test_an_ingest_that_fails_keeps_what_it_paid_for(
     bench = bounded(1)
     fill(bench)
 
-    def fail(number: int) -> None:
-        if number == 3:
-            raise RuntimeError("down")
-
-    bench.embedder.before_batch = fail
+    bench.embedder.before_batch = fail_at(3)
     with pytest.raises(EmbedderError):
         await bench.ingest()
     bench.embedder.before_batch = lambda _: None

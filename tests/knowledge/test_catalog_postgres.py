@@ -23,6 +23,7 @@ from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.databases import PostgresDatabase
 from lorebind_knowledge.database.postgres_address import PostgresAddress
 from tests.postgres import PASSWORD, Server
+from tests.processes import run_program
 
 from .test_catalog import ELSEWHERE, HERE, create_index, read_everything, start_run
 
@@ -228,5 +229,5 @@ print(*(len(catalog.runs.list(namespace, 99)) for namespace in (parent, child)))
 catalog.close()
 """
     command = [sys.executable, "-W", "error", "-c", script, dsn]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_program(command)
     assert (done.stdout, done.stderr) == ("7 3\n", "")

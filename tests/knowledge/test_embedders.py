@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -35,6 +34,7 @@ from lorebind_knowledge.embedders.local import (
 from lorebind_knowledge.embedders.onnx_graph import without_nan_guards
 from lorebind_knowledge.embedders.wrapper import make_embedder
 from lorebind_knowledge.plumbing.lanes import usable_processors
+from tests.processes import run_program
 
 TEXTS = [
     "How do I rotate an API key?",
@@ -200,12 +200,8 @@ def test_hashing_is_the_same_in_every_process() -> None:
         "print(HashingEmbedder().embed_query('Rotate the Öl key, rotate!').tobytes().hex())"
     )
     outputs = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
+        run_program(
+            [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, check=True
         ).stdout.strip()
         for seed in ("1", "2")
     }

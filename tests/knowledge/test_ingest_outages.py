@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -21,8 +20,9 @@ from lorebind_knowledge.index import index as index_module
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.memory import MemoryStore
+from tests.processes import run_program
 
-from .bench import Bench, counts, fill, fresh, paragraph
+from .bench import Bench, counts, fail_at, fill, fresh, paragraph
 
 
 async def test_embedder_fails_in_the_middle(bench: Bench) -> None:
@@ -30,17 +30,13 @@ async def test_embedder_fails_in_the_middle(bench: Bench) -> None:
     bench.diary.content = True
     fill(bench, 10)
 
-    def fail(number: int) -> None:
-        if number == 5:
-            raise RuntimeError("quota")
-
-    bench.embedder.before_batch = fail
-    with pytest.raises(EmbedderError, match="quota"):
+    bench.embedder.before_batch = fail_at(5)
+    with pytest.raises(EmbedderError, match="down"):
         await bench.ingest()
     (run,) = bench.catalog.runs.list(bench.kb.namespace, 1)
     assert run.status == "failed"
     assert bench.diary.names()[-1] == "ingest_failed"
-    assert "quota" in bench.diary.data("ingest_failed")[0]["reason"]
+    assert "down" in bench.diary.data("ingest_failed")[0]["reason"]
     uris = Counter(match.metadata["uri"] for match in await bench.visible())
     assert set(uris.values()) <= {3}
     bench.embedder.forget()
@@ -283,7 +279,7 @@ def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:
         text = " ".join(f"Rotate key {number} often, says page {at}." for at in range(60))
         (tmp_path / "docs" / f"{number}.txt").write_text(text)
     command = [sys.executable, "-W", "error", "-c", FULL, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = run_program(command)
     line, end = done.stdout.splitlines()
     assert "lorebind.db: " in line, done.stderr
     assert "free some space" in line

@@ -11,7 +11,16 @@ from lorebind_knowledge.catalog.ledger import IndexEntry, Ledger
 from lorebind_knowledge.plumbing import bridge
 from lorebind_knowledge.records import Partition
 
-from .bench import Bench, CountingEmbedder, chunk_counts, counts, fill, paragraph, two_sources
+from .bench import (
+    Bench,
+    CountingEmbedder,
+    chunk_counts,
+    counts,
+    fail_at,
+    fill,
+    paragraph,
+    two_sources,
+)
 
 
 async def test_replace_serves_the_old_until_the_new_is_complete(bench: Bench) -> None:
@@ -102,12 +111,7 @@ async def test_a_rebuild_that_was_interrupted(bench: Bench) -> None:
         bench.embedder = CountingEmbedder(revision=revision)
         bench.change(embedder=bench.embedder)
         if spent == 4:
-
-            def fail(number: int) -> None:
-                if number == 2:
-                    raise RuntimeError("down")
-
-            bench.embedder.before_batch = fail
+            bench.embedder.before_batch = fail_at(2)
             with pytest.raises(EmbedderError):
                 await bench.ingest()
         else:
@@ -175,12 +179,8 @@ async def test_a_change_of_the_embedder_that_is_taken_back(bench: Bench) -> None
     await bench.ingest()
     first, old = bench.embedder, bench.entry
 
-    def fail(number: int) -> None:
-        if number == 2:
-            raise RuntimeError("down")
-
     bench.embedder = CountingEmbedder(revision="2")
-    bench.embedder.before_batch = fail
+    bench.embedder.before_batch = fail_at(2)
     bench.change(embedder=bench.embedder)
     with pytest.raises(EmbedderError):
         await bench.ingest()

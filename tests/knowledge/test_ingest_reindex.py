@@ -17,7 +17,7 @@ from lorebind_config.errors import (
     NotIngestedError,
 )
 
-from .bench import Bench, CountingEmbedder, counts, fill, paragraph
+from .bench import Bench, CountingEmbedder, counts, fail_at, fill, paragraph
 
 
 def another(bench: Bench, revision: str = "2") -> CountingEmbedder:
@@ -121,11 +121,7 @@ async def test_one_that_failed_is_gone_on_with(bench: Bench) -> None:
     old = bench.kb
     embedder = another(bench)
 
-    def fail(number: int) -> None:
-        if number == 3:
-            raise RuntimeError("down")
-
-    embedder.before_batch = fail
+    embedder.before_batch = fail_at(3)
     with pytest.raises(EmbedderError, match="down"):
         await bench.reindex()
     new, bench.kb = bench.kb, old

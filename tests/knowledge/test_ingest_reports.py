@@ -14,7 +14,7 @@ from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.embedders.base import TokenCount, counted
 from lorebind_knowledge.ingest.report import IngestReport
 
-from .bench import Bench, CountingEmbedder, counts, fill, paragraph
+from .bench import Bench, CountingEmbedder, counts, fail_at, fill, paragraph
 from .documents import pdf_bytes
 
 # Reports, events and plans.
@@ -215,11 +215,7 @@ async def test_the_plan_of_an_interrupted_rebuild(bench: Bench) -> None:
     bench.embedder = CountingEmbedder(revision="2")
     bench.change(embedder=bench.embedder)
 
-    def fail(number: int) -> None:
-        if number == 4:
-            raise RuntimeError("down")
-
-    bench.embedder.before_batch = fail
+    bench.embedder.before_batch = fail_at(4)
     with pytest.raises(EmbedderError):
         await bench.ingest()
     bench.embedder.before_batch = lambda number: None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -26,6 +25,7 @@ from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.plumbing import bridge, lanes
 from lorebind_knowledge.plumbing.bridge import call, finish
 from lorebind_knowledge.plumbing.lanes import SIZES, Lane, Threads, lane, submit, threads_of
+from tests.processes import run_program
 
 from .bench import CountingEmbedder, ingest, paragraph, plan
 
@@ -234,12 +234,8 @@ async def test_a_lane_ends_with_its_block() -> None:
 
 
 def _output(program: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
+    done = run_program(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program], check=True
     )
     assert done.stderr == ""
     return done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import get_args
@@ -12,6 +11,7 @@ import pytest
 from lorebind_config import plugins
 from lorebind_config.declarations.kinds import MEMBERS, REGISTRIES, KindRegistry, kind_words
 from lorebind_config.declarations.project import ProjectDeclaration
+from tests.processes import run_program
 
 KINDS = [(place, word) for place in REGISTRIES.values() for word in place.built_in]
 HEAVY = ("langchain_core", "numpy", "onnxruntime", "openai", "psycopg", "qdrant_client")
@@ -19,9 +19,7 @@ HEAVY = ("langchain_core", "numpy", "onnxruntime", "openai", "psycopg", "qdrant_
 
 def words_of(code: str) -> set[str]:
     """Return the words that code prints in a fresh interpreter."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
-    )
+    done = run_program([sys.executable, "-c", code], check=True)
     return set(done.stdout.split())
 
 
@@ -124,7 +122,5 @@ def test_the_configuration_alone_has_no_kinds() -> None:
         "from pathlib import Path; from lorebind_config.reading.loading import build_project\n"
         "build_project({'name': 'p', 'embedders': [{'id': 'e', 'provider': 'local'}]}, root=Path())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = run_program([sys.executable, "-c", code])
     assert "RuntimeError: no kind is registered; import lorebind before" in done.stderr

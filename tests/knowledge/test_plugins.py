@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +28,7 @@ from lorebind_knowledge.loaders.registry import load_document, loaders_version
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Partition
 from tests.plugin_project.installing import ACME_OFFERS, install, install_acme
+from tests.processes import run_program
 
 PROJECT = """\
 name: shop
@@ -99,15 +99,7 @@ def embedding(provider: str, **more: Any) -> dict[str, Any]:
 def run(code: str, site: Path, cwd: Path) -> str:
     """Run code in a fresh interpreter with the folder as installed packages; return its output."""
     environ = {**ENVIRON, "PYTHONPATH": str(site), "PATH": "/usr/bin:/bin", "HOME": str(cwd)}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=cwd,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_program([sys.executable, "-W", "error", "-c", code], cwd=cwd, env=environ)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

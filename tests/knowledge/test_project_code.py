@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from lorebind_config.project_modules import run_only
 from lorebind_config.reading.loading import load_project
 from lorebind_config.templates import Environment
 from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
+from tests.processes import run_program
 
 PROJECT = """\
 name: p
@@ -324,14 +324,7 @@ def test_the_current_folder_is_not_looked_into(tmp_path: Path, inside: bool) -> 
         "try: print(import_of_project('mine:X', Path(sys.argv[1])))\n"
         "except UsageError as error: print(error)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(root)],
-        cwd=here,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = run_program([sys.executable, "-c", program, str(root)], cwd=here, check=True)
     assert done.stdout.strip() == "project" if inside else "the current folder" in done.stdout
 
 

@@ -33,16 +33,10 @@ from lorebind_knowledge.records import QueryResult
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.sources.folder.files import FileSource
 
-from .bench import Bench, CountingEmbedder
+from .bench import Bench, CountingEmbedder, text_of
 
-WORDS = ("apple", "boat", "cedar", "delta", "ember", "flint", "grove", "harbour", "iris", "juniper")
 QUESTION = "apple boat cedar"
 STRATEGIES = ("similarity", "lexical", "hybrid", "mmr")
-
-
-def text_of(number: int) -> str:
-    words = [WORDS[(number * step + step) % len(WORDS)] for step in (1, 3, 7)]
-    return f"{' '.join(words)} and item{number} with{number} tail{number % 4}"
 
 
 def other(bench: Bench, name: str) -> IndexedKnowledgeBase:

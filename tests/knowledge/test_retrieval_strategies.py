@@ -17,11 +17,10 @@ from lorebind_knowledge.rerankers.langchain import LangChainReranker
 from lorebind_knowledge.retrieval.query import Query
 from lorebind_knowledge.retrieval.search import STRATEGIES
 
-from .bench import Bench
+from .bench import Bench, text_of
 
 T = TypeVar("T")
 
-WORDS = ("apple", "boat", "cedar", "delta", "ember", "flint", "grove", "harbour", "iris", "juniper")
 SCORES = {
     "similarity": {"dense"},
     "lexical": {"dense", "lexical"},
@@ -41,12 +40,6 @@ class ByLength(BaseDocumentCompressor):
         for document in documents:
             document.metadata["relevance_score"] = 1 / (1 + len(document.page_content) / 100)
         return sorted(documents, key=lambda document: len(document.page_content))
-
-
-def text_of(number: int) -> str:
-    """Return a passage of words that each also occur in some other passages."""
-    words = [WORDS[(number * step + step) % len(WORDS)] for step in (1, 3, 7)]
-    return f"{' '.join(words)} and item{number} with{number} tail{number % 4}"
 
 
 async def filled(bench: Bench, count: int = 30) -> Bench:

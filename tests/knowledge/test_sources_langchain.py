@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from lorebind_config.errors import SourceError
 from lorebind_knowledge.sources import langchain as langchain_module
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.langchain import LangChainDocuments
+from tests.processes import run_program
 
 
 class Loader(BaseLoader):
@@ -162,12 +162,8 @@ def test_memory() -> None:
     """A process's memory does not grow with the number of documents of a loader."""
 
     def peak(count: int) -> int:
-        done = subprocess.run(
-            [sys.executable, "-c", PEAK, str(count)],
-            cwd=Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-            check=True,
+        done = run_program(
+            [sys.executable, "-c", PEAK, str(count)], cwd=Path(__file__).parents[2], check=True
         )
         return int(done.stdout)
 

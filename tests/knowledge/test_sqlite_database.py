@@ -19,6 +19,7 @@ import pytest
 from lorebind_config.errors import StoreError
 from lorebind_knowledge.database import sqlite as database_module
 from lorebind_knowledge.database.sqlite import SqliteDatabase
+from tests.processes import run_program
 
 # The beginning of the other processes' scripts: `database`, on the file in their arguments.
 PRELUDE = """
@@ -75,13 +76,7 @@ def read(database: SqliteDatabase) -> list[int]:
 
 
 def run(script: str, path: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PRELUDE + script, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_program([sys.executable, "-W", "error", "-c", PRELUDE + script, str(path)])
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 import time
@@ -25,6 +24,7 @@ from lorebind_knowledge.stores.pgvector.ann import AnnIndex
 from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.pgvector.table import Table
+from tests.processes import run_program
 
 INDEX = IndexKey(Namespace("acme", "support", "project", "handbook"))
 SPACE = Partition(INDEX, 2**62 - 1, 4)
@@ -531,7 +531,7 @@ print("done")
 def test_after_a_fork(dsn: str) -> None:
     """After a fork, parent and child have their own connections, while a thread searches."""
     command = [sys.executable, "-W", "error", "-c", SCRIPT, dsn]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_program(command)
     assert (done.stdout, done.stderr) == ("done\n", "")
 
 

@@ -143,11 +143,7 @@ def test_connections_that_the_server_ends(
         thread.start()
     for thread in threads:
         thread.join()
-    with postgres.connect() as db:
-        db.execute(
-            "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
-            " where application_name = 'lorebind'"
-        )
+    postgres.end_sessions()
     with pytest.raises(StoreError) as caught:
         nearest(store)
     assert "try again" in message(caught)
@@ -163,11 +159,7 @@ def test_an_idle_connection_is_tried_first(
     """A connection that was lost while idle is replaced without an error."""
     monkeypatch.setattr(connections, "_TRUSTED_SECONDS", 0)
     store = add(make_store(dsn), 1)
-    with postgres.connect() as db:
-        db.execute(
-            "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
-            " where application_name = 'lorebind'"
-        )
+    postgres.end_sessions()
     assert nearest(store) == [1]
 
 

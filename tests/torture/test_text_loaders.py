@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from lorebind_knowledge.chunking.sections import HTML, MARKDOWN, SectionChunker
 from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.loaders.html.removal import without_html
 from lorebind_knowledge.loaders.registry import load_document
+from tests.processes import run_program
 
 from .text_bombs import BOMBS, MEMORY
 from .trials import Case, Trials
@@ -169,13 +169,10 @@ def test_bombs(trials: Trials) -> None:
     names = [*FEW, *(name for name in BOMBS if name not in FEW)]
 
     def check(case: Case) -> None:
-        done = subprocess.run(
+        done = run_program(
             [sys.executable, "-m", f"{__package__}.text_bombs", names[case.number]],
             cwd=ROOT,
-            capture_output=True,
-            text=True,
             timeout=SECONDS,
-            check=False,
         )
         assert done.returncode == 0, (names[case.number], done.stderr)
         measured = json.loads(done.stdout)

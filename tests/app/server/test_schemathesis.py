@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from lorebind import Project
+from tests.processes import run_program
 
 from .conftest import serving, write_project
 
@@ -25,7 +25,7 @@ def test_no_answer_breaks_the_contract(tmp_path_factory: pytest.TempPathFactory)
     with Project.load(folder) as project:
         project.ingest("handbook")
     with serving(folder, "--port", "0") as server:
-        tried = subprocess.run(
+        tried = run_program(
             [
                 str(schemathesis),
                 *("--config-file", str(Path(__file__).with_name("schemathesis.toml"))),
@@ -35,8 +35,6 @@ def test_no_answer_breaks_the_contract(tmp_path_factory: pytest.TempPathFactory)
                 *("--phases", PHASES, "--max-examples", str(EXAMPLES)),
                 *("--no-color", "--seed", "1"),
             ],
-            capture_output=True,
-            text=True,
             timeout=900,
             cwd=folder,
         )
