@@ -146,7 +146,7 @@ async def test_a_miss_gives_the_fallback(ask: Ask, model: Scripted) -> None:
 
 
 async def test_a_miss_is_told(ask: Ask, model: Scripted) -> None:
-    """Without a fallback, the model is told once that nothing was found; an empty one is unsaid."""
+    """By default, the model is told once that nothing was found; an empty fallback adds no text."""
     missed = "{ id: guide, min_score: 0.99 }, { id: rules, min_score: 0.99 }"
     reply = await ask(f"[{missed}]")
     assert (reply.verdict, prompt_of(model)) == ("fallback", f"{NOTHING_FOUND}\n\n{QUESTION}")
