@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.folder.walk import files_below
 
 
@@ -31,6 +32,13 @@ def skipped(root: Path, *patterns: str) -> dict[str, str]:
 def unlisted(root: Path, *patterns: str) -> dict[str, str]:
     """Return the reason for each folder that cannot be listed."""
     return {row.name: row.unlisted for row in files_below(root, patterns).entries if row.unlisted}
+
+
+def content_of(item: SourceItem, version: str = "") -> Content:
+    """Return what an item has now, if that is not of this version."""
+    content = item.read(version)
+    assert isinstance(content, Content)
+    return content
 
 
 def shut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,11 @@ from lorebind_config.errors import SourceError
 from lorebind_config.templates import Environment
 from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.report import skipped_summary
-from lorebind_knowledge.sources.base import Content, SourceItem
+from lorebind_knowledge.sources.base import SourceItem
 from lorebind_knowledge.sources.cloud_storage import CloudStorageSource
 from lorebind_knowledge.sources.make import make_source
 
-from .folders import shut, write
+from .folders import content_of, shut, write
 
 
 def items(root: Path = Path(), **declared: Any) -> dict[str, SourceItem]:
@@ -29,12 +29,6 @@ def items(root: Path = Path(), **declared: Any) -> dict[str, SourceItem]:
     listed = [item for item in every if not item.skipped]
     assert [item.uri for item in listed] == sorted(item.uri for item in listed)
     return {item.uri: item for item in listed}
-
-
-def read(item: SourceItem, version: str = "") -> Content:
-    content = item.read(version)
-    assert isinstance(content, Content)
-    return content
 
 
 @pytest.fixture
@@ -56,7 +50,7 @@ def test_pattern_below_a_prefix() -> None:
     below = items(provider="memory", bucket="shelf", prefix="docs/", pattern="**/*.md")
     names = ["docs/a.md", "docs/x/b.md", "docs/x/y/c.md"]
     assert list(below) == [f"memory://shelf/{name}" for name in names]
-    assert read(below["memory://shelf/docs/x/b.md"]).data == b"docs/x/b.md"
+    assert content_of(below["memory://shelf/docs/x/b.md"]).data == b"docs/x/b.md"
     below = items(provider="memory", bucket="shelf", prefix="docs/", pattern="*.{md,txt}")
     assert list(below) == ["memory://shelf/docs/a.md", "memory://shelf/docs/d.txt"]
 
@@ -110,7 +104,7 @@ def test_changes_are_seen(memory: Any) -> None:
     below = items(provider="memory", bucket="shelf", prefix="docs/x/")
     memory.pipe_file("/shelf/docs/x/b.md", b"new")
     memory.rm_file("/shelf/docs/x/y/c.md")
-    assert read(below["memory://shelf/docs/x/b.md"]).data == b"new"
+    assert content_of(below["memory://shelf/docs/x/b.md"]).data == b"new"
     with pytest.raises(SourceError, match=r"memory://shelf/docs/x/y/c\.md: cannot be read: File"):
         below["memory://shelf/docs/x/y/c.md"].read("")
 
@@ -121,7 +115,7 @@ def test_size_of_objects(memory: Any) -> None:
     memory.pipe_file("/shelf/sizes/b", b"x" * 1025)
     memory.pipe_file("/shelf/sizes/c", b"")
     a, b, c = items(provider="memory", bucket="shelf", prefix="sizes/", max_bytes=1024).values()
-    assert (len(read(a).data), read(c).data) == (1024, b"")
+    assert (len(content_of(a).data), content_of(c).data) == (1024, b"")
     with pytest.raises(SourceError, match="sizes/b: is larger than 1 KiB"):
         b.read("")
 
@@ -141,7 +135,7 @@ def test_a_folder(tmp_path: Path) -> None:
     (tmp_path / "shelf" / "b.md").write_bytes(b"b")
     files = items(tmp_path, provider="file", bucket="shelf", prefix="docs/")
     assert list(files) == ["file://shelf/docs/a.md"]
-    assert read(files["file://shelf/docs/a.md"]).data == b"a"
+    assert content_of(files["file://shelf/docs/a.md"]).data == b"a"
     bucket = str(tmp_path / "shelf")
     assert list(items(provider="file", bucket=bucket, pattern="*.md")) == [f"file://{bucket}/b.md"]
 

@@ -13,12 +13,13 @@ import yaml
 
 from lorebind_config.errors import SourceError
 from lorebind_config.templates import Environment
-from lorebind_knowledge.sources.base import Content, Source, SourceItem
+from lorebind_knowledge.sources.base import Source, SourceItem
 from lorebind_knowledge.sources.cloud_storage import CloudStorageSource
 from lorebind_knowledge.sources.make import make_source
 
 from .bench import Bench
 from .cloud_servers import S3, Azure, CloudServer, Gcs
+from .folders import content_of
 
 
 @pytest.fixture(params=[S3, Gcs, Azure], ids=lambda kind: kind.provider)
@@ -55,12 +56,6 @@ def items(cloud: CloudServer, rest: str = "") -> dict[str, SourceItem]:
     return {item.uri.removeprefix(below): item for item in cloud.sources[rest].items()}
 
 
-def read(item: SourceItem, version: str = "") -> Content:
-    content = item.read(version)
-    assert isinstance(content, Content)
-    return content
-
-
 def fill(cloud: CloudServer, count: int) -> None:
     for number in range(count):
         cloud.put(f"docs/{number}.md", f"# Page {number}\n\nThe word of it is w{number}.".encode())
@@ -79,8 +74,8 @@ def test_prefixes(cloud: CloudServer) -> None:
     assert set(items(cloud, "prefix: doc, pattern: '*'")) == {"docs2", "document.md"}
     assert set(items(cloud, "prefix: docs/a.md")) == {"docs/a.md"}
     listed = items(cloud, "prefix: docs/")
-    assert read(listed[odd]).data == odd.encode()
-    assert read(listed["docs/empty.md"]).data == b""
+    assert content_of(listed[odd]).data == odd.encode()
+    assert content_of(listed["docs/empty.md"]).data == b""
 
 
 def test_pages(cloud: CloudServer) -> None:
@@ -104,12 +99,12 @@ def test_a_page_that_fails(cloud: CloudServer) -> None:
 def test_versions(cloud: CloudServer) -> None:
     """An object is read again if its version differs from that of the last read."""
     fill(cloud, 2)
-    first = read(items(cloud)["docs/0.md"])
+    first = content_of(items(cloud)["docs/0.md"])
     assert first.version
     assert items(cloud)["docs/0.md"].read(first.version) is None
     assert cloud.sent == ["docs/0.md"]
     cloud.put("docs/0.md", b"changed")
-    second = read(items(cloud)["docs/0.md"], first.version)
+    second = content_of(items(cloud)["docs/0.md"], first.version)
     assert (second.data, second.version == first.version) == (b"changed", False)
 
 
@@ -119,7 +114,7 @@ def test_a_change_after_the_listing(cloud: CloudServer) -> None:
     listed = items(cloud)
     cloud.put("docs/0.md", b"changed")
     cloud.remove("docs/1.md")
-    content = read(listed["docs/0.md"])
+    content = content_of(listed["docs/0.md"])
     assert (content.data, content.version) == (b"changed", "")
     with pytest.raises(SourceError, match=rf"{cloud.scheme}://shelf/docs/1\.md: cannot be read"):
         listed["docs/1.md"].read("")
@@ -132,7 +127,7 @@ def test_sizes(cloud: CloudServer) -> None:
     cloud.put("c.md", b"x")
     listed = items(cloud, "max_bytes: 1024")
     cloud.put("c.md", b"x" * 5000)
-    assert len(read(listed["a.md"]).data) == 1024
+    assert len(content_of(listed["a.md"]).data) == 1024
     for name in ("b.md", "c.md"):
         with pytest.raises(SourceError, match=rf"/{name}: is larger than 1 KiB"):
             listed[name].read("")
@@ -176,13 +171,13 @@ def test_an_outage_while_objects_are_read(cloud: CloudServer) -> None:
         listed["docs/3.md"].read("")
     assert len(cloud.web.requests) == before
     cloud.mend()
-    assert read(items(cloud)["docs/3.md"]).data
+    assert content_of(items(cloud)["docs/3.md"]).data
     listed = items(cloud)
     for name in list(listed)[:4]:
         cloud.remove(name)
         with pytest.raises(SourceError, match="cannot be read: "):
             listed[name].read("")
-    assert read(listed["docs/4.md"]).data
+    assert content_of(listed["docs/4.md"]).data
 
 
 def test_the_end_of_a_source(cloud: CloudServer) -> None:
