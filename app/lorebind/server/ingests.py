@@ -41,6 +41,8 @@ _TURN_SECONDS = 1.0
 _MOST_SECONDS = 20.0
 """Seconds that it then waits for the end of the run."""
 
+_RUNS_REMEMBERED = 16
+"""Number of ended runs whose events are kept."""
 _REFUSED = (IngestRunningError, UsageError, NotFoundError, ConfigurationError)
 """The errors of an ingest that could not begin."""
 
@@ -64,6 +66,8 @@ class Ingests:
         self._log_failure = log_failure
         self._seen_by = project_for
         self._under_way: dict[str, _UnderWay] = {}
+        self._ended: dict[str, RunEvents] = {}
+        """The events of the latest runs here, for clients that ask after a short run has ended."""
         self._watching: asyncio.Task[None] | None = None
         self._is_stopping = False
         what = "the state of the server"
@@ -139,9 +143,9 @@ class Ingests:
             await asyncio.wait({here.task}, timeout=5)
 
     def events(self, run: RequestedRun) -> RunEvents | None:
-        """Return the events of a run, if it runs here."""
+        """Return the events of a run, if it runs here or was one of the last that did."""
         here = self._under_way.get(run.run_id)
-        return here.events if here else None
+        return here.events if here else self._ended.get(run.run_id)
 
     def watch(self) -> None:
         """From now on, resume interrupted runs, and record which runs this server works on."""
@@ -219,6 +223,9 @@ class Ingests:
                 else:
                     await call(self.runs.finish, run, status, outcome)
             under_way.end()
+            self._ended[run.run_id] = under_way.events
+            if len(self._ended) > _RUNS_REMEMBERED:
+                del self._ended[next(iter(self._ended))]
             self._under_way.pop(run.run_id, None)
 
 

@@ -161,6 +161,17 @@ def test_events_come_as_they_happen_and_again(slow: Slow) -> None:
         assert seen[-1]["data"]["report"]["texts_embedded"] == DOCUMENTS
 
 
+def test_events_of_a_run_that_has_ended(api: httpx.Client) -> None:
+    """A run may end before its client asks for the events; none is lost."""
+    path = "/knowledge-bases/handbook"
+    run = api.post(f"{path}/ingest", headers={"Prefer": "wait=20"}).json()
+    assert run["status"] == "completed"
+    with api.stream("GET", f"{path}/runs/{run['run_id']}/events") as response:
+        names = [event["event"] for event in events(response)]
+    assert names[:2] == ["ingest_started", "ingest_listed"]
+    assert names[-2:] == ["ingest_completed", "end"]
+
+
 def test_one_at_a_time_and_cancelled(slow: Slow) -> None:
     with serving(slow.folder, **slow.environ) as server, server.client() as api:
         run_id = api.post("/knowledge-bases/texts/ingest").json()["run_id"]

@@ -201,15 +201,17 @@ async def run_events(
     """Stream the events of a run as server-sent events named after the extension hooks; then `end`.
 
     A client that reconnects sends the id of its last event, and gets all events since then, up to
-    the last 1024. If another server works on the run, only `end` is sent.
+    the last 1024. Only `end` is sent of runs that another server works on, or that ended long ago.
     """
     last = last_event_id or 0
-    while run.finished_at is None:
+    while True:
         events = server.ingests.events(run)
         if events is not None:
             async for number, hook, data in events.after(last):
                 yield ServerSentEvent(id=str(number), event=hook, data=data)
                 last = number
+        if run.finished_at is not None:
+            break
         run = await server.ingests.ended(run, 5)
         if server.is_draining:
             return
