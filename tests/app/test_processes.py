@@ -156,7 +156,7 @@ def result(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 def test_an_interrupted_ingest_is_completed_by_the_next(room: Room) -> None:
     """Ctrl-C exits with 130 and a message; finished work is kept, and not repeated."""
-    first = room.start(str(LOREBIND), "knowledge", "ingest", "docs", seconds=0.4)
+    first = room.start(str(LOREBIND), "knowledge", "ingest", "docs", seconds=1)
     wait_until(lambda: len(room.embedded()) >= 3 and room.ready() >= 1, first)
     first.send_signal(signal.SIGINT)
     code, out, err = result(first)
