@@ -312,8 +312,8 @@ class TestWords(OnEveryCatalog):
         for _ in range(2):
             assert [to.words(question) for question in questions] == answers
             (memory,) = to.index._memory._words.values()
-            assert 0 < memory._kept <= 7
-            assert "bread" in memory._known
+            assert 0 < memory._places <= 7
+            assert "bread" in memory._words
 
     @pytest.mark.parametrize("seed", range(4))
     def test_figures_are_those_of_a_fresh_index(self, to: Driver, seed: int) -> None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import requests
 import webvtt
+from pydantic import TypeAdapter
 from requests.adapters import BaseAdapter
 
+from lorebind_config.declarations.sources import SourceDeclaration
 from lorebind_config.errors import SourceError
+from lorebind_config.templates import Environment
 from lorebind_knowledge.sources.base import Content
+from lorebind_knowledge.sources.make import RedactingSource, SourceEnvironment
 from lorebind_knowledge.sources.web.youtube import YoutubeCaptions, web_vtt
 
 WATCH, PLAYER, TRACK = "/watch", "/youtubei/v1/player", "/api/timedtext"
@@ -142,6 +147,19 @@ def test_a_language_that_is_not_there() -> None:
     source, _ = captions(languages=["fr"])
     with pytest.raises(SourceError, match="NoTranscriptFound"):
         read(source)
+
+
+def test_size(tmp_path: Path) -> None:
+    """A transcript that is larger than declared is refused, as documents of all sources are."""
+    source, _ = captions()
+    written = {"type": "media_transcript", "provider": "youtube", "video_id": "abc-_123"}
+    declaration: SourceDeclaration = TypeAdapter(SourceDeclaration).validate_python(
+        {**written, "max_bytes": 64}
+    )
+    environment = SourceEnvironment(Environment(tmp_path, {}), "key", None)
+    (item,) = RedactingSource(source, declaration, environment).items()
+    with pytest.raises(SourceError, match="is larger than 64 bytes"):
+        item.read("")
 
 
 @pytest.mark.parametrize("video_id", ["https://youtu.be/abc", "", "a b", "../x"])

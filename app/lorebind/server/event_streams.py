@@ -190,7 +190,7 @@ def _problems(server: Server, failure: str, stopped: ProblemError) -> Iterator[l
         yield problems
     except asyncio.CancelledError:
         problems.append(stopped)
-    except Exception as error:
+    except Exception as error:  # a bug in Lorebind or in the project's code
         if not isinstance(error, LorebindError | ProblemError):
             server.log_failure(failure, error)
         problems.append(problem_of(error))

@@ -61,7 +61,7 @@ class _Column:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known = np.full(0, -1, np.int64)
+        self._values = np.full(0, -1, np.int64)
 
     def of(
         self, numbers: NDArray[np.int64], read: Callable[[list[int]], Mapping[int, int]]
@@ -69,17 +69,17 @@ class _Column:
         """Return the values of passages. Unknown values are read; missing ones are -1."""
         last = int(numbers.max(initial=-1))
         with self._lock:
-            if last >= len(self._known):
-                more = np.full(last + 1 - len(self._known), -1, np.int64)
-                self._known = np.concatenate([self._known, more])
-            values = self._known[numbers]
+            if last >= len(self._values):
+                more = np.full(last + 1 - len(self._values), -1, np.int64)
+                self._values = np.concatenate([self._values, more])
+            values = self._values[numbers]
         missing = numbers[values < 0]
         if len(missing):
             new = read(missing.tolist())  # without the lock, so that other threads continue
             with self._lock:
                 for number, value in new.items():
-                    self._known[number] = value
-                values = self._known[numbers]
+                    self._values[number] = value
+                values = self._values[numbers]
         return values
 
 
@@ -121,8 +121,8 @@ class Words:
         self._lock = threading.Lock()
         self._version = -1
         self._totals: Totals | None = None
-        self._known: dict[str, _Word | None] = {}
-        self._kept = 0
+        self._words: dict[str, _Word | None] = {}
+        self._places = 0
         self._lengths, self._owners = _Column(), _Column()
         self._documents: dict[str, int] = {}
         self._lengths_of_versions: dict[int, int] = {}
@@ -131,12 +131,12 @@ class Words:
         """Look up the words of a question in the version of the index that a transaction sees."""
         with self._lock:
             if version > self._version:
-                self._version, self._totals, self._known, self._kept = version, None, {}, 0
+                self._version, self._totals, self._words, self._places = version, None, {}, 0
             totals = self._totals if version == self._version else None
         totals = totals or self._count(sql)
         terms = query_terms(question, totals.languages or {DEFAULT})
         with self._lock:
-            cached = self._known if version == self._version else {}
+            cached = self._words if version == self._version else {}
             postings = {word: cached[word] for word in terms if word in cached}
         new = {word: self._read(sql, word, totals) for word in terms.keys() - postings.keys()}
         with self._lock:
@@ -205,14 +205,14 @@ class Words:
     def _remember(self, postings_by_word: Mapping[str, _Word | None]) -> None:
         for word, postings in postings_by_word.items():
             self._forget(word)
-            self._known[word] = postings
-            self._kept += _size(postings)
-        while self._kept > _PLACES_KEPT:
-            self._forget(next(iter(self._known)))  # the least recently used word
+            self._words[word] = postings
+            self._places += _size(postings)
+        while self._places > _PLACES_KEPT:
+            self._forget(next(iter(self._words)))  # the least recently used word
 
     def _forget(self, word: str) -> None:
-        if word in self._known:
-            self._kept -= _size(self._known.pop(word))
+        if word in self._words:
+            self._places -= _size(self._words.pop(word))
 
 
 class QueryTerms:

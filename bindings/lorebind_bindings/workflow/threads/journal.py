@@ -78,7 +78,7 @@ class Journal:
     async def _write_group(self, group: _Group, task_id: str) -> None:
         try:
             await self._saver.aput_writes(self._config, group.writes, task_id)
-        except Exception as error:
+        except Exception as error:  # whatever it is, those who wait for the group get it
             group.written.set_exception(error)
             group.written.exception()  # retrieved because cancelled callers do not do it
         except asyncio.CancelledError:  # the event loop is ending

@@ -256,6 +256,5 @@ class PgvectorStore(VectorStore):
     def _build_behind(self, space: Partition) -> None:
         try:
             self.build_index(space)
-        except Exception as error:
-            # Searches stay exact, and are only slower.
+        except Exception as error:  # searches stay exact, and are only slower
             log.warning("%s", error)
