@@ -26,7 +26,7 @@ import struct
 import sys
 import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,14 +34,15 @@ import numpy as np
 import psycopg
 
 from lorebind_config.namespace import IndexKey, Namespace
-from lorebind_knowledge.catalog import postgres_words
+from lorebind_knowledge.catalog.postings import WORDS, words_of, write
+from lorebind_knowledge.catalog.schema import CATALOG
+from lorebind_knowledge.database.databases import PostgresDatabase
 from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.records import Partition
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig, PgvectorSettings
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.pgvector.table import rows_of
-from lorebind_knowledge.text.terms import Passage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -204,17 +205,16 @@ def ours(dsn: str, vectors: list[StoredVector], batch: int, clock: Clock) -> Non
 
 
 def words(dsn: str, texts: list[str], batch: int, clock: Clock) -> None:
-    """Write the catalog's full-text entries, in one transaction per batch."""
-    with PostgresAddress(dsn).connect(autocommit=False) as db:
-        for statement in postgres_words.SQL:
-            db.execute(statement)
-        postgres_words.drop(db, SPACE.index_uid)
-        db.commit()
-        numbered = [Passage(number, text, "en") for number, text in enumerate(texts, 1)]
+    """Write the catalog's words, in one transaction per batch."""
+    numbered = enumerate(texts, 1)
+    passages = [words_of(number, f"{number}.md", text, "en") for number, text in numbered]
+    with closing(PostgresDatabase(PostgresAddress(dsn), CATALOG)) as database:
+        with database.writing() as sql:
+            sql.run("delete from catalog_postings")
+            sql.run("delete from catalog_segments")
         for start in range(0, len(texts), batch):
-            with clock:
-                postgres_words.add(db, SPACE.index_uid, numbered[start : start + batch])
-                db.commit()
+            with clock, database.writing() as sql:
+                write(sql, SPACE.index_uid, WORDS, passages[start : start + batch])
 
 
 def copied(dsn: str, binaries: list[bytes], batch: int, clock: Clock, *, indexes: bool) -> None:

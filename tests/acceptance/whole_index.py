@@ -142,5 +142,9 @@ def _check_index(db: sqlite3.Connection, index_uid: int, served: Mapping[str, in
     numbers = {number for number, _ in chunks}
     vectors = db.execute("select number from store_vectors where space = ?", (index_uid,))
     assert {number for (number,) in vectors} == numbers
-    words = db.execute(f"select id from catalog_words_{index_uid:016x}_docsize")
-    assert {number for (number,) in words} == numbers
+    arrays = "select numbers, gone from catalog_segments where space = ?"
+    written, gone = (
+        set(np.concatenate([np.frombuffer(array, "<i8") for array in column]).tolist())
+        for column in zip((b"", b""), *db.execute(arrays, (index_uid,)), strict=True)
+    )
+    assert written - gone == numbers

@@ -41,8 +41,15 @@ LOUD: dict[str, str] = {
     "no table of chunks": "drop table catalog_chunks",
     "no table of versions": "drop table catalog_versions",
     "no column of texts": "alter table catalog_chunks rename column text to words",
-    "no table of words": "drop table {words}",
-    "words, garbage": f"update {{words}}_data set block = x'{'ff' * 20}'",
+    "no table of segments": "drop table catalog_segments",
+    "no table of postings": "drop table catalog_postings",
+    "lengths of passages, cut short": "update catalog_segments set lengths = substr(lengths, 2)",
+    "number of passages": "update catalog_segments set passages = 'all'",
+    "terms, bytes": "update catalog_postings set terms = x'ff'",
+    "terms, another number": "update catalog_postings set terms = terms || char(10) || 'zzz'",
+    "postings, cut short": "update catalog_postings set positions = substr(positions, 2)",
+    "postings of nobody": "update catalog_postings set positions = zeroblob(length(positions))"
+    " || x'ffff', weights = weights || x'01'",
     "vector, cut short": "update store_vectors set embedding = substr(embedding, 1, 10)",
     "vector, empty": "update store_vectors set embedding = x''",
     "vector, a text": "update store_vectors set embedding = 'garbage'",
@@ -84,9 +91,6 @@ QUIET: dict[str, str] = {
 
 
 def change(file: Path, statement: str) -> None:
-    """Run a statement on a database file; if it contains `{words}`, on each full-text table."""
+    """Run a statement on a database file."""
     with closing(sqlite3.connect(file)) as db, db:
-        tables = db.execute("select name from sqlite_master where name like 'catalog_words_%'")
-        words = [name for (name,) in tables.fetchall() if name.count("_") == 2]
-        for name in words if "{words}" in statement else [""]:
-            db.execute(statement.replace("{words}", name))
+        db.execute(statement)

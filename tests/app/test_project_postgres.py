@@ -80,7 +80,7 @@ def test_from_documents_to_answers(project: Project, tmp_path: Path, dsn: str) -
     with psycopg.connect(dsn) as db:
         left = "select count(*), count(distinct space) from knowledge_chunks_vectors"
         assert db.execute(left).fetchone() == (project.stats("docs").chunks, 1)
-        words = "select count(*), count(distinct space) from catalog_words"
+        words = "select sum(passages), count(distinct space) from catalog_segments"
         assert db.execute(words).fetchone() == (project.stats("docs").chunks, 1)
     assert not (tmp_path / ".lorebind").exists()
 

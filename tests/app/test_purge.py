@@ -64,14 +64,12 @@ def contents(root: Path) -> dict[str, list[Any]]:
 
 
 def rows(root: Path) -> dict[str, int]:
-    """Return the number of rows per table of knowledge bases, including full-text rows."""
-    words = {"catalog_words": 0}
-    for name, entries in contents(root).items():
-        if name.startswith("catalog_words_"):
-            words["catalog_words"] += name.endswith("_docsize") and len(entries)
-        elif name not in KEPT and not name.startswith("sqlite_"):
-            words[name] = len(entries)
-    return words
+    """Return the number of rows per table of knowledge bases."""
+    return {
+        name: len(entries)
+        for name, entries in contents(root).items()
+        if name not in KEPT and not name.startswith("sqlite_")
+    }
 
 
 def purged(cli: Cli, *options: str) -> list[dict[str, Any]]:
@@ -128,7 +126,8 @@ def test_it_is_removed(ready_cli: Cli) -> None:
     left = rows(ready_cli.root)
     # Each of `docs` has one chunk, and `rules` had one document.
     assert {name: with_both[name] - left[name] for name in left} == {
-        "catalog_words": 1,
+        "catalog_segments": 1,
+        "catalog_postings": 1,
         "catalog_indexes": 1,
         "catalog_documents": 1,
         "catalog_added": 0,

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from lorebind_config.namespace import Namespace
-from lorebind_knowledge.catalog import postgres_words
 from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.ledger import Manifest
+from lorebind_knowledge.catalog.postings import WORDS, read_postings, read_segments, segments_of
 from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.records import Record
@@ -93,20 +93,16 @@ def test_counted_at_the_end(index: Index) -> None:
     assert count() < DOCUMENTS * PASSAGES
     index.finish_load(entry)
     assert count() == DOCUMENTS * PASSAGES
-    with index.catalog.reading() as sql:
-        postings = postgres_words.postings(sql.driver, entry.index_uid, "word5")
-    assert postings is not None
-    assert len(postings.numbers) >= 10
 
 
-def test_passages_are_found_by_their_words(index: Index) -> None:
-    """Looking up one word does not read all words of the index."""
+def test_postings_are_looked_up_by_their_terms(index: Index) -> None:
+    """Looking up terms does not read all terms of the index."""
     entry = index.catalog.ledger.index(HERE, "active")
     assert entry is not None
     index.finish_load(entry)
-    word = {"space": entry.index_uid, "word": postgres_words._number(entry.index_uid, "number3")}
     with index.catalog.reading() as sql:
-        lines = sql.driver.execute(f"explain {postgres_words._PLACES}", word).fetchall()
-    plan = "\n".join(line for (line,) in lines)
-    assert "catalog_words_terms" in plan
-    assert "Seq Scan" not in plan
+        segments = read_segments(sql, segments_of(sql, entry.index_uid, WORDS))
+        explained = Explained(sql.driver)
+        assert list(read_postings(explained, segments, ["number3"])) == []
+    assert "catalog_postings_pkey" in explained.plan
+    assert "Seq Scan" not in explained.plan

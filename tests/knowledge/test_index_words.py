@@ -13,7 +13,7 @@ import pytest
 
 from lorebind_config.errors import StoreError, UsageError
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.index import words
+from lorebind_knowledge.index import postings_cache
 from lorebind_knowledge.index.index import Index, NoIndexError
 from lorebind_knowledge.index.view import View
 from lorebind_knowledge.records import Record
@@ -177,6 +177,18 @@ class TestWords(OnEveryCatalog):
         assert scores.tolist() == pytest.approx([*expected, 0.0])
         assert 0 < len(figures) < len(LIBRARY)
 
+    def test_a_chunk_that_is_gone_and_comes_again(self, to: Driver) -> None:
+        """A chunk that the next generation lacks is found again in the one after."""
+        to.stage(record("x", uri="n.md", generation=1, text="lanterns"))
+        to.publish("n.md", 1)
+        to.stage(record("y", uri="n.md", generation=2, text="lamps"))
+        to.stage(record("x", uri="n.md", generation=3, text="lanterns"))
+        to.publish("n.md", 2)
+        assert ids(to.words("lantern")) == []
+        to.publish("n.md", 3)
+        assert ids(to.words("lantern")) == ["x"]
+        assert ids(to.words("lamp")) == []
+
     def test_indexes_do_not_see_each_other(self, to: Driver) -> None:
         """Words of another index are not found, and do not change BM25."""
         before = to.words("bread kitchen")
@@ -214,8 +226,8 @@ class TestWords(OnEveryCatalog):
 
         def full(question: str) -> tuple[float, float]:
             def ask(view: View) -> tuple[float, float]:
-                terms = view.terms(question)
-                return terms.full_passage(), terms.full_document()
+                words = view.words(question)
+                return words.full_passage(), words.full_document()
 
             return to.index.read(HERE, ask)
 
@@ -289,7 +301,7 @@ class TestWords(OnEveryCatalog):
         before = to.words("bread kitchen")
         with to.catalog._database.writing() as sql:
             sql.run("update catalog_indexes set words = 0")
-            sql.run("delete from catalog_words" if sql.is_postgres else "select 1")
+            sql.run("delete from catalog_segments")
         if make_catalog() is to.catalog:
             return  # a catalog in memory is always of this version
         to.catalog.close()
@@ -306,14 +318,15 @@ class TestWords(OnEveryCatalog):
         """The least recently used words are forgotten, and found again."""
         questions = ["bread kitchen", "engines mechanic", "tickets", "bread"]
         answers = [to.words(question) for question in questions]
-        monkeypatch.setattr(words, "_PLACES_KEPT", 7)
+        monkeypatch.setattr(postings_cache, "_MAX_POSTINGS", 7)
         to.add(record("n", uri="n.md", text="nothing of that"))
         to.remove("n.md")  # a new version, of which nothing is cached yet
         for _ in range(2):
             assert [to.words(question) for question in questions] == answers
-            (memory,) = to.index._memory._words.values()
-            assert 0 < memory._places <= 7
-            assert "bread" in memory._words
+            (words,) = to.index._memory._words.values()
+            cache = words.cache
+            assert 0 < sum(map(postings_cache._size, cache._postings.values())) == cache._size <= 7
+            assert "bread" in cache._terms
 
     @pytest.mark.parametrize("seed", range(4))
     def test_figures_are_those_of_a_fresh_index(self, to: Driver, seed: int) -> None:

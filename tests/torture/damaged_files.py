@@ -89,30 +89,6 @@ def _drop(file: Path, case: random.Random) -> str:
         return statement
 
 
-def _change_words(file: Path, case: random.Random) -> str:
-    """Change FTS5's own tables: too few rows, too many, or garbage."""
-    with closing(sqlite3.connect(file)) as db:
-        shadows = db.execute(
-            "select name from sqlite_master where name glob 'catalog_words_*_*' and type = 'table'"
-        )
-        shadow = case.choice([name for (name,) in shadows])
-        words = shadow.rpartition("_")[0]
-        statement = case.choice(
-            [
-                f'delete from "{shadow}"',
-                f'delete from "{shadow}" where rowid % 2',
-                f'update "{shadow}" set "{_columns(db, shadow)[-1]}" = x\'00ff00ff\'',
-                f'drop table "{shadow}"',
-                f'drop table "{words}"',
-                f'delete from "{words}" where rowid % 2',
-                f"insert into \"{words}\" (rowid, text) values (999, 'rotate the keys')",
-            ]
-        )
-        with suppress(sqlite3.Error), db:
-            db.execute(statement)
-        return statement
-
-
 def _change_bytes_of_file(file: Path, case: random.Random) -> str:
     data = bytearray(file.read_bytes())
     first = case.choice([0, 100, 4096])
@@ -152,7 +128,6 @@ _WAYS: list[Callable[[Path, random.Random], str]] = [
     _change_bytes_of_values,
     _delete_rows,
     _drop,
-    _change_words,
     _change_bytes_of_file,
     _truncate,
     _replace_file,
@@ -162,7 +137,7 @@ _WAYS: list[Callable[[Path, random.Random], str]] = [
 def _table(db: sqlite3.Connection, case: random.Random) -> tuple[str, list[str]]:
     names = db.execute(
         "select name from sqlite_master where type = 'table' and"
-        " (name glob 'catalog_*' and name not glob 'catalog_words_*' or name glob 'store_*')"
+        " (name glob 'catalog_*' or name glob 'store_*')"
         " order by name"
     )
     table = case.choice([name for (name,) in names])

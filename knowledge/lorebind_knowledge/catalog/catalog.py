@@ -88,20 +88,16 @@ class Catalog:
             yield sql
 
     def finish_load(self) -> None:
-        """Update PostgreSQL's statistics and word index immediately instead of a minute later.
+        """Update PostgreSQL's statistics immediately instead of a minute later.
 
         Call it after large writes: PostgreSQL then plans searches by the current contents of the
-        tables and finds the words that were added last quickly. Does nothing on SQLite.
+        tables. Does nothing on SQLite.
         """
         if self._postgres is None:
             return
         # A role that does not own the tables may not do this; the server does it later.
         with suppress(StoreError), self._postgres.writing() as sql:
-            sql.run("select gin_clean_pending_list('catalog_words_terms')")
-            sql.run(
-                "analyze catalog_versions, catalog_chunks (space, version, number, id),"
-                " catalog_words (space, number)"
-            )
+            sql.run("analyze catalog_versions, catalog_chunks (space, version, number, id)")
 
     @contextmanager
     def lease(self, namespace: Namespace) -> Iterator[Lease]:

@@ -141,16 +141,6 @@ class Chunks:
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             yield from self._run(query, rows=list(rows[start : start + _ROWS_AT_ONCE]))
 
-    def owners(self, numbers: Collection[int]) -> list[tuple[int, str]]:
-        """Return the numbers of those chunks that are live, each with the uri of its document."""
-        query = f"select c.number, v.uri {_LIVE_CHUNKS} and c.number in (:*numbers)"
-        return self._run(query, numbers=list(numbers))
-
-    def numbers_of(self, versions: Collection[int]) -> list[tuple[int, int]]:
-        """Return version and number of all chunks of some versions of documents."""
-        query = "select version, number from catalog_chunks where version in (:*versions)"
-        return self._run(query, versions=list(versions))
-
     def languages(self) -> dict[str, int]:
         """Return the number of documents that searches find, by language."""
         counted = "select language, count(*) from catalog_versions where space = :space"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.catalog.versions import LIVE, words_in
+from lorebind_knowledge.catalog.versions import LIVE, Versions
 from lorebind_knowledge.text import terms
 from lorebind_knowledge.text.languages import detect_language
-from lorebind_knowledge.text.terms import Passage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lorebind_knowledge.database.sql import Sql
 
-_DOCUMENTS, _PASSAGES = 100, 1000
-"""Batch sizes. PostgreSQL ends the session of a writer that is idle for too long."""
+_DOCUMENTS = 100
+"""Batch size. PostgreSQL ends the session of a writer that is idle for too long."""
 
 
 def are_left(sql: Sql) -> bool:
@@ -30,12 +31,11 @@ def split_again(sql: Sql) -> None:
     today = terms.VERSION
     outdated = "select index_uid from catalog_indexes where words < :today"
     for (space,) in sql.run(outdated, today=today):
-        words_in(sql).drop(sql.driver, space)
+        Versions(sql, space).drop_postings()
         live = f"from catalog_versions where space = :space and state = {LIVE}"
-        rows = sql.run(f"select version {live} order by version", space=space)
-        versions = [version for (version,) in rows]
+        versions = sql.run(f"select version, uri {live} order by version", space=space)
         for start in range(0, len(versions), _DOCUMENTS):
-            _split(sql, space, versions[start : start + _DOCUMENTS])
+            _split(sql, space, dict(versions[start : start + _DOCUMENTS]))
         sql.run(
             "update catalog_indexes set words = :today, version = version + 1"
             " where index_uid = :space",
@@ -44,22 +44,17 @@ def split_again(sql: Sql) -> None:
         )
 
 
-def _split(sql: Sql, space: int, versions: list[int]) -> None:
-    chunks_of: dict[int, list[tuple[int, str, str]]] = {version: [] for version in versions}
-    for version, *passage in sql.run(
-        "select version, number, context, text from catalog_chunks where version in (:*versions)"
-        " order by row",
-        versions=versions,
+def _split(sql: Sql, space: int, versions: Mapping[int, str]) -> None:
+    texts: dict[int, list[str]] = {version: [] for version in versions}
+    for version, text in sql.run(
+        "select version, text from catalog_chunks where version in (:*versions) order by row",
+        versions=list(versions),
     ):
-        chunks_of[version].append((passage[0], passage[1], passage[2]))
-    passages: list[Passage] = []
-    for version, chunks in chunks_of.items():
-        language = detect_language("\n".join(text for *_, text in chunks)) if chunks else ""
+        texts[version].append(text)
+    for version, parts in texts.items():
         sql.run(
             "update catalog_versions set language = :language where version = :version",
-            language=language,
+            language=detect_language("\n".join(parts)) if parts else "",
             version=version,
         )
-        passages += [Passage(n, f"{context}\n{text}", language) for n, context, text in chunks]
-    for start in range(0, len(passages), _PASSAGES):
-        words_in(sql).add(sql.driver, space, passages[start : start + _PASSAGES])
+    Versions(sql, space).update_postings(versions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.catalog import earlier_words, postgres_words
+from lorebind_knowledge.catalog import earlier_words
 from lorebind_knowledge.catalog.rows import OWNER
 from lorebind_knowledge.database.tables import Tables
 
@@ -102,6 +102,27 @@ STATEMENTS = (
     "create index if not exists catalog_chunks_version on catalog_chunks (version)",
     "create index if not exists catalog_chunks_number on catalog_chunks (space, number)",
     "create index if not exists catalog_chunks_id on catalog_chunks (space, id)",
+    # The terms of passages, see `postings`.
+    """create table if not exists catalog_segments (
+  segment [count],
+  space bigint not null,
+  kind integer not null,
+  passages integer not null, -- the number of them
+  numbers [bytes] not null, -- int64, by position
+  lengths [bytes] not null, -- uint32, number of terms with repeats, by position
+  documents [bytes] not null, -- int64, a hash of the document's uri, by position
+  gone [bytes] not null -- int64, numbers of passages that are not live from here on
+)""",
+    "create index if not exists catalog_segments_space on catalog_segments (space, kind, segment)",
+    """create table if not exists catalog_postings (
+  segment bigint not null,
+  first_term [name] not null, -- of the row
+  terms text not null, -- sorted, one per line
+  counts [bytes] not null, -- uint32, the number of passages for each term
+  positions [bytes] not null, -- uint16, of passages, by term
+  weights [bytes] not null, -- uint8, by term and passage
+  primary key (segment, first_term)
+)""",
     # For vector databases that do not return vectors.
     """create table if not exists catalog_vectors (
   row [count],
@@ -146,7 +167,6 @@ CATALOG = _CatalogTables(
     "catalog",
     SCHEMA_VERSION,
     STATEMENTS,
-    postgres_words.SQL,
     migrations=MIGRATIONS,
     move_away="move it away, then ingest again; documents that were added are lost",
 )

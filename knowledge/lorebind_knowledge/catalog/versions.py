@@ -12,12 +12,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lorebind_config.errors import StoreError
-from lorebind_knowledge.catalog import postgres_words, words
-from lorebind_knowledge.text.terms import Passage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from types import ModuleType
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from lorebind_knowledge.catalog.entries import Entry
     from lorebind_knowledge.database.sql import Sql
@@ -51,11 +48,6 @@ class _Stored(NamedTuple):
     context: str
     text: str
     metadata: str
-
-
-def words_in(sql: Sql) -> ModuleType:
-    """Return the module with the functions about words for a database."""
-    return postgres_words if sql.is_postgres else words
 
 
 class Versions:
@@ -161,8 +153,7 @@ class Versions:
         before, gone = self._members(falling)
         after, come = self._members(rising)
         # The words of chunks that are in both versions stay: rewriting them would be slow.
-        self._update_postings(list(falling), gone.keys() - come.keys(), count=False)
-        self._update_postings(list(rising), come.keys() - gone.keys(), count=True)
+        self.update_postings(rising, come.keys() - gone.keys(), gone.keys() - come.keys())
         self._set_state([*falling, *stale], DEAD)
         self._set_state(list(rising), LIVE)
         more = sum(map(len, after.values())) - sum(map(len, before.values()))
@@ -186,7 +177,7 @@ class Versions:
         )
         live = {version: uri for version, uri, state in rows if state == LIVE}
         members, gone = self._members(live)
-        self._update_postings(list(live), gone.keys(), count=False)
+        self.update_postings({}, gone=gone.keys())
         self._set_state([version for version, *_ in rows], DEAD)
         count = sum(map(len, members.values()))
         self._grow(-count)
@@ -249,7 +240,7 @@ class Versions:
 
     def drop(self) -> None:
         """Delete everything of an index."""
-        words_in(self._sql).drop(self._sql.driver, self._index_uid)
+        self.drop_postings()
         for table in ("catalog_chunks", "catalog_versions", "catalog_vectors"):
             self._run(f"delete from {table} where space = :space")
 
@@ -331,24 +322,42 @@ class Versions:
             numbers[number] = versions[version]
         return ids, numbers
 
-    def _update_postings(self, versions: list[int], numbers: Iterable[int], *, count: bool) -> None:
-        chosen = set(numbers)
-        if not chosen:
-            return
+    def update_postings(
+        self,
+        rising: Mapping[int, str],
+        come: Collection[int] | None = None,
+        gone: Collection[int] = (),
+    ) -> None:
+        """Write the words of passages that become live, and the numbers of those no longer live.
+
+        Args:
+            rising: the uris of the versions that become live.
+            come: the numbers of their passages that become live; None means all.
+            gone: the numbers of passages that no version uses now.
+        """
+        # It imports NumPy, which an ingest that changes nothing does not need.
+        from lorebind_knowledge.catalog import postings
+
+        rows = self._run(
+            "select c.version, c.number, c.context, c.text, v.language from catalog_chunks as c"
+            " join catalog_versions as v on v.version = c.version"
+            " where c.version in (:*versions) order by c.row",
+            versions=list(rising),
+        )
         passages = [
-            Passage(number, f"{context}\n{text}", language)
-            for number, context, text, language in self._run(
-                "select c.number, c.context, c.text, v.language from catalog_chunks as c"
-                " join catalog_versions as v on v.version = c.version"
-                " where c.version in (:*versions)",
-                versions=versions,
-            )
-            if number in chosen
+            postings.words_of(number, rising[version], f"{context}\n{text}", language)
+            for version, number, context, text, language in rows
+            if come is None or number in come
         ]
-        if count:
-            words_in(self._sql).add(self._sql.driver, self._index_uid, passages)
-        else:
-            words_in(self._sql).remove(self._sql.driver, self._index_uid, passages)
+        postings.write(self._sql, self._index_uid, postings.WORDS, passages, gone)
+
+    def drop_postings(self) -> None:
+        """Delete the words of the index."""
+        self._run(
+            "delete from catalog_postings where segment in"
+            " (select segment from catalog_segments where space = :space)"
+        )
+        self._run("delete from catalog_segments where space = :space")
 
     def _set_state(self, versions: list[int], state: int) -> None:
         if versions:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-_BIGINT, _INTEGER, _SIZE = struct.Struct(">q"), struct.Struct(">i"), struct.Struct(">i")
-# Number of dimensions, a flag for nulls, type of the items, number of items, index of the first.
-_ARRAY = struct.Struct(">5i")
+_BIGINT = struct.Struct(">q")
 _MOST_VALUES = 65_535
 """PostgreSQL's maximum number of values in a statement."""
 
@@ -33,7 +31,7 @@ def insert_rows(
         db: a transaction.
         target: the table and the names of its columns, for example `table (a, b)`.
         rows: the values of each row. Bytes are sent unchanged: for a binary column, or packed in
-            the binary format of another type, as by the functions below.
+            the binary format of another type, as by `bigint`.
         after: the end of the statement, for example `on conflict do nothing`.
     """
     if not rows:
@@ -73,13 +71,3 @@ def _as_it_is() -> Any:
 
 def bigint(value: int) -> bytes:
     return _BIGINT.pack(value)
-
-
-def integer(value: int) -> bytes:
-    return _INTEGER.pack(value)
-
-
-def array(kind: int, members: list[bytes]) -> bytes:
-    """Return an array of packed values; `kind` is PostgreSQL's number of their type."""
-    packed = b"".join([_SIZE.pack(len(member)) + member for member in members])
-    return _ARRAY.pack(1, 0, kind, len(members), 1) + packed

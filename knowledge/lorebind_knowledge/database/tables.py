@@ -40,8 +40,6 @@ class Tables:
     `[count]` is an auto-incremented primary key, `[name]` a text that is sorted by code points,
     `[bytes]` a binary type.
     """
-    postgres_statements: Sequence[str] = ()
-    """The statements for tables that only PostgreSQL has."""
     migrations: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """By version: the statements that turn tables of the previous version into this version, in
     every database. They run before `statements`."""
@@ -79,7 +77,7 @@ class Tables:
             for word, kind in (_POSTGRES if postgres else _SQLITE).items():
                 statement = statement.replace(word, kind)
             ddl.append(statement)
-        return [*ddl, *(self.postgres_statements if postgres else ())]
+        return ddl
 
     def version_in(self, sql: Sql) -> int | None:
         """Return the version of the tables, or None if there are none."""

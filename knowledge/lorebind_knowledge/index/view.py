@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.index.masks import Masks
     from lorebind_knowledge.index.memory import Memory
-    from lorebind_knowledge.index.words import QueryTerms
+    from lorebind_knowledge.index.words import QueryWords
     from lorebind_knowledge.records import Vector
     from lorebind_knowledge.stores.base import SearchHits, VectorStore
 
@@ -89,7 +89,7 @@ class View(Chunks):
         self._store, self._memory = store, memory
         self._space = index.space
         self._members = memory.members(index.index_uid, state.version)
-        self._query_terms: tuple[str, QueryTerms] | None = None
+        self._query_words: tuple[str, QueryWords] | None = None
         self._vectors: dict[int, Any] = {}
         """The vectors that the store has given so far, by number."""
 
@@ -160,13 +160,13 @@ class View(Chunks):
         only = self._filter(k, where)
         if only.total == 0:
             return _NOTHING
-        return self._best_by_words(*self.terms(question).passages, k, only)
+        return self._best_by_words(*self.words(question).passages, k, only)
 
     def bm25_scores(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the BM25 of chunks, in the order of the numbers; 0 for chunks without a match."""
         if not len(numbers):
             return np.zeros(0)
-        return self.terms(question).scores(numbers)
+        return self.words(question).scores(numbers)
 
     def document_scores(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the BM25 of the documents of live chunks, in the order of the numbers.
@@ -176,16 +176,16 @@ class View(Chunks):
         """
         if not len(numbers):
             return np.zeros(0)
-        return self.terms(question).documents(numbers, self.documents(numbers.tolist()))
+        return self.words(question).documents(numbers)
 
-    def terms(self, question: str) -> QueryTerms:
+    def words(self, question: str) -> QueryWords:
         """Return the words of a question, which score passages and documents by BM25."""
-        if self._query_terms is None or self._query_terms[0] != question:
+        if self._query_words is None or self._query_words[0] != question:
             words = self._memory.words(self.index.index_uid).at(
                 self._sql, self.state.version, question
             )
-            self._query_terms = question, words
-        return self._query_terms[1]
+            self._query_words = question, words
+        return self._query_words[1]
 
     def cosines(self, vector: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the cosines of chunks with a vector, in the order of the numbers."""

@@ -179,11 +179,11 @@ class Query:
 
         Each is the highest of all indexes; `document` is 0 if documents do not count.
         """
-        terms = [view.terms(self.question) for view in self.views.values()]
-        passage = max(each.full_passage() for each in terms)
+        words = [view.words(self.question) for view in self.views.values()]
+        passage = max(each.full_passage() for each in words)
         if not self.settings.fusion.counts_documents:
             return passage, 0.0
-        return passage, max(each.full_document() for each in terms)
+        return passage, max(each.full_document() for each in words)
 
     def vectors(self, passages: Sequence[PassageKey]) -> Matrix:
         """Return the unit vectors of these passages, shape (passages, dimension)."""

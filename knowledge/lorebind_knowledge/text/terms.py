@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from functools import cache
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from lorebind_knowledge.text.languages import detect_among, stemmer, stop_words
 from lorebind_knowledge.text.splitting import words_of
@@ -27,15 +27,6 @@ _FIRST_MARK, _LAST_MARK = "\u0300", "\u036f"
 _UNSPACED = (
     r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\u30fc\u3005"
 )
-
-
-class Passage(NamedTuple):
-    """A text whose words are indexed."""
-
-    number: int
-    text: str
-    language: str
-    """The language's code in ISO 639-1."""
 
 
 def index_terms(text: str, language: str) -> str:
