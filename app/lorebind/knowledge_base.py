@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -18,6 +18,7 @@ from lorebind_knowledge.documents.listing import (
     find_run,
     knowledge_stats,
     list_chunks,
+    list_chunks_of,
     list_documents,
     list_runs,
 )
@@ -265,10 +266,21 @@ class KnowledgeBase(AtPlace):
             NotFoundError: no such document.
             UsageError: a limit below 1, or `after` below 0.
         """
-        index = self.handle.index
-        return await self.handle.read(
-            lambda namespace, _: list_chunks(namespace, index, document, limit=limit, after=after)
-        )
+        return await self.handle.read(list_chunks, document, limit=limit, after=after)
+
+    async def achunks_of(self, documents: Collection[str]) -> dict[str, list[ChunkInfo]]:
+        """Return the chunks of several documents, in the order of each text.
+
+        This is the fast way to read a whole knowledge base: page through `documents`, and read the
+        chunks of each page at once.
+
+        Args:
+            documents: the ids or uris of documents, which are the keys of the result.
+
+        Raises:
+            NotFoundError: one of the documents does not exist.
+        """
+        return await self.handle.read(list_chunks_of, documents)
 
     async def aruns(
         self, *, limit: int | None = None, before: str | None = None
@@ -408,6 +420,7 @@ class KnowledgeBase(AtPlace):
     document = sync(adocument)
     count_documents = sync(acount_documents)
     chunks = sync(achunks)
+    chunks_of = sync(achunks_of)
     runs = sync(aruns)
     run = sync(arun)
     add_documents = sync(aadd_documents)

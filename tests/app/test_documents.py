@@ -89,6 +89,17 @@ def test_documents_and_their_chunks(project: Project) -> None:
     assert docs.chunks(broken.id) == []
 
 
+def test_chunks_of_several_documents(project: Project) -> None:
+    """They are those of each document, under the name that was given; an unknown one is refused."""
+    project.ingest("docs")
+    broken, keys = project.documents("docs")
+    docs = project.knowledge_base("docs")
+    (chunk,) = docs.chunks(keys.uri)
+    assert docs.chunks_of([keys.id, broken.uri]) == {keys.id: [chunk], broken.uri: []}
+    with pytest.raises(NotFoundError, match=r"did you mean 'docs/keys\.md'"):
+        docs.chunks_of([keys.uri, "docs/key.md"])
+
+
 def test_failures_are_listed_even_where_all_fail_at_first(
     tmp_path: Path, vector_db: dict[str, Any]
 ) -> None:

@@ -109,6 +109,7 @@ def test_one_document(project: Project) -> None:
     waiting = docs.document("added:1")
     assert (waiting.state, waiting.origin) == ("pending", "added")
     assert docs.document(waiting.id) == waiting
+    assert docs.chunks_of([waiting.id]) == {waiting.id: []}
     project.ingest("docs")
     for document in project.documents("docs"):
         assert docs.document(document.uri) == docs.document(document.id) == document

@@ -126,6 +126,23 @@ async def test_removed_file(bench: Bench) -> None:
     assert bench.diary.data("document_deleted") == [{"uri": "docs/1.md"}]
 
 
+async def test_many_removed_files(bench: Bench) -> None:
+    """Files that are removed together become invisible in one step."""
+    for number in range(9):
+        bench.write(f"{number}.md", paragraph(f"text{number}"))
+    await bench.ingest()
+    before = bench.index.version(bench.corpus.kb.namespace)
+    for number in range(4):
+        bench.remove(f"{number}.md")
+    report = await bench.ingest()
+    assert (report.documents["removed"], report.chunks["removed"]) == (4, 4)
+    after = bench.index.version(bench.corpus.kb.namespace)
+    assert before
+    assert after
+    assert after.number == before.number + 1
+    assert len(bench.diary.data("document_deleted")) == 4
+
+
 async def test_moved_file(bench: Bench, make_bench: Callable[[str], Bench]) -> None:
     """A file that moves to another folder with the same title is not embedded again."""
     fill(bench)

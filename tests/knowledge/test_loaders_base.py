@@ -13,6 +13,8 @@ from lorebind_knowledge.loaders.base import (
     Anchor,
     Cue,
     LoadedDocument,
+    name_of,
+    suffix_of,
     title_of,
     well_formed,
 )
@@ -116,6 +118,12 @@ def test_times(start: int, end: int, times: tuple[float, float] | None) -> None:
 def test_title_of(uri: str, title: str) -> None:
     """A document without a title is named after its file, or the last part of its URL."""
     assert title_of(uri) == title
+
+
+@given(st.text("aA./:% é", max_size=9))
+def test_suffix_of(uri: str) -> None:
+    """The extension of a uri is that of the file name in it, in lower case."""
+    assert suffix_of(uri) == name_of(uri).suffix.lower()
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ async def test_a_plan_that_cuts_otherwise(tmp_path: Path) -> None:
     await ingest(planned.corpus(), plan=await plan(planned.corpus(embeds=False)))
     await ingest(alone.corpus())
     texts_of = [
-        [chunk.text for chunk in list_chunks(kb.namespace, kb.index, "a.md")]
+        [chunk.text for chunk in list_chunks(kb.namespace, kb.index.catalog, "a.md")]
         for kb in (planned, alone)
     ]
     assert texts_of[0] == texts_of[1]

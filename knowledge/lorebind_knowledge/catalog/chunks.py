@@ -24,10 +24,11 @@ _CHUNKS = "catalog_chunks as c left join catalog_versions as v on v.version = c.
 _ARE_LIVE = f"c.space = :space and coalesce(v.state, -1) = {LIVE}"
 _LIVE_CHUNKS = f"from {_CHUNKS} where {_ARE_LIVE}"
 _WHOLE = "select c.number, c.id, v.uri, c.text, c.metadata"
-_OF_DOCUMENT = (
+_OF_DOCUMENTS = (
     "from catalog_versions as v join catalog_chunks as c on c.version = v.version"
-    f" where v.space = :space and v.state = {LIVE} and v.uri = :uri"
+    f" where v.space = :space and v.state = {LIVE} and v.uri"
 )
+_OF_DOCUMENT = f"{_OF_DOCUMENTS} = :uri"
 _ROWS_AT_ONCE = 10_000
 
 
@@ -98,6 +99,15 @@ class Chunks:
         query = f"{_WHOLE} {_OF_DOCUMENT} order by c.row limit :limit offset :after"
         limit = _ALL if limit is None else limit
         return [_chunk(row) for row in self._run(query, uri=uri, limit=limit, after=after)]
+
+    def of_documents(self, uris: Collection[str]) -> dict[str, list[StoredChunk]]:
+        """Return the chunks of documents by uri, in order; documents without chunks are omitted."""
+        query = f"{_WHOLE} {_OF_DOCUMENTS} in (:*uris) order by c.row"
+        chunks: dict[str, list[StoredChunk]] = {}
+        for row in self._run(query, uris=list(uris)):
+            chunk = _chunk(row)
+            chunks.setdefault(chunk.uri, []).append(chunk)
+        return chunks
 
     def around(self, name: str, reach: int) -> list[StoredChunk]:
         """Return a chunk, by id, with `reach` chunks before and after it; empty if missing."""

@@ -28,7 +28,7 @@ from lorebind_knowledge.records import Partition
 from lorebind_knowledge.text import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.database.databases import Database
@@ -232,6 +232,15 @@ class Ledger:
         served = self._named_within(sql, key, document)
         failed = self._named_within(sql, beside, document) if beside else None
         return _as_served(failed, served) if failed and failed.state == "failed" else served
+
+    def uris_within(self, sql: Sql, key: IndexKey, documents: Collection[str]) -> dict[str, str]:
+        """Return the uris of documents by uri or id, within a transaction; others are omitted."""
+        query = f"select uri, id from catalog_documents where {HERE} and"
+        uris: dict[str, str] = {}
+        for column, at in (("id", 1), ("uri", 0)):
+            rows = sql.run(f"{query} {column} in (:*names)", **place(key), names=list(documents))
+            uris |= {row[at]: row[0] for row in rows}
+        return uris
 
     def counts_within(
         self, sql: Sql, key: IndexKey, beside: IndexKey | None = None

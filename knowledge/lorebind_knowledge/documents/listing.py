@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from lorebind_config.errors import NotFoundError, UsageError, did_you_mean, nearest
 from lorebind_config.namespace import ADDED_SCHEME, document_id
@@ -11,14 +11,14 @@ from lorebind_knowledge.catalog.chunks import Chunks
 from lorebind_knowledge.catalog.rows import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lorebind_config.namespace import IndexKey, Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.catalog.chunks import StoredChunk
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Ledger
     from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.database.sql import Sql
-    from lorebind_knowledge.index.index import Index
 
 DOCUMENT_STATES = ("ready", "pending", "failed")
 """The states of a document.
@@ -130,13 +130,24 @@ def find_document(namespace: Namespace, catalog: Catalog, document: str) -> Docu
         NotFoundError: no such document.
     """
     with catalog.reading() as sql:
-        key, beside = _keys_within(sql, namespace, catalog.ledger)
-        entry = catalog.ledger.document_within(sql, key, document, beside) if key else None
-        if entry is not None:
-            return _info(entry)
-        for uri in catalog.added.waiting_within(sql, namespace, key, Page(), beside):
-            if document in (uri, document_id(uri)):
-                return _waiting(uri)
+        info = _find_within(sql, namespace, catalog, document)
+    return info or _not_there(namespace, catalog, document)
+
+
+def _find_within(
+    sql: Sql, namespace: Namespace, catalog: Catalog, document: str
+) -> DocumentInfo | None:
+    key, beside = _keys_within(sql, namespace, catalog.ledger)
+    entry = catalog.ledger.document_within(sql, key, document, beside) if key else None
+    if entry is not None:
+        return _info(entry)
+    for uri in catalog.added.waiting_within(sql, namespace, key, Page(), beside):
+        if document in (uri, document_id(uri)):
+            return _waiting(uri)
+    return None
+
+
+def _not_there(namespace: Namespace, catalog: Catalog, document: str) -> NoReturn:
     uris = [document.uri for document in list_documents(namespace, catalog, limit=HINTS)]
     raise no_document(namespace.kb, document, uris)
 
@@ -153,7 +164,7 @@ def no_document(kb_id: str, document: str, uris: Sequence[str]) -> NotFoundError
 
 def list_chunks(
     namespace: Namespace,
-    index: Index,
+    catalog: Catalog,
     document: str,
     *,
     limit: int | None = None,
@@ -163,7 +174,7 @@ def list_chunks(
 
     Args:
         namespace: the knowledge base.
-        index: the vector database that stores it.
+        catalog: the catalog that stores it.
         document: its id or uri.
         limit: maximum number of chunks; None for all.
         after: number of chunks to skip.
@@ -175,11 +186,43 @@ def list_chunks(
     check_limit(limit)
     if after < 0:
         raise UsageError(f"after must be at least 0, not {after}")
-    uri = find_document(namespace, index.catalog, document).uri
-    if index.catalog.ledger.index(namespace, "active") is None:
-        return []
-    chunks = index.read(namespace, lambda view: view.document(uri, limit, after))
-    return [ChunkInfo(chunk.id, chunk.text, chunk.metadata) for chunk in chunks]
+    with catalog.reading() as sql:
+        info = _find_within(sql, namespace, catalog, document)
+        index = catalog.ledger.index_within(sql, namespace, "active")
+        if info and index:
+            chunks = Chunks(sql, index.index_uid).document(info.uri, limit, after)
+            return [*map(_chunk_info, chunks)]
+    return [] if info else _not_there(namespace, catalog, document)
+
+
+def list_chunks_of(
+    namespace: Namespace, catalog: Catalog, documents: Collection[str]
+) -> dict[str, list[ChunkInfo]]:
+    """List the chunks of several documents in one transaction, each in document order.
+
+    Args:
+        namespace: the knowledge base.
+        catalog: the catalog that stores it.
+        documents: their ids or uris, which are the keys of the result.
+
+    Raises:
+        NotFoundError: no document has one of these ids or uris.
+    """
+    with catalog.reading() as sql:
+        index = catalog.ledger.index_within(sql, namespace, "active")
+        uris = catalog.ledger.uris_within(sql, index.key, documents) if index else {}
+        for document in set(documents) - uris.keys():  # it may have failed, or not been ingested
+            info = _find_within(sql, namespace, catalog, document)
+            uris[document] = info.uri if info else ""
+        chunks = Chunks(sql, index.index_uid).of_documents(list(uris.values())) if index else {}
+    for document in documents:
+        if not uris[document]:
+            _not_there(namespace, catalog, document)
+    return {name: [*map(_chunk_info, chunks.get(uris[name], ()))] for name in documents}
+
+
+def _chunk_info(chunk: StoredChunk) -> ChunkInfo:
+    return ChunkInfo(chunk.id, chunk.text, chunk.metadata)
 
 
 def check_state(state: str | None) -> None:

@@ -42,7 +42,7 @@ from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry
@@ -56,6 +56,9 @@ _DOCUMENTS_PER_READ = 64
 """Documents that are read together. With the queues below, it limits the memory in use."""
 
 _BATCHES_AHEAD = 2
+
+_CHUNKS_PER_WRITE = 1000
+"""Chunks that are written or removed in one transaction. More take hardly less time for each."""
 
 
 async def ingest(
@@ -459,10 +462,12 @@ class _Run:
 
     async def _finalise(self, vanished: list[str]) -> None:
         kb, index, report = self._kb, self._index, self._report
-        for uri in vanished:
-            report.chunks["removed"] += await call(kb.index.remove, self._lease, index, [uri])
-            report.documents["removed"] += 1
-            self._emit("document_deleted", uri=uri)
+        sized = ((uri, self._entries[uri].chunk_count) for uri in vanished)
+        for uris in _in_groups(sized):
+            report.chunks["removed"] += await call(kb.index.remove, self._lease, index, uris)
+            report.documents["removed"] += len(uris)
+            for uri in uris:
+                self._emit("document_deleted", uri=uri)
         chunker = chunker_fingerprint(self._corpus)
         manifest = replace(index.manifest, chunker=chunker)
         if manifest != index.manifest and not self._partial:
@@ -485,6 +490,23 @@ class _Run:
 
     def _emit(self, hook: str, **data: Any) -> None:
         self._kb.emit(hook, self._report.run_id, **data)
+
+
+def _in_groups(documents: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
+    """Yield uris, each with its number of chunks, in groups for one transaction.
+
+    The size of a group is limited in documents too, because some have no chunks.
+    """
+    group: list[str] = []
+    size = 0
+    for uri, chunks in documents:
+        if group and size + 1 + chunks > _CHUNKS_PER_WRITE:
+            yield group
+            group, size = [], 0
+        group.append(uri)
+        size += 1 + chunks
+    if group:
+        yield group
 
 
 def _texts(chunks: Sequence[Chunk]) -> dict[str, Any]:

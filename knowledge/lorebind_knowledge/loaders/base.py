@@ -203,6 +203,16 @@ def name_of(uri: str) -> PurePosixPath:
     return PurePosixPath(PurePosixPath(well_formed(unquote(parts.path))).name or parts.netloc)
 
 
+def suffix_of(uri: str) -> str:
+    """Return the extension of a path or URL in lower case, such as `.md`; empty if it has none."""
+    if "://" in uri:
+        return name_of(uri).suffix.lower()
+    # Without an object for the path: an ingest asks several times for each file.
+    name = uri.rstrip("/").rpartition("/")[2]
+    before, _, ending = name.rpartition(".")
+    return f".{ending.lower()}" if before and ending else ""
+
+
 def title_of(uri: str) -> str:
     """Return the title for a document that has none of its own."""
     return name_of(uri.removeprefix(ADDED_SCHEME)).stem or uri

@@ -21,7 +21,7 @@ from lorebind_knowledge.loaders import (
     text,
     transcripts,
 )
-from lorebind_knowledge.loaders.base import name_of
+from lorebind_knowledge.loaders.base import suffix_of
 from lorebind_knowledge.loaders.decoding import decode, known_charset
 from lorebind_knowledge.loaders.formats import (
     FORMATS,
@@ -92,7 +92,7 @@ def can_load(uri: str, peek: Callable[[int | None], bytes]) -> bool:
         peek: returns its first bytes, at most as many as given, or all for None; only called if the
             name does not decide.
     """
-    suffix = name_of(uri).suffix.lower()
+    suffix = suffix_of(uri)
     if suffix in FORMATS or suffix in plugged_suffixes():
         return True
     head = peek(_LONGEST_PROLOGUE)
@@ -155,7 +155,7 @@ def loaders_version() -> str:
 
 def newer_version(uri: str) -> str:
     """Return what has changed for a document since `LOADERS_VERSION`; empty for most."""
-    return _NEWER.get(name_of(uri).suffix.lower(), "")
+    return _NEWER.get(suffix_of(uri), "")
 
 
 def trafilatura_version() -> str:
@@ -175,7 +175,7 @@ def is_html(data: bytes, uri: str, media_type: str) -> bool:
 def _names(uri: str, media_type: str) -> tuple[str, str, str]:
     """Return a document's media type, the parameters of the media type, and its extension."""
     media_type, _, parameters = media_type.partition(";")
-    return media_type.strip().lower(), parameters, name_of(uri).suffix.lower()
+    return media_type.strip().lower(), parameters, suffix_of(uri)
 
 
 def _by_content(data: bytes) -> str:

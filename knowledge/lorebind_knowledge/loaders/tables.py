@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise, repeat
 
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders.base import LoadedDocument, joined, name_of, title_of
+from lorebind_knowledge.loaders.base import LoadedDocument, joined, suffix_of, title_of
 
 _DELIMITERS = ",;\t|"
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -24,7 +24,7 @@ def load_table(text: str, uri: str) -> LoadedDocument:
     beside empty cells, or a number. A year counts as a name if there is no year below it. If there
     is no header, the columns are numbered, and so is a column without a name.
     """
-    delimiter = "\t" if name_of(uri).suffix.lower() == ".tsv" else _delimiter(text)
+    delimiter = "\t" if suffix_of(uri) == ".tsv" else _delimiter(text)
     return LoadedDocument(joined(_lines(text, uri, delimiter), uri), title_of(uri), format="csv")
 
 

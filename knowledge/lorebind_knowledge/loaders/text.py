@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lorebind_knowledge.loaders.base import LoadedDocument, name_of, title_of
+from lorebind_knowledge.loaders.base import LoadedDocument, name_of, suffix_of, title_of
 
 
 def load_text(text: str, uri: str) -> LoadedDocument:
@@ -45,7 +45,7 @@ LANGUAGES = {ending: language for language, some in _ENDINGS.items() for ending 
 
 def language_of(uri: str) -> str:
     """Return the language for a file's extension; empty if there is none, so prose rules apply."""
-    return LANGUAGES.get(name_of(uri).suffix.lower(), "")
+    return LANGUAGES.get(suffix_of(uri), "")
 
 
 def load_code(text: str, uri: str) -> LoadedDocument:
