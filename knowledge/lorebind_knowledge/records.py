@@ -98,6 +98,19 @@ class Partition:
         return f"index {place} #{self.index.number}"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseVector:
+    """The terms that a sparse embedder gives to a text, with weights."""
+
+    ids: NDArray[np.int64]
+    """The numbers of the terms in the embedder's vocabulary, ascending, each once, below 2**31."""
+    weights: NDArray[np.float32]
+    """The weight of each term: finite and above 0."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A chunk with its vector, to be stored in an index. Its key: (index, uri, id, generation)."""
@@ -115,6 +128,8 @@ class Record:
     """The title and headings above the text. Searches by words find their words too."""
     language: str = "en"
     """The document's language as an ISO 639-1 code, by which words are stemmed."""
+    terms: SparseVector | None = None
+    """The terms that a sparse embedder gives to it; None without one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,7 @@ def test_it_is_removed(ready_cli: Cli) -> None:
     assert {name: with_both[name] - left[name] for name in left} == {
         "catalog_segments": 1,
         "catalog_postings": 1,
+        "catalog_terms": 0,
         "catalog_indexes": 1,
         "catalog_documents": 1,
         "catalog_added": 0,

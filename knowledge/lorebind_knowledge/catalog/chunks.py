@@ -198,6 +198,15 @@ class Chunks:
         rows = self._run(query, numbers=list(numbers))
         return {number: f"{context}\n{text}" for number, context, text in rows}
 
+    def texts_with_language(self, numbers: Collection[int]) -> list[tuple[int, str, str, str]]:
+        """Return number, uri, language and the whole input of the embedder for each chunk."""
+        query = (
+            f"select c.number, v.uri, v.language, c.context, c.text {_LIVE_CHUNKS}"
+            " and c.number in (:*numbers)"
+        )
+        rows = self._run(query, numbers=list(numbers))
+        return [(number, *about, f"{context}\n{text}") for number, *about, context, text in rows]
+
     def keep_vectors(self, vectors: Mapping[int, Vector]) -> None:
         """Store copies of vectors, for a vector store that does not return them."""
         rows = [

@@ -28,10 +28,12 @@ def split_again(sql: Sql) -> None:
 
     Only one process at a time may call it, in a write transaction.
     """
+    from lorebind_knowledge.catalog import postings
+
     today = terms.VERSION
     outdated = "select index_uid from catalog_indexes where words < :today"
     for (space,) in sql.run(outdated, today=today):
-        Versions(sql, space).drop_postings()
+        postings.drop(sql, space, [postings.WORDS])
         live = f"from catalog_versions where space = :space and state = {LIVE}"
         versions = sql.run(f"select version, uri {live} order by version", space=space)
         for start in range(0, len(versions), _DOCUMENTS):
@@ -57,4 +59,4 @@ def _split(sql: Sql, space: int, versions: Mapping[int, str]) -> None:
             language=detect_language("\n".join(parts)) if parts else "",
             version=version,
         )
-    Versions(sql, space).update_postings(versions)
+    Versions(sql, space).update_words(versions)

@@ -28,6 +28,8 @@ class Entry(NamedTuple):
     """The metadata as JSON."""
     vector: Vector
     """The vector: float32, of length 1 or 0, read-only."""
+    terms: bytes | None
+    """The encoded terms, see `StoredTerms`; None without a sparse embedder."""
 
 
 def entries_of(records: Sequence[Record], space: Partition) -> list[Entry]:
@@ -48,9 +50,18 @@ def entries_of(records: Sequence[Record], space: Partition) -> list[Entry]:
             record.language,
             _checked_metadata(record, space),
             vector,
+            _encoded_terms(record),
         )
         for record, vector in zip(unique, _checked_vectors(unique, space), strict=True)
     ]
+
+
+def _encoded_terms(record: Record) -> bytes | None:
+    if record.terms is None:
+        return None
+    from lorebind_knowledge.catalog.terms import StoredTerms
+
+    return StoredTerms.of(record.terms).encode()
 
 
 def unit_vector(vector: Vector) -> Vector:

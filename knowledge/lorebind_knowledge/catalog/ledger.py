@@ -49,6 +49,12 @@ class Manifest:
     """The fingerprint of chunker and loaders, from the last ingest."""
     address: str = ""
     """The digest of the embedder's address, see `Fingerprint.address`."""
+    sparse: str = ""
+    """The name of the sparse embedder of its terms; empty if passages have none."""
+    sparse_key: str = ""
+    """The fingerprint of that embedder."""
+    terms_complete: bool = True
+    """Whether all passages have terms, so that searches use them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +169,17 @@ class Ledger:
         with self._writing(lease) as sql:
             sql.run(f"update catalog_indexes set state = 'retired' where {HERE}", **place(key))
 
-    def set_manifest(self, lease: Lease, key: IndexKey, manifest: Manifest) -> None:
+    def set_manifest(
+        self, lease: Lease, key: IndexKey, manifest: Manifest, *, changes_results: bool = False
+    ) -> None:
+        """Replace the manifest of an index; `changes_results` makes a new version of the index."""
         with self._writing(lease) as sql:
             sql.run(
-                f"update catalog_indexes set manifest = :manifest where {HERE}",
+                "update catalog_indexes set manifest = :manifest, version = version + :more"
+                f" where {HERE}",
                 **place(key),
                 manifest=json.dumps(asdict(manifest)),
+                more=int(changes_results),
             )
 
     def retired_indexes(self, namespace: Namespace) -> list[IndexEntry]:
@@ -397,7 +408,7 @@ def remove_documents(sql: Sql, key: IndexKey, uris: Sequence[str]) -> None:
     )
 
 
-_MANIFEST_TYPES = (str, str, int, str, str)
+_MANIFEST_TYPES = (str, str, int, str, str, str, str, bool)
 _DOCUMENT_TYPES = tuple(
     type(DocumentEntry._field_defaults.get(name, "")) for name in DocumentEntry._fields
 )

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 WORDS = 0
 """The kind of terms that are words; weights are numbers of occurrences."""
+TERMS = 1
+"""The kind of terms that a sparse embedder makes; see `catalog.terms` for their weights."""
 MAX_WEIGHT = 255
 
 _MAX_PASSAGES = 65_536
@@ -53,7 +55,7 @@ class Passage(NamedTuple):
     number: int
     uri: str
     length: int
-    """Number of terms with repeats."""
+    """Of words: their number with repeats."""
     weights: Mapping[str, int]
     """The weight of each term, from 1; more than `MAX_WEIGHT` counts as that."""
 
@@ -120,6 +122,17 @@ def write(
         )
         _insert(sql, space, kind, segment, postings)
     _tidy(sql, space, kind)
+
+
+def drop(sql: Sql, space: int, kinds: Sequence[int] = (WORDS, TERMS)) -> None:
+    """Delete the segments of an index, of these kinds."""
+    chosen = "from catalog_segments where space = :space and kind in (:*kinds)"
+    sql.run(
+        f"delete from catalog_postings where segment in (select segment {chosen})",
+        space=space,
+        kinds=list(kinds),
+    )
+    sql.run(f"delete {chosen}", space=space, kinds=list(kinds))
 
 
 def segments_of(sql: Sql, space: int, kind: int) -> list[int]:

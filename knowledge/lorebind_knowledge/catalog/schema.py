@@ -123,6 +123,15 @@ STATEMENTS = (
   weights [bytes] not null, -- uint8, by term and passage
   primary key (segment, first_term)
 )""",
+    # The terms that a sparse embedder gave to staged chunks, until they are published.
+    """create table if not exists catalog_terms (
+  row [count],
+  space bigint not null,
+  version bigint not null,
+  number bigint not null,
+  terms [bytes] not null -- see `terms`
+)""",
+    "create index if not exists catalog_terms_version on catalog_terms (version)",
     # For vector databases that do not return vectors.
     """create table if not exists catalog_vectors (
   row [count],

@@ -119,6 +119,17 @@ class Versions:
                 }
             )
         self._sql.insert("catalog_chunks", rows)
+        terms = [
+            {
+                "space": self._index_uid,
+                "version": versions[entry.uri, entry.generation],
+                "number": number,
+                "terms": entry.terms,
+            }
+            for number, entry in new.items()
+            if entry.terms is not None
+        ]
+        self._sql.insert("catalog_terms", terms)
         return new
 
     def publish(self, generations: Mapping[str, int]) -> dict[str, Change]:
@@ -153,7 +164,9 @@ class Versions:
         before, gone = self._members(falling)
         after, come = self._members(rising)
         # The words of chunks that are in both versions stay: rewriting them would be slow.
-        self.update_postings(rising, come.keys() - gone.keys(), gone.keys() - come.keys())
+        fresh, dropped = come.keys() - gone.keys(), gone.keys() - come.keys()
+        self.update_words(rising, fresh, dropped)
+        self._update_terms(rising, fresh, dropped)
         self._set_state([*falling, *stale], DEAD)
         self._set_state(list(rising), LIVE)
         more = sum(map(len, after.values())) - sum(map(len, before.values()))
@@ -177,7 +190,8 @@ class Versions:
         )
         live = {version: uri for version, uri, state in rows if state == LIVE}
         members, gone = self._members(live)
-        self.update_postings({}, gone=gone.keys())
+        self.update_words({}, gone=gone.keys())
+        self._update_terms({}, (), gone.keys())
         self._set_state([version for version, *_ in rows], DEAD)
         count = sum(map(len, members.values()))
         self._grow(-count)
@@ -228,7 +242,8 @@ class Versions:
             numbers=dead.numbers,
         )
         self._run("delete from catalog_chunks where version in (:*gone)", gone=dead.versions)
-        self._run("delete from catalog_versions where version in (:*gone)", gone=dead.versions)
+        for table in ("catalog_versions", "catalog_terms"):
+            self._run(f"delete from {table} where version in (:*gone)", gone=dead.versions)
         self._run(
             "delete from catalog_vectors where space = :space and number in (:*numbers)",
             numbers=dead.numbers,
@@ -240,8 +255,10 @@ class Versions:
 
     def drop(self) -> None:
         """Delete everything of an index."""
-        self.drop_postings()
-        for table in ("catalog_chunks", "catalog_versions", "catalog_vectors"):
+        from lorebind_knowledge.catalog import postings
+
+        postings.drop(self._sql, self._index_uid)
+        for table in ("catalog_chunks", "catalog_versions", "catalog_vectors", "catalog_terms"):
             self._run(f"delete from {table} where space = :space")
 
     def _staged_versions(
@@ -322,7 +339,7 @@ class Versions:
             numbers[number] = versions[version]
         return ids, numbers
 
-    def update_postings(
+    def update_words(
         self,
         rising: Mapping[int, str],
         come: Collection[int] | None = None,
@@ -351,13 +368,25 @@ class Versions:
         ]
         postings.write(self._sql, self._index_uid, postings.WORDS, passages, gone)
 
-    def drop_postings(self) -> None:
-        """Delete the words of the index."""
-        self._run(
-            "delete from catalog_postings where segment in"
-            " (select segment from catalog_segments where space = :space)"
-        )
-        self._run("delete from catalog_segments where space = :space")
+    def _update_terms(
+        self, rising: Mapping[int, str], come: Collection[int], gone: Collection[int]
+    ) -> None:
+        """Write the terms of passages that become live, as `update_words` does for words."""
+        from lorebind_knowledge.catalog import postings
+        from lorebind_knowledge.catalog.terms import StoredTerms
+
+        staged = "from catalog_terms where version in (:*versions)"
+        passages = [
+            StoredTerms.decode(terms).passage(number, rising[version])
+            for version, number, terms in self._run(
+                f"select version, number, terms {staged} order by row", versions=list(rising)
+            )
+            if number in come
+        ]
+        if passages or postings.segments_of(self._sql, self._index_uid, postings.TERMS):
+            postings.write(self._sql, self._index_uid, postings.TERMS, passages, gone)
+        if passages:
+            self._run(f"delete {staged}", versions=list(rising))
 
     def _set_state(self, versions: list[int], state: int) -> None:
         if versions:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.catalog.chunks import Member
     from lorebind_knowledge.index.masks import Masks
+    from lorebind_knowledge.index.terms import Terms
     from lorebind_knowledge.index.words import Words
 
     Rows: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -38,10 +39,11 @@ class Memory:
         self._keys: dict[int, tuple[int, MetadataKeys]] = {}
         self._members: dict[int, tuple[int, dict[int, Member | None]]] = {}
         self._words: dict[int, Words] = {}
+        self._terms: dict[int, Terms] = {}
 
     def forget(self, index_uid: int) -> None:
         """Forget an index that no longer exists."""
-        for cache in (self._masks, self._keys, self._members, self._words):
+        for cache in (self._masks, self._keys, self._members, self._words, self._terms):
             cache.pop(index_uid, None)
 
     def masks(self, index_uid: int, version: int, rows: Callable[[], Rows]) -> Masks:
@@ -83,3 +85,9 @@ class Memory:
         from lorebind_knowledge.index.words import Words  # with NumPy and the stemmer
 
         return self._words.setdefault(index_uid, Words(index_uid))
+
+    def terms(self, index_uid: int) -> Terms:
+        """Return the terms of an index that a sparse embedder made, in any version."""
+        from lorebind_knowledge.index.terms import Terms
+
+        return self._terms.setdefault(index_uid, Terms(index_uid))

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.index.masks import Masks
     from lorebind_knowledge.index.memory import Memory
+    from lorebind_knowledge.index.terms import QueryTerms
     from lorebind_knowledge.index.words import QueryWords
-    from lorebind_knowledge.records import Vector
+    from lorebind_knowledge.records import SparseVector, Vector
     from lorebind_knowledge.stores.base import SearchHits, VectorStore
 
 _GROWTH = 4
@@ -90,6 +91,7 @@ class View(Chunks):
         self._space = index.space
         self._members = memory.members(index.index_uid, state.version)
         self._query_words: tuple[str, QueryWords] | None = None
+        self._query_terms: tuple[SparseVector, QueryTerms] | None = None
         self._vectors: dict[int, Any] = {}
         """The vectors that the store has given so far, by number."""
 
@@ -160,7 +162,20 @@ class View(Chunks):
         only = self._filter(k, where)
         if only.total == 0:
             return _NOTHING
-        return self._best_by_words(*self.words(question).passages, k, only)
+        return self._best_of(*self.words(question).passages, k, only)
+
+    def terms_search(
+        self, terms: SparseVector, k: int, where: Mapping[str, Any] | None = None
+    ) -> Hits:
+        """Return the `k` chunks that best match the terms of a question, best first, ties by id.
+
+        Raises:
+            UsageError: the filter is malformed, or `k` is less than 1.
+        """
+        only = self._filter(k, where)
+        if only.total == 0:
+            return _NOTHING
+        return self._best_of(*self.terms(terms).passages, k, only)
 
     def bm25_scores(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the BM25 of chunks, in the order of the numbers; 0 for chunks without a match."""
@@ -186,6 +201,15 @@ class View(Chunks):
             )
             self._query_words = question, words
         return self._query_words[1]
+
+    def terms(self, terms: SparseVector) -> QueryTerms:
+        """Return the terms of a question, which score passages."""
+        if self._query_terms is None or self._query_terms[0] is not terms:
+            looked_up = self._memory.terms(self.index.index_uid).at(
+                self._sql, self.state.version, terms
+            )
+            self._query_terms = terms, looked_up
+        return self._query_terms[1]
 
     def cosines(self, vector: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the cosines of chunks with a vector, in the order of the numbers."""
@@ -304,7 +328,7 @@ class View(Chunks):
             np.concatenate([related.scores, self.cosines(vector, others)]),
         ).best(k)
 
-    def _best_by_words(
+    def _best_of(
         self, numbers: NDArray[np.int64], scores: NDArray[np.float64], k: int, only: _Filter
     ) -> Hits:
         if only.allowed_ids is not None:
@@ -312,7 +336,7 @@ class View(Chunks):
             numbers, scores = numbers[inside], scores[inside]
         limit = k
         while True:
-            some = _best_of(scores, limit)
+            some = _positions_of_best(scores, limit)
             hits = self._hits(numbers[some].tolist(), scores[some], only)
             if len(hits.ids) >= k or len(some) == len(scores):
                 return hits.best(k, float(hits.scores.max(initial=0.0)) or 1.0)
@@ -382,7 +406,7 @@ def _are_inside(numbers: NDArray[np.int64], allowed_ids: NDArray[np.int64]) -> N
     return there
 
 
-def _best_of(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+def _positions_of_best(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     """Return the positions of the best `count` scores and of ties with the last, best first."""
     some = np.arange(len(scores))
     if count < len(scores):
