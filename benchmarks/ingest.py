@@ -11,10 +11,11 @@ adds (reading, chunking, comparing, the embedding cache, the store, the ledger) 
 figure.
 
 The other parts embed at almost no cost, so that they measure only the work that Lorebind adds.
-`changes`: `--files` with ten chunks each, unchanged, and with one file edited. `stores`: many small
-and few large files into each embedded store, against the plan, which reads, chunks and compares
-them. `peers`: the time of other libraries for the same chunks, which they get ready-made, while
-Lorebind reads and splits the files.
+`changes`: `--files` with ten chunks each, unchanged, with one file edited, with two of five files
+removed, and their chunks read back. `stores`: many small and few large files into each embedded
+store, against the plan, which reads, chunks and compares them; and with 64 texts a batch, as most
+embedders have, against 1,000. `peers`: the time of other libraries for the same chunks, which they
+get ready-made, while Lorebind reads and splits the files.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from lorebind_knowledge.plumbing.lanes import usable_processors
 
 QUICKSTART = Path(__file__).resolve().parents[1] / "examples" / "quickstart" / "docs"
 CHEAP = {"provider": "langchain", "class": "peers:Cheap", "batch_size": 1000}
+SMALL_BATCHES = {**CHEAP, "batch_size": 64}
 
 
 def main() -> None:
@@ -142,7 +144,7 @@ def bare_loop(session: Any, tokenizer: Any, texts: list[str]) -> None:
 
 
 def changes(rounds: int, files: int) -> None:
-    read, first, again, edited = [], [], [], []
+    read, first, again, edited, exported, removed = [], [], [], [], [], []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / "docs"
@@ -153,16 +155,22 @@ def changes(rounds: int, files: int) -> None:
                 again.append(timed(ingest, ours, 0))
                 edit(folder)
                 edited.append(timed(ingest, ours, 1))
+                exported.append(timed(export, ours, len(passages)))
+                for path in sorted(folder.iterdir())[: files * 2 // 5]:
+                    path.unlink()
+                removed.append(timed(ingest, ours, 0))
     print(f"{len(passages)} chunks in {files} files, sqlite, median of {rounds} rounds:")
     print(f"  first ingest: {len(passages) / first[-1].wall:.0f} chunks/s in the last round")
     print(f"  unchanged / first ingest: {ratio(again, first)}")
     print(f"  unchanged / reading and hashing the files: {ratio(again, read)}")
     print(f"  one file edited / unchanged: {ratio(edited, again)}; 1 text embedded")
+    print(f"  two of five files removed / first ingest: {ratio(removed, first)}")
+    print(f"  all chunks read back / first ingest: {ratio(exported, first)}")
 
 
 def stores(rounds: int, files: int) -> None:
     for count, paragraphs in ((2 * files, 2), (files // 5, 100)):
-        planned, on_disk, in_memory = [], [], []
+        planned, on_disk, in_memory, in_batches = [], [], [], []
         for _ in range(rounds):
             with tempfile.TemporaryDirectory() as scratch:
                 folder = Path(scratch) / "docs"
@@ -172,12 +180,15 @@ def stores(rounds: int, files: int) -> None:
                     on_disk.append(timed(ingest, ours, chunks))
                 with project(folder, None, embedder=CHEAP) as ours:
                     in_memory.append(timed(ingest, ours, chunks))
+                with project(folder, Path(scratch) / "64.db", embedder=SMALL_BATCHES) as ours:
+                    in_batches.append(timed(ingest, ours, chunks))
         print(f"{count} files of {paragraphs} chunks, median of {rounds} rounds:")
         for name, times in (("sqlite", on_disk), ("memory", in_memory)):
             print(
                 f"  first ingest into {name} / plan: {ratio(times, planned)}; "
                 f"{chunks / times[-1].wall:.0f} chunks/s in the last round"
             )
+        print(f"  first ingest into sqlite, 64 texts / 1,000 a batch: {ratio(in_batches, on_disk)}")
 
 
 # Other libraries.
@@ -271,6 +282,16 @@ def read_and_hash(folder: Path) -> None:
 def ingest(declared: Project, expected: int) -> None:
     report = declared.ingest("docs")
     assert (report.status, report.texts_embedded) == ("completed", expected), report
+
+
+def export(declared: Project, expected: int) -> None:
+    """Read all chunks, a page of documents at a time."""
+    docs, count, after = declared.knowledge_base("docs"), 0, None
+    while page := docs.documents(limit=1000, after=after):
+        after = page[-1].uri
+        chunks = docs.chunks_of([document.uri for document in page])
+        count += sum(map(len, chunks.values()))
+    assert count == expected, count
 
 
 def warm(declared: Project) -> None:

@@ -283,18 +283,24 @@ class Versions:
     def _insert_versions(
         self, languages: Mapping[tuple[str, int], str], state: int
     ) -> dict[tuple[str, int], int]:
-        versions = {}
-        for (uri, generation), language in languages.items():
-            ((version,),) = self._run(
-                "insert into catalog_versions (space, uri, generation, state, language)"
-                " values (:space, :uri, :generation, :state, :language) returning version",
-                language=language,
-                uri=uri,
-                generation=generation,
-                state=state,
-            )
-            versions[uri, generation] = version
-        return versions
+        rows = [
+            {
+                "space": self._index_uid,
+                "uri": uri,
+                "generation": generation,
+                "state": state,
+                "language": language,
+            }
+            for (uri, generation), language in languages.items()
+        ]
+        self._sql.insert("catalog_versions", rows)
+        inserted = self._run(
+            "select uri, generation, version from catalog_versions"
+            f" where space = :space and state = {state} and uri in (:*uris) order by version",
+            uris=[uri for uri, _ in languages],
+        )
+        versions = {(uri, generation): version for uri, generation, version in inserted}
+        return {key: versions[key] for key in languages}
 
     def _tombstone_replaced(
         self,

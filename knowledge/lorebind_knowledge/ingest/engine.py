@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from lorebind_config.errors import (
     IngestRefusedError,
@@ -24,6 +24,12 @@ from lorebind_config.errors import (
 )
 from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.events import kind_of
+from lorebind_knowledge.ingest.batches import (
+    CHUNKS_PER_WRITE,
+    PendingDocument,
+    in_groups,
+    written_together,
+)
 from lorebind_knowledge.ingest.corpus import enumerate_corpus
 from lorebind_knowledge.ingest.indexes import (
     activate_index,
@@ -42,10 +48,11 @@ from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.ingest.batches import Batches, Parts
     from lorebind_knowledge.ingest.corpus import Corpus, Enumeration
     from lorebind_knowledge.ingest.prepared import Chunk, PlannedDocuments, PreparedDocument
     from lorebind_knowledge.records import Matrix
@@ -56,9 +63,6 @@ _DOCUMENTS_PER_READ = 64
 """Documents that are read together. With the queues below, it limits the memory in use."""
 
 _BATCHES_AHEAD = 2
-
-_CHUNKS_PER_WRITE = 1000
-"""Chunks that are written or removed in one transaction. More take hardly less time for each."""
 
 
 async def ingest(
@@ -125,22 +129,6 @@ def check_strategy(strategy: str) -> None:
         raise UsageError(f"unknown ingest strategy {strategy!r}; {hint}")
 
 
-@dataclass(slots=True)
-class _Pending:
-    """A document whose chunks are being written into the index."""
-
-    document: PreparedDocument
-    entry: DocumentEntry
-    generation: int
-    waiting: int
-    """Number of chunks that have not been staged yet."""
-
-
-_Parts: TypeAlias = list[tuple[_Pending, "Chunk"]]
-"""Chunks that are embedded together, each with its document."""
-_Batches: TypeAlias = "asyncio.Queue[asyncio.Task[tuple[_Parts, Matrix]] | None]"
-
-
 class _Run:
     """One ingest of one knowledge base."""
 
@@ -170,7 +158,7 @@ class _Run:
         self._ledger = kb.catalog.ledger
         self._report = IngestReport(kb.id, strategy)
         self._started = time.perf_counter()
-        self._batches: set[asyncio.Task[tuple[_Parts, Matrix]]] = set()
+        self._batches: set[asyncio.Task[tuple[Parts, Matrix]]] = set()
         self._outage = False
         self._calls = asyncio.Semaphore(max(kb.embedder.max_concurrent, 1))
         self._serves_nothing = False
@@ -265,8 +253,9 @@ class _Run:
 
     async def _embed_and_persist(self, enumeration: Enumeration) -> None:
         prepared: asyncio.Queue[list[PreparedDocument]] = asyncio.Queue(_BATCHES_AHEAD)
-        at_once = max(self._kb.embedder.max_concurrent, _BATCHES_AHEAD)
-        embedded: _Batches = asyncio.Queue(at_once)
+        embedder = self._kb.embedder
+        full = CHUNKS_PER_WRITE // embedder.batch_size  # batches that are ready for one write
+        embedded: Batches = asyncio.Queue(max(embedder.max_concurrent, _BATCHES_AHEAD, full))
         try:
             async with asyncio.TaskGroup() as tasks:
                 documents = prepare_documents(
@@ -288,10 +277,10 @@ class _Run:
             await asyncio.gather(*left, return_exceptions=True)
 
     async def _embed(
-        self, prepared: asyncio.Queue[list[PreparedDocument]], embedded: _Batches
+        self, prepared: asyncio.Queue[list[PreparedDocument]], embedded: Batches
     ) -> None:
         size = self._kb.embedder.batch_size
-        parts: _Parts = []
+        parts: Parts = []
         while documents := await prepared.get():
             for pending in await self._compare(documents):
                 parts += [(pending, chunk) for chunk in pending.document.chunks]
@@ -302,7 +291,7 @@ class _Run:
             await self._begin(parts, embedded)
         await embedded.put(None)
 
-    async def _begin(self, parts: _Parts, embedded: _Batches) -> None:
+    async def _begin(self, parts: Parts, embedded: Batches) -> None:
         """Start embedding a batch; the queue limits the number of concurrent batches."""
         task = asyncio.create_task(self._embed_batch(parts))
         self._batches.add(task)
@@ -314,10 +303,10 @@ class _Run:
         if not task.cancelled():
             task.exception()  # retrieved here: nothing awaits the task if another one failed before
 
-    async def _compare(self, documents: Sequence[PreparedDocument]) -> list[_Pending]:
+    async def _compare(self, documents: Sequence[PreparedDocument]) -> list[PendingDocument]:
         """Count documents and update their rows; return those to embed and persist."""
         report = self._report
-        pending: list[_Pending] = []
+        pending: list[PendingDocument] = []
         rows: list[DocumentEntry] = []
         changed = [
             document.uri for document in documents if document.action in ("added", "updated")
@@ -356,14 +345,14 @@ class _Run:
                 )
                 rows.append(begun)
                 generation = generations[document.uri]
-                pending.append(_Pending(document, begun, generation, len(document.chunks)))
+                pending.append(PendingDocument(document, begun, generation, len(document.chunks)))
         if rows:
             key = self._index.key
             await call(self._ledger.put_documents, self._lease, key, rows, report.run_id)
         await self._publish([document for document in pending if not document.waiting])
         return pending
 
-    async def _embed_batch(self, parts: _Parts) -> tuple[_Parts, Matrix]:
+    async def _embed_batch(self, parts: Parts) -> tuple[Parts, Matrix]:
         return parts, await self._vectors([chunk.embedded_text for _, chunk in parts])
 
     async def _vectors(self, texts: Sequence[str]) -> Matrix:
@@ -390,10 +379,9 @@ class _Run:
         )
         return result.vectors
 
-    async def _persist(self, embedded: _Batches) -> None:
+    async def _persist(self, embedded: Batches) -> None:
         index = self._index
-        while (task := await embedded.get()) is not None:
-            parts, vectors = await task
+        async for parts, vectors in written_together(embedded):
             records = [
                 Record(
                     chunk.id,
@@ -409,14 +397,14 @@ class _Run:
                 for (pending, chunk), vector in zip(parts, vectors, strict=True)
             ]
             await call(self._kb.index.stage, self._lease, index, records)
-            complete: list[_Pending] = []
+            complete: list[PendingDocument] = []
             for pending, _ in parts:
                 pending.waiting -= 1
                 if pending.waiting == 0:
                     complete.append(pending)
             await self._publish(complete)
 
-    async def _publish(self, complete: Sequence[_Pending]) -> None:
+    async def _publish(self, complete: Sequence[PendingDocument]) -> None:
         """Publish the new generations of documents whose chunks are all staged."""
         if not complete:
             return
@@ -463,7 +451,7 @@ class _Run:
     async def _finalise(self, vanished: list[str]) -> None:
         kb, index, report = self._kb, self._index, self._report
         sized = ((uri, self._entries[uri].chunk_count) for uri in vanished)
-        for uris in _in_groups(sized):
+        for uris in in_groups(sized):
             report.chunks["removed"] += await call(kb.index.remove, self._lease, index, uris)
             report.documents["removed"] += len(uris)
             for uri in uris:
@@ -490,23 +478,6 @@ class _Run:
 
     def _emit(self, hook: str, **data: Any) -> None:
         self._kb.emit(hook, self._report.run_id, **data)
-
-
-def _in_groups(documents: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
-    """Yield uris, each with its number of chunks, in groups for one transaction.
-
-    The size of a group is limited in documents too, because some have no chunks.
-    """
-    group: list[str] = []
-    size = 0
-    for uri, chunks in documents:
-        if group and size + 1 + chunks > _CHUNKS_PER_WRITE:
-            yield group
-            group, size = [], 0
-        group.append(uri)
-        size += 1 + chunks
-    if group:
-        yield group
 
 
 def _texts(chunks: Sequence[Chunk]) -> dict[str, Any]:

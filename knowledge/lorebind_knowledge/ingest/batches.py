@@ -1,0 +1,74 @@
+"""Documents and chunks that are written together, since each transaction has a cost of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+
+    from lorebind_knowledge.catalog.ledger import DocumentEntry
+    from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
+    from lorebind_knowledge.records import Matrix, Vector
+
+CHUNKS_PER_WRITE = 1000
+"""Maximum number of chunks that are written or removed together. More save hardly any time."""
+
+
+@dataclass(slots=True)
+class PendingDocument:
+    """A document whose chunks are being written into the index."""
+
+    document: PreparedDocument
+    entry: DocumentEntry
+    generation: int
+    waiting: int
+    """Number of chunks that have not been staged yet."""
+
+
+Parts: TypeAlias = list[tuple[PendingDocument, "Chunk"]]
+"""Chunks that are embedded or written together, each with its document."""
+Batches: TypeAlias = "asyncio.Queue[asyncio.Task[tuple[Parts, Matrix]] | None]"
+"""Batches that are being embedded, in order; None marks the end."""
+
+
+async def written_together(embedded: Batches) -> AsyncIterator[tuple[Parts, list[Vector]]]:
+    """Yield embedded chunks in order, each time all that are ready. None wait for later batches.
+
+    Raises:
+        LorebindError: a batch could not be embedded; the batches before it have been yielded.
+    """
+    parts: Parts = []
+    vectors: list[Vector] = []
+    while (task := await embedded.get()) is not None:
+        is_ready = task.done() and not task.cancelled() and task.exception() is None
+        if parts and not (is_ready and len(parts) + len(task.result()[0]) <= CHUNKS_PER_WRITE):
+            yield parts, vectors
+            parts, vectors = [], []
+        more, of_more = await task
+        parts.extend(more)
+        vectors.extend(of_more)
+        if embedded.empty():
+            yield parts, vectors
+            parts, vectors = [], []
+    if parts:
+        yield parts, vectors
+
+
+def in_groups(documents: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
+    """Yield uris, each with its number of chunks, in groups for one transaction.
+
+    The size of a group is limited in documents too, because some have no chunks.
+    """
+    group: list[str] = []
+    size = 0
+    for uri, chunks in documents:
+        if group and size + 1 + chunks > CHUNKS_PER_WRITE:
+            yield group
+            group, size = [], 0
+        group.append(uri)
+        size += 1 + chunks
+    if group:
+        yield group
