@@ -6,7 +6,7 @@ from lorebind.plugin import Embedder, EmbedderBase, Fingerprint
 """
 
 from lorebind_config.declarations.base import Declaration, Settings
-from lorebind_config.declarations.embedders import EmbedderBase
+from lorebind_config.declarations.embedders import EmbedderBase, SparseEmbedderBase
 from lorebind_config.declarations.knowledge_bases import ChunkerBase
 from lorebind_config.declarations.models import TokenizerBase
 from lorebind_config.declarations.retrieval import RerankerBase
@@ -26,6 +26,7 @@ from lorebind_config.errors import (
 from lorebind_config.plugins import register, unregister
 from lorebind_knowledge.chunking.base import Chunker, Interval
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+from lorebind_knowledge.embedders.sparse.base import SparseEmbedder, SparseVector
 from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.middleware.base import Wrapper
@@ -63,6 +64,9 @@ __all__ = [
     "SourceBase",
     "SourceError",
     "SourceItem",
+    "SparseEmbedder",
+    "SparseEmbedderBase",
+    "SparseVector",
     "StoreError",
     "StoreWrapper",
     "TokenCounter",

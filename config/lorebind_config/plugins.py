@@ -50,6 +50,7 @@ def lazy_door(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[s
 
 Group: TypeAlias = Literal[
     "embedders",
+    "sparse_embedders",
     "vector_dbs",
     "sources",
     "loaders",

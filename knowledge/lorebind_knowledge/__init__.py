@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.chunking.base import Chunker
     from lorebind_knowledge.documents.listing import KnowledgeStats
     from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder, SparseVector
     from lorebind_knowledge.events import Event, Events, Extension
     from lorebind_knowledge.handle import KnowledgeHandle
     from lorebind_knowledge.index.index import Index
@@ -45,6 +46,8 @@ __all__ = [
     "SourceItem",
     "SourceReport",
     "Span",
+    "SparseEmbedder",
+    "SparseVector",
     "VectorStore",
 ]
 
@@ -52,6 +55,7 @@ _MODULES = {
     "chunking.base": ("Chunker",),
     "documents.listing": ("KnowledgeStats",),
     "embedders.base": ("Embedder", "Fingerprint"),
+    "embedders.sparse.base": ("SparseEmbedder", "SparseVector"),
     "events": ("Event", "Events", "Extension"),
     "ingest.corpus": ("Corpus",),
     "ingest.report": ("Failure", "IngestPlan", "IngestReport", "SourceReport"),
@@ -77,6 +81,9 @@ register_built_in(
             "hashing": "lorebind_knowledge.embedders.hashing",
             "langchain": "lorebind_knowledge.embedders.langchain",
             "fastembed": "lorebind_knowledge.embedders.fastembed",
+        },
+        "sparse_embedders": {
+            "local": "lorebind_knowledge.embedders.sparse.local",
         },
         "vector_dbs": {
             "memory": "lorebind_knowledge.stores.memory",

@@ -30,6 +30,9 @@ from lorebind.plugin import (
     Secret,
     SourceBase,
     SourceItem,
+    SparseEmbedder,
+    SparseEmbedderBase,
+    SparseVector,
     TokenizerBase,
     VectorDBBase,
 )
@@ -97,6 +100,52 @@ class embedder:  # noqa: N801 - an entry point names it
         if key == "unreachable-key":
             raise RuntimeError(f"no route to acme with {key}")
         return AcmeEmbedder(declaration.config.dimension, key)
+
+
+class AcmeSparseDeclaration(SparseEmbedderBase):
+    """Acme's sparse embedding service."""
+
+    templated = ("api_key",)
+
+    provider: Literal["acme"] = Field(description="Calls Acme.")
+    api_key: Secret | None = Field(None, description="Sent with every call.")
+
+
+class AcmeSparseEmbedder(SparseEmbedder):
+    """A sparse embedder that counts words; ids are their checksums."""
+
+    batch_size = 16
+
+    def __init__(self, api_key: str | None = None) -> None:
+        self._api_key = api_key
+        self._words: dict[int, str] = {}
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return Fingerprint("acme", "words", "1")
+
+    def embed_documents(self, texts: Sequence[str]) -> list[SparseVector]:
+        if self._api_key == "refused-key":
+            raise RuntimeError(f"401: {self._api_key} is not valid")
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> SparseVector:
+        words = {zlib.crc32(word.encode()) >> 1: word for word in WORD.findall(text.lower())}
+        self._words |= words
+        return SparseVector(np.array([*words]), np.ones(len(words)))
+
+    def terms(self, ids: Sequence[int]) -> list[str]:
+        return [self._words.get(number, "") for number in ids]
+
+
+class sparse_embedder:  # noqa: N801
+    """`lorebind.sparse_embedders`: acme."""
+
+    Declaration = AcmeSparseDeclaration
+
+    @staticmethod
+    def make(declaration: AcmeSparseDeclaration, environment: Environment) -> AcmeSparseEmbedder:
+        return AcmeSparseEmbedder(environment.fill(declaration.api_key))
 
 
 class AcmeVectorDB(VectorDBBase):

@@ -10,6 +10,7 @@ ACME = Path(__file__).with_name("acme_lore.py")
 
 ACME_OFFERS = {
     "embedders": {"acme": "acme_lore:embedder"},
+    "sparse_embedders": {"acme": "acme_lore:sparse_embedder"},
     "vector_dbs": {"acme": "acme_lore:vector_db"},
     "sources": {"acme_wiki": "acme_lore:source"},
     "loaders": {"acme": "acme_lore:loader"},

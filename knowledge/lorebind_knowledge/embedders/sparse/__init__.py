@@ -1,0 +1,1 @@
+"""Sparse embedders: the classes that turn texts into weighted terms."""
