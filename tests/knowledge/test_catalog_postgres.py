@@ -14,8 +14,9 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from lorebind_config.errors import IngestRefusedError, StoreError
+from lorebind_config.errors import IngestRefusedError, LeaseLostError, StoreError
 from lorebind_config.namespace import IndexKey
+from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.catalog.ledger import DocumentEntry
@@ -26,6 +27,7 @@ from tests.postgres import PASSWORD, Server
 from tests.processes import run_program
 
 from .test_catalog import ELSEWHERE, HERE, create_index, read_everything, start_run
+from .test_catalog_leases import stopped
 
 
 @pytest.fixture
@@ -154,6 +156,7 @@ def test_a_server_that_stops_and_comes_back(
 
 HOLDER = """
 import sys, time
+from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.catalog.schema import CATALOG
@@ -203,6 +206,7 @@ def test_after_a_fork(dsn: str) -> None:
     """After a fork, parent and child both work, each with its own connections."""
     script = """
 import os, sys
+from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.catalog.schema import CATALOG
@@ -231,3 +235,32 @@ catalog.close()
     command = [sys.executable, "-W", "error", "-c", script, dsn]
     done = run_program(command)
     assert (done.stdout, done.stderr) == ("7 3\n", "")
+
+
+def test_the_transactions_of_a_writer(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
+    """One writer's transactions overlap, and another process that wants to write is refused."""
+    catalog, other = make_catalog(dsn), make_catalog(dsn)
+    with catalog.lease(HERE) as lease, ThreadPoolExecutor() as threads, catalog.writing(lease):
+        threads.submit(catalog.ledger.start_run, lease, "upsert").result(timeout=30)
+        with pytest.raises(IngestRefusedError), other.lease(HERE):
+            pass
+
+
+def test_a_new_writer_waits_for_transactions(
+    dsn: str, make_catalog: Callable[..., Catalog]
+) -> None:
+    """A process that takes over waits for transactions of the former writer, and ends its right."""
+    catalog, other = make_catalog(dsn), make_catalog(dsn)
+    start_run(catalog)
+    with ThreadPoolExecutor() as threads, stopped(catalog) as old:
+        with catalog.writing(old) as sql:
+            taken = threads.submit(leases.take, other._database, HERE, alone=False)
+            with pytest.raises(TimeoutError):
+                taken.result(timeout=0.5)
+            sql.run("delete from catalog_runs")
+        new = taken.result(timeout=30)
+        assert new is not None
+        assert new.number == old.number + 1
+        with pytest.raises(LeaseLostError), catalog.writing(old):
+            pass
+        assert other.runs.list(HERE) == []

@@ -28,6 +28,9 @@ _SKEW = 2.0
 """A lease that ends later than in `SECONDS` and this is of a clock that was set back since."""
 _RENEWALS = 4
 """Renewals per `SECONDS`."""
+_FENCE = "'catalog_leases'::regclass::oid::integer, hashtext(:name)"
+"""The advisory lock in PostgreSQL around the writes of a lease's holder. Leases with the same hash
+only wait for each other. The table is part of it, as another schema has other leases."""
 
 
 class Lease(NamedTuple):
@@ -57,21 +60,27 @@ def take(database: Database, namespace: Namespace, *, alone: bool) -> Lease | No
             when it has expired, by the clock of the database.
     """
     name = lease_name(namespace)
+    values = {"name": name, "seconds": SECONDS, "skew": _SKEW, "alone": alone}
     with database.writing() as sql:
         sql.run(
             "insert into catalog_leases (name, number, expires, locked)"
             " values (:name, 0, 0, true) on conflict do nothing",
             name=name,
         )
+        is_free = (
+            "name = :name and (:alone and locked"
+            f" or expires < {sql.now} or expires > {sql.now} + :seconds + :skew)"
+        )
+        if sql.is_postgres:
+            # Looked up first: a process that waits for the lease must not delay the writer.
+            if not sql.run(f"select 1 from catalog_leases where {is_free}", **values):
+                return None
+            sql.run(f"select pg_advisory_xact_lock({_FENCE})", name=name)
         # One statement, so that of two processes only the first finds the lease free.
         taken = sql.run(
             f"update catalog_leases set number = number + 1, expires = {sql.now} + :seconds,"
-            " locked = :alone where name = :name and (:alone and locked"
-            f" or expires < {sql.now} or expires > {sql.now} + :seconds + :skew) returning number",
-            name=name,
-            seconds=SECONDS,
-            skew=_SKEW,
-            alone=alone,
+            f" locked = :alone where {is_free} returning number",
+            **values,
         )
     return Lease(namespace, taken[0][0]) if taken else None
 
@@ -83,12 +92,10 @@ def check(sql: Sql, lease: Lease) -> None:
         LeaseLostError: another process has taken the lease since.
     """
     if sql.is_postgres:
-        # Locks the row, so that a process taking the lease waits for this transaction.
-        held = (
-            "select 1 from catalog_leases where name = :name and number = :number for no key update"
-        )
-    else:
-        held = "select 1 from catalog_leases where name = :name and number = :number"
+        # The transactions of one holder share the fence; a process that takes the lease waits for
+        # those that began before. In a statement of its own: the next one sees a new number.
+        sql.run(f"select pg_advisory_xact_lock_shared({_FENCE})", name=lease.name)
+    held = "select 1 from catalog_leases where name = :name and number = :number"
     if not sql.run(held, name=lease.name, number=lease.number):
         raise LeaseLostError(
             f"knowledge base {lease.namespace.kb!r}: another process took over after this one was "
