@@ -22,6 +22,7 @@ from lorebind_config.errors import LorebindError, ModelError
 from lorebind_config.namespace import PROJECT_SCOPE, IndexKey, Namespace
 from lorebind_knowledge.documents.listing import count_languages, list_documents
 from lorebind_knowledge.embedders.base import embed_query
+from lorebind_knowledge.embedders.sparse.base import embed_query as embed_query_as_terms
 from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
 from lorebind_knowledge.loaders.formats import problems_of_loaders
 from lorebind_knowledge.plumbing.bridge import call, call_client
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
 
     from lorebind_bindings import ModelPool
     from lorebind_config.declarations.base import Declaration
-    from lorebind_config.declarations.embedders import EmbedderDeclaration
+    from lorebind_config.declarations.embedders import (
+        EmbedderDeclaration,
+        SparseEmbedderDeclaration,
+    )
     from lorebind_config.declarations.models import ModelDeclaration
     from lorebind_config.declarations.retrieval import AnyReranker
     from lorebind_config.reading.loaded import LoadedProject
@@ -84,6 +88,8 @@ async def examine(
     project = loaded.project
     for embedder in project.embedders_or_default:
         yield await _tried(f"embedder {embedder.id}", _embedder(service, embedder))
+    for sparse in loaded.used_sparse_embedders():
+        yield await _tried(f"sparse embedder {sparse.id}", _sparse_embedder(service, sparse))
     for vector_db in project.vector_dbs_or_default:
         if vector_db.is_existing:
             continue  # tried together with its knowledge bases, which name the embedders
@@ -145,6 +151,12 @@ async def _embedder(service: KnowledgeService, declared: EmbedderDeclaration) ->
     dimension = len(await embed_query(embedder, "dimension"))
     about = f"; {declared.languages}" if declared.languages else ""
     return f"{embedder.fingerprint}, dimension {dimension} (measured){about}"
+
+
+async def _sparse_embedder(service: KnowledgeService, declared: SparseEmbedderDeclaration) -> str:
+    embedder = await call(service.sparse_embedder, declared)
+    terms = len(await embed_query_as_terms(embedder, "ready"))
+    return f"{embedder.fingerprint}: queried with 'ready', it returns {terms} terms"
 
 
 async def _reranker(service: KnowledgeService, declared: AnyReranker) -> str:

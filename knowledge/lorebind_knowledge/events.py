@@ -78,8 +78,8 @@ class Extension:
     def embedder_called(self, event: Event) -> None:
         """A call of the embedder ended, including its retries.
 
-        data: operation (`embed_documents` or `embed_query`), count (of texts), seconds, kind (of a
-        failure).
+        data: operation (`embed_documents` or `embed_query`), vectors (`dense` or `sparse`), count
+        (of texts), seconds, kind (of a failure).
         """
 
     def ingest_completed(self, event: Event) -> None:

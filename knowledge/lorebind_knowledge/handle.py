@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
     from lorebind_config.namespace import Namespace
     from lorebind_config.reading.loaded import LoadedProject
+    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.events import Events
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
@@ -98,6 +99,11 @@ class KnowledgeHandle:
     def _embedder(self) -> EmbedderDeclaration:
         return self._loaded.embedder(self.declaration.embedder)
 
+    @property
+    def _sparse_embedder(self) -> SparseEmbedder | None:
+        declared = self._loaded.sparse_embedder(self.declaration)
+        return None if declared is None else self._parts.sparse_embedder(declared)
+
     @cached_property
     def _weak_levels(self) -> WeakLevels:
         return self._loaded.weak_levels(self.declaration)
@@ -112,10 +118,12 @@ class KnowledgeHandle:
         """
         namespace, declaration = self.namespace, self.declaration
         embedder = self._parts.embedder(self._embedder)
+        sparse = self._sparse_embedder
         return IndexedKnowledgeBase(
             id=self.id,
             namespace=namespace,
             embedder=AnnouncingEmbedder(embedder, self._events, namespace),
+            sparse=AnnouncingEmbedder(sparse, self._events, namespace) if sparse else None,
             index=self.index,
             has_sources=bool(declaration.sources),
             retrieval=declaration.retrieval,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.events import Events
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.plumbing.lanes import Threads
@@ -72,6 +73,8 @@ class IndexedKnowledgeBase(SearchableKnowledgeBase):
     """A knowledge base that Lorebind fills. A `Corpus` is ingested into it."""
 
     embedder: Embedder
+    sparse: SparseEmbedder | None = None
+    """Makes the terms that are searched too; None if there are none."""
     index: Index
     """The vector database with its catalog. It also stores the indexes of other knowledge bases."""
     has_sources: bool = True

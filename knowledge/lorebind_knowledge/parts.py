@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lorebind_config.errors import ReadOnlyError
 from lorebind_config.reading.make_part import PartEnvironment
-from lorebind_knowledge.embedders.wrapper import make_embedder
+from lorebind_knowledge.embedders.wrapper import make_embedder, make_sparse_embedder
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.loaders.process.readers import Loading
 from lorebind_knowledge.middleware.chain import Middleware
@@ -19,11 +19,15 @@ from lorebind_knowledge.stores.make import make_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lorebind_config.declarations.embedders import EmbedderDeclaration
+    from lorebind_config.declarations.embedders import (
+        EmbedderDeclaration,
+        SparseEmbedderDeclaration,
+    )
     from lorebind_config.declarations.retrieval import AnyReranker
     from lorebind_config.declarations.vector_dbs import VectorDBDeclaration
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.stores.langchain.existing import ExistingStore
 
@@ -45,6 +49,7 @@ class Parts:
         self.middleware = Middleware(loaded.project.wrappers, loaded.environment)
         self.loading = Loading(loaded.project.loading)
         self._embedders: _Shared[Embedder] = _Shared()
+        self._sparse_embedders: _Shared[SparseEmbedder] = _Shared()
         self._indexes: _Shared[Index] = _Shared()
         self._existing: _Shared[ExistingStore] = _Shared()
         self._rerankers: _Shared[Reranker] = _Shared()
@@ -62,6 +67,19 @@ class Parts:
             return self.middleware.embedder(make_embedder(declaration, self._environment))
 
         return self._embedders.get(declaration, make)
+
+    def sparse_embedder(self, declaration: SparseEmbedderDeclaration) -> SparseEmbedder:
+        """Return the sparse embedder of a declaration.
+
+        Raises:
+            EmbedderError, MissingDependencyError: it cannot be created.
+        """
+
+        def make() -> SparseEmbedder:
+            inner = make_sparse_embedder(declaration, self._environment)
+            return self.middleware.sparse_embedder(inner)
+
+        return self._sparse_embedders.get(declaration, make)
 
     def index(self, declaration: VectorDBDeclaration) -> Index:
         """Return a vector database with its catalog.
@@ -118,6 +136,7 @@ class Parts:
         """Close all open stores and catalogs; a later use opens them again."""
         opened: list[Index | ExistingStore] = [*self._indexes.clear(), *self._existing.clear()]
         self._embedders.clear()
+        self._sparse_embedders.clear()
         self.started = Once()  # databases in memory are lost
         for database in opened:
             await call(database.close)

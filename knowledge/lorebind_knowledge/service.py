@@ -18,10 +18,12 @@ from lorebind_knowledge.plumbing.lanes import Threads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lorebind_config.declarations.embedders import SparseEmbedderDeclaration
     from lorebind_config.declarations.retrieval import AnyReranker, RetrievalDeclaration
     from lorebind_config.reading.loaded import LoadedProject
     from lorebind_knowledge.collection import LorebindVectorStore
     from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.index.purging import OrphanedIndex, TenantOwned
     from lorebind_knowledge.records import QueryResult
@@ -77,6 +79,14 @@ class KnowledgeService:
             handle = KnowledgeHandle(self._loaded, self._parts, self.events, *declared)
             self._handles[kb_id, workflow] = handle
         return handle
+
+    def sparse_embedder(self, declaration: SparseEmbedderDeclaration) -> SparseEmbedder:
+        """Return a declared sparse embedder.
+
+        Raises:
+            EmbedderError, MissingDependencyError: it cannot be created.
+        """
+        return self._parts.sparse_embedder(declaration)
 
     def embedder(self, embedder_id: str | None = None) -> Embedder:
         """Return a declared embedder; None means the project's default.

@@ -197,7 +197,7 @@ MISTAKES = [
         "descriptoin: The handbook",
         "lorebind.yaml:19:5: unknown key 'descriptoin'; did you mean 'description'; known: "
         "chunking, description, embedder, id, ingest, language, metadata, preprocess, retrieval, "
-        "sources, vector_db, weak_below",
+        "sources, sparse, vector_db, weak_below",
     ),
     Mistake(
         "an unknown key, nothing near",
@@ -216,7 +216,7 @@ MISTAKES = [
         "embeders:",
         "lorebind.yaml:3:1: unknown key 'embeders'; did you mean 'embedders'; known: agents, "
         "autoload, checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
-        "loading, models, name, server, tenancy, vector_dbs, workflows, wrappers",
+        "loading, models, name, server, sparse_embedders, tenancy, vector_dbs, workflows, wrappers",
         hides=(PROJECT_FILE,),
     ),
     Mistake(

@@ -154,7 +154,7 @@ def test_one_resource(project: Path) -> None:
         apply(project, ONE.replace("sources", "sourcs"))
     with pytest.raises(ConfigurationError, match=r"^new\.yaml:1:1: resource 'agent' cannot be a"):
         apply(project, "resource: agent\nid: a\n")
-    kinds = "embedder, vector_db, knowledge_base"
+    kinds = "embedder, sparse_embedder, vector_db, knowledge_base"
     with pytest.raises(ConfigurationError, match="missing key 'resource'; .* one of: " + kinds):
         apply(project, "id: m\ntype: memory\n")
 

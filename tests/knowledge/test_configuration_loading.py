@@ -175,7 +175,8 @@ def test_all_problems_of_all_files_are_raised_at_once(tmp_path):
         "did you mean 'tests'; known: default, tests",
         "lorebind.yaml:27:1: unknown key 'knowledge_base'; did you mean 'knowledge_bases'; known: "
         "agents, autoload, checkpointer, description, embedders, extensions, knowledge, "
-        "knowledge_bases, loading, models, name, server, tenancy, vector_dbs, workflows, wrappers",
+        "knowledge_bases, loading, models, name, server, "
+        "sparse_embedders, tenancy, vector_dbs, workflows, wrappers",
         "workflows/triage.yaml:21:5: {{ .workflow.vars.tune }} is not defined: "
         ".workflow.vars has no 'tune'; did you mean 'tone'; known: deep, made, tone",
     ]
@@ -413,6 +414,7 @@ def test_a_file_without_resource_is_read_as_an_agent(tmp_path):
     first, second = _problems(tmp_path)
     assert first == (
         "parts/b.yaml:1:1: the file is read as an agent, because it has no key 'resource'; write "
-        "resource: and one of: agent, workflow, embedder, vector_db, knowledge_base"
+        "resource: and one of: agent, workflow, embedder, "
+        "sparse_embedder, vector_db, knowledge_base"
     )
     assert second.startswith("parts/b.yaml:2:1: unknown key 'provider'")

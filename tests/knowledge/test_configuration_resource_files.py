@@ -95,7 +95,7 @@ def test_what_has_sources_is_a_knowledge_base(tmp_path: Path) -> None:
             [
                 "parts/docs.yaml:4:1: unknown key 'embeder'; did you mean 'embedder'; known: "
                 "chunking, description, embedder, id, ingest, language, metadata, preprocess, "
-                "retrieval, sources, vector_db, weak_below"
+                "retrieval, sources, sparse, vector_db, weak_below"
             ],
         ),
         (
@@ -128,7 +128,8 @@ def test_what_has_sources_is_a_knowledge_base(tmp_path: Path) -> None:
             "resource: embeder",
             [
                 "parts/words.yaml:1:1: resource 'embeder' is not supported; did you mean "
-                "'embedder'; known: agent, embedder, knowledge_base, vector_db, workflow"
+                "'embedder'; known: agent, embedder, knowledge_base, "
+                "sparse_embedder, vector_db, workflow"
             ],
         ),
         (
@@ -137,7 +138,7 @@ def test_what_has_sources_is_a_knowledge_base(tmp_path: Path) -> None:
             "resource: tool",
             [
                 "parts/docs.yaml:2:1: resource 'tool' is not supported; known: agent, embedder, "
-                "knowledge_base, vector_db, workflow"
+                "knowledge_base, sparse_embedder, vector_db, workflow"
             ],
         ),
         (

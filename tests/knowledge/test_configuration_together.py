@@ -128,7 +128,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "lorebind.yaml:1:1",
         "lorebind.yaml:3:1: unknown key 'descripton'; did you mean 'description'; "
         "known: agents, autoload, checkpointer, description, embedders, extensions, knowledge, "
-        "knowledge_bases, loading, models, name, server, tenancy, vector_dbs, workflows, "
+        "knowledge_bases, loading, models, name, server, "
+        "sparse_embedders, tenancy, vector_dbs, workflows, "
         "wrappers",
         "lorebind.yaml:6:5: embedder provider 'hashin' is not supported; did you mean "
         "'hashing'; known: fastembed, hashing, langchain, local, openai",
@@ -166,7 +167,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         'put quotes around it: "{{ .env.NAME }}"',
         "workflows/first.yaml:6:15: unknown key 'embeder'; did you mean 'embedder'; "
         "known: chunking, description, embedder, id, ingest, language, metadata, "
-        "preprocess, retrieval, sources, vector_db, weak_below",
+        "preprocess, retrieval, sources, sparse, vector_db, weak_below",
         "workflows/first.yaml:9:15: task 'two' uses unknown agent 'critik'; did you "
         "mean 'critic'; known: critic, helper, torn",
         "workflows/first.yaml:9:30: {{ .tasks.on.output }} is not defined: .tasks has "
@@ -205,7 +206,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "knowledge_base:",
             "lorebind.yaml:17:1: unknown key 'knowledge_base'; did you mean "
             "'knowledge_bases'; known: agents, autoload, checkpointer, description, embedders, "
-            "extensions, knowledge, knowledge_bases, loading, models, name, server, tenancy, "
+            "extensions, knowledge, knowledge_bases, loading, models, name, server, "
+            "sparse_embedders, tenancy, "
             "vector_dbs, workflows, wrappers",
         ),
         (
@@ -214,7 +216,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "autolaod:",
             "lorebind.yaml:45:1: unknown key 'autolaod'; did you mean 'autoload'; known: "
             "agents, autoload, checkpointer, description, embedders, extensions, knowledge, "
-            "knowledge_bases, loading, models, name, server, tenancy, vector_dbs, workflows, "
+            "knowledge_bases, loading, models, name, server, "
+            "sparse_embedders, tenancy, vector_dbs, workflows, "
             "wrappers",
         ),
         (
@@ -362,7 +365,8 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             [
                 "lorebind.yaml:1:1: unknown key 'nam'; did you mean 'name'; known: agents, "
                 "autoload, checkpointer, description, embedders, extensions, knowledge, "
-                "knowledge_bases, loading, models, name, server, tenancy, vector_dbs, workflows, "
+                "knowledge_bases, loading, models, name, server, "
+                "sparse_embedders, tenancy, vector_dbs, workflows, "
                 "wrappers",
                 "lorebind.yaml:2:1: description: expected text, got the boolean on; YAML reads "
                 'the unquoted word on as a boolean; quote it: "on"',
@@ -374,7 +378,7 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             [
                 "lorebind.yaml:3:1: unknown key 'zzz'; known: agents, autoload, "
                 "checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
-                "loading, models, name, server, tenancy, vector_dbs, workflows, "
+                "loading, models, name, server, sparse_embedders, tenancy, vector_dbs, workflows, "
                 "wrappers",
             ],
         ),
@@ -383,7 +387,7 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             [
                 "lorebind.yaml:2:1: unknown key 'zzz'; known: agents, autoload, "
                 "checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
-                "loading, models, name, server, tenancy, vector_dbs, workflows, "
+                "loading, models, name, server, sparse_embedders, tenancy, vector_dbs, workflows, "
                 "wrappers",
             ],
         ),

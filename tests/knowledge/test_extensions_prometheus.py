@@ -22,7 +22,7 @@ from lorebind_knowledge.ingest.reindexing import reindex
 from .bench import Bench
 from .small_project import QUESTION, TEXTS, small_project
 
-LABELS = {"kb_id", "strategy", "outcome", "operation", "kind", "cache", "le"}
+LABELS = {"kb_id", "strategy", "outcome", "operation", "vectors", "kind", "cache", "le"}
 
 
 @pytest.fixture
@@ -67,8 +67,10 @@ async def test_what_is_counted(tmp_path: Path, registry: CollectorRegistry) -> N
     assert value(registry, "chunks_total") == 4
     assert value(registry, "cache_hits_total", cache="embedding") == 2
     assert value(registry, "cache_hits_total", cache="query") == 1
-    assert value(registry, "embedder_calls_total", operation="embed_documents") == 1
-    assert value(registry, "embedder_calls_total", operation="embed_query") == 1
+    assert (
+        value(registry, "embedder_calls_total", operation="embed_documents", vectors="dense") == 1
+    )
+    assert value(registry, "embedder_calls_total", operation="embed_query", vectors="dense") == 1
     hits = value(registry, "queries_total", strategy="hybrid", outcome="hit")
     weak = value(registry, "queries_total", strategy="hybrid", outcome="weak")
     assert hits + weak == 2
@@ -129,7 +131,7 @@ async def test_calls_of_the_embedder_that_fail(tmp_path: Path, registry: Collect
     with pytest.raises(EmbedderError):
         await ingest(service.open("docs").corpus())
     await service.close()
-    calls = value(registry, "embedder_calls_total", operation="embed_query")
+    calls = value(registry, "embedder_calls_total", operation="embed_query", vectors="dense")
     assert calls == 1  # the call that measures the dimension
     assert value(registry, "failures_total", operation="embedder", kind="EmbedderError") == 1
     assert value(registry, "failures_total", operation="ingest", kind="EmbedderError") == 1

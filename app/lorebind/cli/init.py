@@ -23,6 +23,7 @@ name: {name}
 
 # Omitted here, so these defaults apply:
 #   embedders:  - {{ id: local, provider: local }}    no key, no server, no network
+#   sparse_embedders:  - {{ id: local, provider: local }}    adds related words, in English
 #   vector_dbs: - {{ id: sqlite, type: sqlite }}      the file .lorebind/lorebind.db
 #   models:     - {{ id: default, provider: extractive }}   quotes the passages it is given
 # With network access, a better embedder of the same size (pip install "lorebind[fastembed]"):

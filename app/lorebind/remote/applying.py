@@ -31,7 +31,7 @@ def apply(server: Connection, text: str, shown_as: str, *, dry_run: bool) -> App
         UsageError: the text contains resources that only the server's YAML can declare.
     """
     resources = read_resources(text, shown_as)
-    for section in ("embedders", "vector_dbs"):
+    for section in ("embedders", "sparse_embedders", "vector_dbs"):
         if getattr(resources, section):
             raise UsageError(
                 f"{shown_as}: the server's YAML declares its {section}; change them there, and "

@@ -28,8 +28,8 @@ _RUNS = "it would run code of the server"
 _LOADS = "it would load any model of the hub"
 
 ALLOWED: Mapping[str, str] = {
-    "KnowledgeBaseDeclaration": "id description embedder vector_db ingest sources language chunking"
-    " preprocess retrieval metadata weak_below",
+    "KnowledgeBaseDeclaration": "id description embedder sparse vector_db ingest sources language"
+    " chunking preprocess retrieval metadata weak_below",
     "InlineSource": "type documents max_bytes",
     "InlineDocument": "id text metadata",
     "UrlSource": "type url urls fetch max_bytes",

@@ -9,9 +9,10 @@ from typing import Any
 from lorebind_config.declarations.agents import AgentDeclaration, KnowledgeTool
 from lorebind_config.declarations.base import Declaration, within
 from lorebind_config.declarations.bindings import BindingDeclaration
+from lorebind_config.declarations.embedders import OFF
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.models import EXTRACTIVE
-from lorebind_config.declarations.project import ProjectDeclaration
+from lorebind_config.declarations.project import SPARSE, ProjectDeclaration
 from lorebind_config.declarations.retrieval import CondenseDeclaration
 from lorebind_config.declarations.tasks import with_nested
 from lorebind_config.declarations.workflows import WorkflowDeclaration
@@ -25,6 +26,8 @@ class _Known:
     """The ids that can be referred to from one location; None if an id could not be read."""
 
     embedders: frozenset[str] | None
+    sparse_embedders: frozenset[str] | None
+    """Including the built-in one and `off`."""
     vector_dbs: frozenset[str] | None
     models: frozenset[str] | None
     knowledge_bases: frozenset[str] | None
@@ -41,7 +44,8 @@ def duplicates(
     """Find ids that are used twice, and extensions that would write each event twice."""
     yield from _repeated_extensions(project.extensions)
     groups: list[Iterable[Any]] = [agents, workflows]
-    groups += [project.embedders, project.vector_dbs, project.models]
+    groups += [project.embedders, project.sparse_embedders]
+    groups += [project.vector_dbs, project.models]
     groups += [project.knowledge_bases, project.knowledge]
     for workflow in workflows:
         tasks = list(with_nested(workflow.tasks))
@@ -90,6 +94,7 @@ def dangling(
     """Find references to unknown ids, except where the id may be in a part that is not readable."""
     ids = _Known(
         embedders=_ids(project.embedders_or_default),
+        sparse_embedders=_ids(project.sparse_embedders, frozenset({SPARSE, OFF})),
         vector_dbs=_ids(project.vector_dbs_or_default),
         models=_ids(project.models_or_default),
         knowledge_bases=_ids(project.knowledge_bases),
@@ -139,6 +144,7 @@ def _knowledge_bases(
     for kb in knowledge_bases:
         owner = kb.title
         yield from _reference(kb, owner, "embedder", "embedder", ids.embedders)
+        yield from _reference(kb, owner, "sparse", "sparse embedder", ids.sparse_embedders)
         yield from _reference(kb, owner, "vector_db", "vector database", ids.vector_dbs)
         yield from _condensing(kb.retrieval, owner, ids)
 

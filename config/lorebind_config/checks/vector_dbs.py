@@ -62,7 +62,7 @@ def dimensions(
             yield kb.problem(("vector_db",), message, hint)
 
 
-_INGESTED = ("sources", "chunking", "preprocess", "metadata", "ingest")
+_INGESTED = ("sources", "chunking", "preprocess", "metadata", "ingest", "sparse")
 """The settings of a knowledge base that concern its ingestion."""
 NEEDS_WORDS = ("hybrid", "lexical")
 """The strategies that need a word index."""

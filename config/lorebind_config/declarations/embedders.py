@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from lorebind_config.declarations.base import Declaration, Id, refused
 from lorebind_config.declarations.kinds import KindRegistry
 from lorebind_config.declarations.retrieval import Level
+
+OFF = "off"
+"""The value of `sparse` for a knowledge base without a sparse embedder."""
 
 WeakBelow: TypeAlias = Annotated[
     Level,
@@ -36,6 +39,10 @@ class EmbedderBase(Declaration):
     languages: ClassVar[str] = ""
     """The note that `doctor` adds for an embedder that knows English only; empty for others."""
 
+    sparse_default: ClassVar[str] = OFF
+    """The value of `sparse` for knowledge bases with this embedder that do not set it: `local` only
+    where searches were measured to find more with the built-in sparse embedder."""
+
     @property
     def token_price(self) -> float | None:
         """The price of a million tokens; None if it is not declared or the embedder is free."""
@@ -50,6 +57,14 @@ class SparseEmbedderBase(Declaration):
     kind_key: ClassVar[str] = "provider"
 
     id: Id = Field(description="The id by which knowledge bases refer to the sparse embedder.")
+
+    @field_validator("id")
+    @classmethod
+    def _id_is_not_off(cls, value: str) -> str:
+        if value == OFF:
+            hint = "choose another id; a knowledge base with sparse: off has no sparse embedder"
+            raise refused(f"{value!r} cannot be the id of a sparse embedder", hint)
+        return value
 
 
 class RetryConfig(Declaration):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from lorebind_config.declarations.base import Declaration, Id, refused
+from lorebind_config.declarations.base import Declaration, Id, OrForm, refused
+from lorebind_config.declarations.embedders import OFF
 from lorebind_config.declarations.kinds import REGISTRIES, KindRegistry
 from lorebind_config.declarations.retrieval import Level, RetrievalDeclaration
 from lorebind_config.declarations.sources import SourceDeclaration
@@ -79,6 +80,10 @@ Language = Annotated[
 """A language code, or `auto`."""
 
 
+def _off(value: Any) -> Any:
+    return OFF if value is False else value  # YAML reads an unquoted `off` as false
+
+
 class KnowledgeBaseDeclaration(Declaration):
     """Documents that are indexed together and searched together."""
 
@@ -94,6 +99,12 @@ class KnowledgeBaseDeclaration(Declaration):
         None,
         description="The id of an embedder. By default, the embedder with the id `default`, else "
         "the first embedder.",
+    )
+    sparse: Annotated[str | None, BeforeValidator(_off), OrForm({"const": False})] = Field(
+        None,
+        description="The sparse embedder, whose terms are searched too: the id of one, `local` for "
+        "the built-in one, which knows English only, or `off`. By default `local` if the embedder "
+        "has `provider: local`, else `off`.",
     )
     vector_db: str | None = Field(
         None,

@@ -11,7 +11,7 @@ from pydantic import Field
 from lorebind_config.declarations.agents import AgentDeclaration
 from lorebind_config.declarations.base import Declaration, Deferred, Id
 from lorebind_config.declarations.bindings import BindingDeclaration
-from lorebind_config.declarations.embedders import EmbedderDeclaration
+from lorebind_config.declarations.embedders import EmbedderDeclaration, SparseEmbedderDeclaration
 from lorebind_config.declarations.kinds import REGISTRIES
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.models import EXTRACTIVE, ModelDeclaration
@@ -23,6 +23,8 @@ from lorebind_config.declarations.wrappers import ExtensionDeclaration, WrapperD
 
 EMBEDDER, VECTOR_DB = "local", "sqlite"
 """The kinds of the default embedder and vector database, which are also their ids."""
+SPARSE = "local"
+"""The kind of the built-in sparse embedder, which is also its id."""
 
 T = TypeVar("T", bound=Any)
 
@@ -64,6 +66,7 @@ class ServerDeclaration(Declaration):
 
 RESOURCES = {
     "embedder": "embedders",
+    "sparse_embedder": "sparse_embedders",
     "vector_db": "vector_dbs",
     "knowledge_base": "knowledge_bases",
 }
@@ -74,7 +77,7 @@ SECTIONS = tuple(RESOURCES.values())
 
 
 class ResourcesDeclaration(Declaration):
-    """Embedders, vector databases and knowledge bases to add to a project."""
+    """Embedders, sparse embedders, vector databases and knowledge bases to add to a project."""
 
     label: ClassVar[str] = "file of resources"
 
@@ -85,6 +88,9 @@ class ResourcesDeclaration(Declaration):
     )
     embedders: list[EmbedderDeclaration] = Field(
         default_factory=list, description="The models that turn texts into vectors."
+    )
+    sparse_embedders: list[SparseEmbedderDeclaration] = Field(
+        default_factory=list, description="The models that turn texts into weighted terms."
     )
     vector_dbs: list[VectorDBDeclaration] = Field(
         default_factory=list, description="The databases for the vectors."
@@ -98,8 +104,8 @@ class ResourcesDeclaration(Declaration):
 class AutoloadDeclaration(Declaration):
     """Further files of the project. Each of them declares one resource.
 
-    The key `resource` names its kind: `agent`, `workflow`, `embedder`, `vector_db` or
-    `knowledge_base`. The other keys are the same as in the project file.
+    The key `resource` names its kind: `agent`, `workflow`, `embedder`, `sparse_embedder`,
+    `vector_db` or `knowledge_base`. The other keys are the same as in the project file.
     """
 
     include: list[FilePattern] = Field(
@@ -127,6 +133,11 @@ class ProjectDeclaration(Declaration):
         default_factory=list,
         description="The models that turn texts into vectors. By default one `local` embedder, "
         "which runs on this machine.",
+    )
+    sparse_embedders: list[SparseEmbedderDeclaration] = Field(
+        default_factory=list,
+        description="The models that turn texts into weighted terms, in addition to the built-in "
+        "one with the id `local`. A sparse embedder with the id `local` replaces it.",
     )
     vector_dbs: list[VectorDBDeclaration] = Field(
         default_factory=list,
@@ -158,8 +169,8 @@ class ProjectDeclaration(Declaration):
     )
     wrappers: list[WrapperDeclaration] = Field(
         default_factory=list,
-        description="Wrappers around embedders, vector databases and searches; the first is the "
-        "outermost. A string is the path of a factory: `module:factory`.",
+        description="Wrappers around embedders, sparse embedders, vector databases and searches; "
+        "the first is the outermost. A string is the path of a factory: `module:factory`.",
     )
     extensions: list[ExtensionDeclaration] = Field(
         default_factory=list,
@@ -176,14 +187,25 @@ class ProjectDeclaration(Declaration):
     )
     autoload: AutoloadDeclaration = Field(
         default_factory=AutoloadDeclaration,
-        description="Further files, each with one agent, workflow, embedder, vector database or "
-        "knowledge base.",
+        description="Further files, each with one agent, workflow, embedder, sparse embedder, "
+        "vector database or knowledge base.",
     )
 
     @property
     def embedders_or_default(self) -> Sequence[EmbedderDeclaration]:
         """The embedders, or else the local one."""
         return self.embedders or [_default("embedders", EMBEDDER)]
+
+    @property
+    def sparse_embedders_with_local(self) -> Sequence[SparseEmbedderDeclaration]:
+        """The declared sparse embedders, and the built-in one unless another one has its id."""
+        declared = self.sparse_embedders
+        built_in = (
+            []
+            if any(item.id == SPARSE for item in declared)
+            else [_default("sparse_embedders", SPARSE)]
+        )
+        return [*built_in, *declared]
 
     @property
     def vector_dbs_or_default(self) -> Sequence[VectorDBDeclaration]:
@@ -197,7 +219,7 @@ class ProjectDeclaration(Declaration):
 
 
 @cache  # every search asks several times, and reading one takes longer than the rest of the lookup
-def _default(group: Literal["embedders", "vector_dbs"], word: str) -> Any:
+def _default(group: Literal["embedders", "sparse_embedders", "vector_dbs"], word: str) -> Any:
     registry = REGISTRIES[group]
     return registry.read({"id": word, registry.base.kind_key: word})
 

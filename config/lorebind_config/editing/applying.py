@@ -66,7 +66,7 @@ def apply_resources(
 
     Args:
         project: Folder or file of the project.
-        text: YAML with the keys `embedders`, `vector_dbs` and `knowledge_bases`, as `export`
+        text: YAML with the keys of `SECTIONS`, as `export`
             prints it. The key `workflow` names the workflow that declares the knowledge bases.
             It may also be a single resource, with its kind under `resource`, or the output of
             `lorebind knowledge get`.

@@ -83,15 +83,14 @@ def export_resources(
 
     Args:
         loaded: The project.
-        kb_id: Id of a knowledge base to export alone, with the embedder and vector database that
+        kb_id: Id of a knowledge base to export alone, with the embedders and vector database that
             it uses; None exports everything. Defaults that are not declared are omitted.
         workflow: Id of the workflow that uses the knowledge base. If the workflow declares the
             knowledge base itself, the data has the key `workflow`. Without a `kb_id`, everything
             that the workflow declares is exported.
 
     Returns:
-        Lists of resources by the keys `embedders`, `vector_dbs` and `knowledge_bases`. Empty lists
-        are omitted.
+        Lists of resources by the keys of `SECTIONS`. Empty lists are omitted.
 
     Raises:
         NotFoundError: The knowledge base or the workflow does not exist.
@@ -109,9 +108,11 @@ def export_resources(
         else:
             kbs = loaded.workflow(str(workflow)).knowledge_bases
         embedders = {loaded.embedder(kb.embedder).id for kb in kbs}
+        sparse = {used.id for kb in kbs if (used := loaded.sparse_embedder(kb))}
         vector_dbs = {loaded.vector_db(kb.vector_db).id for kb in kbs}
         declared = {
             "embedders": [embedder for embedder in project.embedders if embedder.id in embedders],
+            "sparse_embedders": [used for used in project.sparse_embedders if used.id in sparse],
             "vector_dbs": [
                 vector_db for vector_db in project.vector_dbs if vector_db.id in vector_dbs
             ],

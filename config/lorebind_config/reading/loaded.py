@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lorebind_config.declarations.agents import AgentDeclaration
-from lorebind_config.declarations.embedders import EmbedderDeclaration
+from lorebind_config.declarations.embedders import (
+    OFF,
+    EmbedderDeclaration,
+    SparseEmbedderDeclaration,
+)
 from lorebind_config.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_config.declarations.models import ModelDeclaration
 from lorebind_config.declarations.objects import LiveObject
@@ -77,6 +81,22 @@ class LoadedProject:
     def embedder(self, embedder_id: str | None = None) -> EmbedderDeclaration:
         """Return an embedder; if none is declared, the default is `local`."""
         return _pick(self._embedders, embedder_id, "embedder")
+
+    def sparse_embedder(self, kb: KnowledgeBaseDeclaration) -> SparseEmbedderDeclaration | None:
+        """Return the sparse embedder of a knowledge base; None if it has none."""
+        if self.is_existing(kb):
+            return None
+        name = self.embedder(kb.embedder).sparse_default if kb.sparse is None else kb.sparse
+        return None if name == OFF else _pick(self._sparse_embedders, name, "sparse embedder")
+
+    def used_sparse_embedders(self) -> list[SparseEmbedderDeclaration]:
+        """Return the declared sparse embedders, and the built-in one if it is used."""
+        used = [self.sparse_embedder(kb) for kb, _ in self.every_knowledge_base()]
+        return [
+            item
+            for item in self._sparse_embedders.values()
+            if item in used or item in self.project.sparse_embedders
+        ]
 
     def vector_db(self, db_id: str | None = None) -> VectorDBDeclaration:
         """Return a vector database; if none is declared, the default is `sqlite`."""
@@ -175,6 +195,10 @@ class LoadedProject:
     @cached_property
     def _embedders(self) -> Mapping[str, EmbedderDeclaration]:
         return _by_id(self.project.embedders_or_default)
+
+    @cached_property
+    def _sparse_embedders(self) -> Mapping[str, SparseEmbedderDeclaration]:
+        return _by_id(self.project.sparse_embedders_with_local)
 
     @cached_property
     def _vector_dbs(self) -> Mapping[str, VectorDBDeclaration]:

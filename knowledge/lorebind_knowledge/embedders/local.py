@@ -76,6 +76,7 @@ class LocalEmbedderDeclaration(EmbedderBase):
         "all-MiniLM-L6-v2", description="The sentence embedding model."
     )
     weak_below: WeakBelow = WEAK_BELOW
+    sparse_default: ClassVar[str] = "local"
     config: LocalEmbedderConfig = Field(
         default_factory=LocalEmbedderConfig, description="How the model is run."
     )

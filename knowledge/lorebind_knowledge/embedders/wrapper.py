@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, TypeVar
 
 from lorebind_config.errors import EmbedderError
 from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_knowledge.embedders.base import Embedder
-from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
 from lorebind_knowledge.events import Event, kind_of
 from lorebind_knowledge.plumbing.bridge import call
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from lorebind_config.namespace import Namespace
     from lorebind_config.templates import Environment
     from lorebind_knowledge.embedders.base import Fingerprint, TokenCount
+    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.events import Events
 
 R = TypeVar("R")
@@ -57,6 +57,11 @@ class EmbedderWrapper(Embedder):
         )
 
     @property
+    def vectors(self) -> Literal["dense", "sparse"]:
+        """The kind of the vectors, for events and spans."""
+        return "sparse" if is_sparse(self) else "dense"
+
+    @property
     def fingerprint(self) -> Fingerprint:
         fingerprint: Fingerprint = self.inner.fingerprint
         return fingerprint
@@ -84,7 +89,9 @@ def is_sparse(embedder: Embedder | SparseEmbedder) -> TypeGuard[SparseEmbedder]:
     """Check whether an embedder returns sparse vectors, also within wrappers."""
     while isinstance(embedder, EmbedderWrapper):
         embedder = embedder.inner
-    return isinstance(embedder, SparseEmbedder)
+    return hasattr(
+        embedder, "terms"
+    )  # `isinstance` would compute the fingerprint, which may be slow
 
 
 class AnnouncingEmbedder(EmbedderWrapper):
@@ -108,6 +115,7 @@ class AnnouncingEmbedder(EmbedderWrapper):
         finally:
             data = {
                 "operation": name,
+                "vectors": self.vectors,
                 "count": len(texts),
                 "seconds": time.perf_counter() - started,
                 "kind": kind,

@@ -134,7 +134,8 @@ class Prometheus(Extension):
         )
 
     def embedder_called(self, event: Event) -> None:
-        self._metrics.embedder_calls.labels(self._label(event), event.data["operation"]).inc()
+        operation, vectors = event.data["operation"], event.data["vectors"]
+        self._metrics.embedder_calls.labels(self._label(event), operation, vectors).inc()
         if event.data["kind"]:
             self._count_failure(event, "embedder")
 
@@ -214,7 +215,7 @@ class _Metrics:
         self.ingests = counter("knowledge_ingests_total", "Ingests that ended", "outcome")
         self.queries = counter("knowledge_queries_total", "Searches", "strategy", "outcome")
         self.embedder_calls = counter(
-            "knowledge_embedder_calls_total", "Calls to embedders", "operation"
+            "knowledge_embedder_calls_total", "Calls to embedders", "operation", "vectors"
         )
         self.cache_hits = counter(
             "knowledge_cache_hits_total", "Vectors and searches found in a cache", "cache"

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.stores.base import VectorStore
@@ -39,10 +40,14 @@ class Wrapper:
     Each method is called once per part, when the part is made, and returns the part itself or a
     replacement. Derive replacements from `lorebind_knowledge.embedders.wrapper.EmbedderWrapper` or
     `lorebind_knowledge.stores.wrapper.StoreWrapper`: the replacement of a store must support
-    everything that the store supports.
+    everything that the store supports. A class derived from `EmbedderWrapper` that overrides only
+    `wrap_call` can replace embedders and sparse embedders.
     """
 
     def embedder(self, inner: Embedder) -> Embedder:
+        return inner
+
+    def sparse_embedder(self, inner: SparseEmbedder) -> SparseEmbedder:
         return inner
 
     def store(self, inner: VectorStore) -> VectorStore:

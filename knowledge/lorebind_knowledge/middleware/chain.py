@@ -18,6 +18,7 @@ from lorebind_config.errors import PluginError, UsageError
 from lorebind_config.namespace import tenant
 from lorebind_config.reading.make_part import PartEnvironment
 from lorebind_knowledge.embedders.base import Embedder
+from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, IndexedKnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.plumbing.bridge import only_errors
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.middleware.base import Retrieval, Retrieve
     from lorebind_knowledge.records import QueryResult
 
-_PARTS = ("embedder", "store", "retrieval")
+_PARTS = ("embedder", "sparse_embedder", "store", "retrieval")
 
 
 def make_wrapper(declaration: WrapperDeclaration, environment: Environment) -> tuple[str, Wrapper]:
@@ -151,6 +152,15 @@ class Middleware:
             inner = wrapper.embedder(inner)
             if not isinstance(inner, Embedder):
                 raise PluginError(f"wrapper {name}: {type(inner).__name__} is not an Embedder")
+        return inner
+
+    def sparse_embedder(self, inner: SparseEmbedder) -> SparseEmbedder:
+        """Return the sparse embedder within all wrappers; raise errors as `embedder`."""
+        for name, wrapper in reversed(self._wrappers):
+            inner = wrapper.sparse_embedder(inner)
+            if not isinstance(inner, SparseEmbedder):
+                kind = type(inner).__name__
+                raise PluginError(f"wrapper {name}: {kind} is not a SparseEmbedder")
         return inner
 
     def store(self, inner: VectorStore) -> VectorStore:

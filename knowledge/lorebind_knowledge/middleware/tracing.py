@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.middleware.base import Retrieval, Retrieve
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.stores.base import VectorStore
@@ -48,6 +49,9 @@ class Tracing(Wrapper):
         self._provider = provider
 
     def embedder(self, inner: Embedder) -> Embedder:
+        return _TracedEmbedder(inner, self)
+
+    def sparse_embedder(self, inner: SparseEmbedder) -> SparseEmbedder:
         return _TracedEmbedder(inner, self)
 
     def store(self, inner: VectorStore) -> VectorStore:
@@ -120,7 +124,7 @@ class Tracing(Wrapper):
 
 
 class _TracedEmbedder(EmbedderWrapper):
-    def __init__(self, inner: Embedder, tracing: Tracing) -> None:
+    def __init__(self, inner: Embedder | SparseEmbedder, tracing: Tracing) -> None:
         super().__init__(inner)
         self._tracing = tracing
 
@@ -133,6 +137,7 @@ class _TracedEmbedder(EmbedderWrapper):
             "gen_ai.provider.name": fingerprint.provider,
             "gen_ai.request.model": fingerprint.model,
             "lorebind.operation": name,
+            "lorebind.vectors": self.vectors,
             "lorebind.texts_count": len(texts),
         }
         if fingerprint.dimension is not None:
