@@ -26,11 +26,11 @@ from lorebind_config.errors import (
 from lorebind_config.plugins import register, unregister
 from lorebind_knowledge.chunking.base import Chunker, Interval
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
-from lorebind_knowledge.embedders.sparse.base import SparseEmbedder, SparseVector
+from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
 from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.middleware.base import Wrapper
-from lorebind_knowledge.records import QueryResult
+from lorebind_knowledge.records import QueryResult, SparseVector
 from lorebind_knowledge.rerankers.base import Reranker
 from lorebind_knowledge.sources.base import Content, Source, SourceItem
 from lorebind_knowledge.stores.base import SearchHits, VectorStore

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         FusionDeclaration,
         RerankerBase,
         ScoredOn,
+        SignalsDeclaration,
         StageDeclaration,
         Strategy,
     )
@@ -36,6 +37,7 @@ class RetrievalSettings(TypedDict, total=False):
     min_score_on: ScoredOn | None
     max_tokens: int | None
     filters: Mapping[str, Any] | None
+    signals: Mapping[str, Any] | SignalsDeclaration | None
     fusion: Mapping[str, Any] | FusionDeclaration | None
     mmr_lambda: float | None
     rerank: Mapping[str, Any] | RerankerBase | None

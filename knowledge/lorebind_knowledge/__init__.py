@@ -10,14 +10,21 @@ if TYPE_CHECKING:
     from lorebind_knowledge.chunking.base import Chunker
     from lorebind_knowledge.documents.listing import KnowledgeStats
     from lorebind_knowledge.embedders.base import Embedder, Fingerprint
-    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder, SparseVector
+    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.events import Event, Events, Extension
     from lorebind_knowledge.handle import KnowledgeHandle
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
-    from lorebind_knowledge.records import DocumentMatch, Partition, QueryResult, Record, Span
+    from lorebind_knowledge.records import (
+        DocumentMatch,
+        Partition,
+        QueryResult,
+        Record,
+        Span,
+        SparseVector,
+    )
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_knowledge.sources.base import Source, SourceItem
     from lorebind_knowledge.stores.base import VectorStore
@@ -55,13 +62,13 @@ _MODULES = {
     "chunking.base": ("Chunker",),
     "documents.listing": ("KnowledgeStats",),
     "embedders.base": ("Embedder", "Fingerprint"),
-    "embedders.sparse.base": ("SparseEmbedder", "SparseVector"),
+    "embedders.sparse.base": ("SparseEmbedder",),
     "events": ("Event", "Events", "Extension"),
     "ingest.corpus": ("Corpus",),
     "ingest.report": ("Failure", "IngestPlan", "IngestReport", "SourceReport"),
     "handle": ("KnowledgeHandle",),
     "knowledge_base": ("IndexedKnowledgeBase",),
-    "records": ("DocumentMatch", "Partition", "QueryResult", "Record", "Span"),
+    "records": ("DocumentMatch", "Partition", "QueryResult", "Record", "Span", "SparseVector"),
     "service": ("KnowledgeService",),
     "sources.base": ("Source", "SourceItem"),
     "index.index": ("Index",),

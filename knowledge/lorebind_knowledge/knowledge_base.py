@@ -74,7 +74,7 @@ class IndexedKnowledgeBase(SearchableKnowledgeBase):
 
     embedder: Embedder
     sparse: SparseEmbedder | None = None
-    """Makes the terms that are searched too; None if there are none."""
+    """The embedder of the terms of its passages; None: they have none."""
     index: Index
     """The vector database with its catalog. It also stores the indexes of other knowledge bases."""
     has_sources: bool = True

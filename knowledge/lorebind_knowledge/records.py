@@ -98,14 +98,22 @@ class Partition:
         return f"index {place} #{self.index.number}"
 
 
+IDS_END = 2**31
+"""Ids of terms are below it, so that a signed integer of 32 bits can store each."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseVector:
-    """The terms that a sparse embedder gives to a text, with weights."""
+    """The terms of a text with their weights. The score of two vectors is their dot product.
+
+    A sparse embedder may return terms in any order, terms that occur twice and weights of 0. They
+    are sorted and added up before other code sees them. A vector may be empty.
+    """
 
     ids: NDArray[np.int64]
-    """The numbers of the terms in the embedder's vocabulary, ascending, each once, below 2**31."""
+    """Ids of terms, ascending and distinct, from 0 to `IDS_END` - 1."""
     weights: NDArray[np.float32]
-    """The weight of each term: finite and above 0."""
+    """The positive, finite weight of each term."""
 
     def __len__(self) -> int:
         return len(self.ids)

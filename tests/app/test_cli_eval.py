@@ -141,7 +141,7 @@ def test_tuning(judged: Cli) -> None:
         "settings have 1.000: +0.000 [+0.000, +0.000], which may be chance"
     )
     data = json.loads(judged("eval", *FILES, "--tune", "-o", "json").out)
-    assert data["tuning"]["dense_weight"] == 0.5
+    assert data["tuning"]["dense"] == 0.5
     assert data["tuning"]["is_noise"] is True
     assert data["tuning"]["difference"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
 
@@ -197,4 +197,4 @@ def test_from_python(judged: Cli) -> None:
         docs = project.knowledge_base("docs")
         scores = docs.evaluate(*files, strategies=["lexical"])
         assert [score.strategy for score in scores] == ["hybrid", "lexical"]
-        assert docs.tune(*files).dense_weight == 0.5
+        assert docs.tune(*files).dense == 0.5

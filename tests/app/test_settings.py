@@ -81,6 +81,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "min_score": (0.1, 2),
     "min_score_on": ("dense", "cosine"),
     "filters": ({"uri": "guide/keys.md"}, {"uri": {"$in": 3}}),
+    "signals": ({"dense": 0.7}, {"dense": 2}),
     "fusion": ({"depth": 60}, {"dept": 60}),
     "mmr_lambda": (0.5, 2),
     "rerank": ({"class": "rerankers:Mine", "candidates": 9}, {"class": "rerankers:Mine", "x": 1}),
@@ -129,7 +130,7 @@ def test_no_face_accepts_anything_else(project: Project, face: str) -> None:
 
 def test_every_face_searches_with_the_settings(project: Project) -> None:
     """The settings of a query and of a retriever have the same effect."""
-    for settings in ({"fusion": {"dense_weight": 0}}, {"neighbours": 1}, {"max_per_document": 1}):
+    for settings in ({"signals": {"dense": 0}}, {"neighbours": 1}, {"max_per_document": 1}):
         hits = project.query("guide", QUESTION, **settings)
         documents = project.retriever("guide", **settings).invoke(QUESTION)
         assert [hit.text for hit in hits] == [document.page_content for document in documents]

@@ -11,7 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lorebind_bindings import BindingScope
-from lorebind_config.declarations.retrieval import NOTHING_FOUND, FusionDeclaration
+from lorebind_config.declarations.retrieval import (
+    NOTHING_FOUND,
+    FusionDeclaration,
+    SignalsDeclaration,
+)
 from lorebind_config.reading.loading import load_project
 from tests.bindings.helpers import resolve
 from tests.density import examples
@@ -25,6 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "min_score_on": None,
     "max_tokens": None,
     "filters": {},
+    "signals": SignalsDeclaration(),
     "fusion": FusionDeclaration(),
     "mmr_lambda": 0.7,
     "rerank": None,

@@ -163,7 +163,7 @@ CHUNKING: list[DataStrategy] = [
 ]
 OVERRIDES: Data = {
     "strategy": st.sampled_from(["similarity", "lexical", "mmr", "hybrid"]),
-    "fusion": some(method=st.just("rrf"), dense_weight=st.sampled_from([0, 0.25])),
+    "fusion": some(method=st.just("rrf"), rank_constant=st.sampled_from([1, 30])),
     "rerank": with_({"class": class_path}, config=settings_maps)
     | with_({"provider": "onnx", "model_path": "m.onnx"}, threads=st.none() | st.just(2))
     | with_({"provider": "fastembed", "model": words}, file=st.just("model.onnx")),

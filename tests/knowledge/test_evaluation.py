@@ -160,7 +160,7 @@ async def test_tuning_asks_no_question_with_a_weight_it_chose(
     monkeypatch.setattr("lorebind_knowledge.evaluation.tuning.evaluate", evaluated)
     data = Dataset({}, {str(number): frozenset("x") for number in range(10)})
     tuning = await tune(bench.kb, data, RetrievalDeclaration())
-    assert (tuning.dense_weight, tuning.ndcg_10, tuning.declared_ndcg_10) == (0.7, 0.5, 0.5)
+    assert (tuning.dense, tuning.ndcg_10, tuning.declared_ndcg_10) == (0.7, 0.5, 0.5)
     assert (tuning.difference.mean, tuning.is_noise) == (0, True)
 
 
@@ -197,14 +197,16 @@ async def test_the_better_weight_is_chosen(bench: Bench) -> None:
     tuning = await tune(bench.kb, data, RetrievalDeclaration())
     by_weight = {}
     for weight in WEIGHTS:
-        way = RetrievalDeclaration.model_validate({"fusion": {"dense_weight": weight}})
+        way = RetrievalDeclaration.model_validate(
+            {"signals": {"dense": weight, "lexical": 1 - weight}}
+        )
         (scores,) = await evaluate(bench.kb, data, {"w": way})
         by_weight[weight] = scores.ndcg_10
     best = max(by_weight.values())
     assert len(set(by_weight.values())) > 1
-    assert by_weight[tuning.dense_weight] == best
+    assert by_weight[tuning.dense] == best
     nearest = min((w for w in WEIGHTS if by_weight[w] == best), key=lambda w: abs(w - 0.5))
-    assert abs(tuning.dense_weight - 0.5) == abs(nearest - 0.5)
+    assert abs(tuning.dense - 0.5) == abs(nearest - 0.5)
 
 
 async def test_too_few_to_tune(bench: Bench) -> None:

@@ -9,17 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_config.declarations.retrieval import FusionDeclaration
+from lorebind_config.declarations.retrieval import (
+    FusionDeclaration,
+    RetrievalDeclaration,
+    SignalsDeclaration,
+)
 from lorebind_knowledge.retrieval.query import Candidate, Candidates, weighed
 from lorebind_knowledge.retrieval.strategies import fused, scaled
 
 cosines = st.floats(-1, 1)
 bm25s = st.just(0.0) | st.floats(0, 1e4)
-fusions = st.builds(
-    FusionDeclaration,
-    method=st.sampled_from(["weighted", "rrf"]),
-    dense_weight=st.floats(0, 1),
-    rank_constant=st.integers(1, 1000),
+signals = st.builds(SignalsDeclaration, dense=st.floats(0.1, 1), terms=st.floats(0, 1))
+settings = st.builds(
+    RetrievalDeclaration,
+    signals=signals,
+    fusion=st.builds(
+        FusionDeclaration,
+        method=st.sampled_from(["weighted", "rrf"]),
+        rank_constant=st.integers(1, 1000),
+    ),
 )
 figures = st.lists(st.tuples(cosines, bm25s), max_size=30)
 
@@ -50,11 +58,22 @@ def fuse(candidates: Candidates, *settings: Any) -> Candidates:
     return weighed(candidates, fused(candidates, *settings), name="fused")
 
 
+def merging(signals: dict[str, float] | None = None, **fusion: Any) -> RetrievalDeclaration:
+    return RetrievalDeclaration.model_validate({"signals": signals or {}, "fusion": fusion})
+
+
 def by_fusion(
-    candidates: list[Candidate], full: tuple[float, float] = (0.0, 0.0), **settings: Any
+    candidates: list[Candidate],
+    full: tuple[float, float] = (0.0, 0.0),
+    signals: dict[str, float] | None = None,
+    **fusion: Any,
 ) -> list[tuple[str, float]]:
-    ranked = fuse(columns(candidates), FusionDeclaration(**settings), full)
+    ranked = fuse(columns(candidates), merging(signals, **fusion), full)
     return [(hit.id, hit.scores["fused"]) for hit in ranked]
+
+
+def shares(dense: float) -> dict[str, float]:
+    return {"dense": dense, "lexical": 1 - dense, "terms": 0}
 
 
 CANDIDATES = [
@@ -69,16 +88,44 @@ CANDIDATES = [
 def test_weighted_by_hand() -> None:
     """Each score is scaled over the candidates, then added by weight, equally by default."""
     equal = [("b", 0.75), ("a", 0.5), ("c", 0.5), ("d", 0.03125)]
-    assert by_fusion(CANDIDATES) == by_fusion(CANDIDATES, dense_weight=0.5) == equal
+    assert by_fusion(CANDIDATES) == by_fusion(CANDIDATES, signals={"dense": 0.5}) == equal
     mostly_near = [("a", 0.7), ("b", 0.65), ("c", 0.6), ("d", 0.01875)]
-    assert by_fusion(CANDIDATES, dense_weight=0.7) == mostly_near
-    assert by_fusion(CANDIDATES, dense_weight=1) == [("a", 1), ("c", 0.75), ("b", 0.5), ("d", 0)]
-    assert by_fusion(CANDIDATES, dense_weight=0) == [
+    assert by_fusion(CANDIDATES, signals=shares(0.7)) == mostly_near
+    assert by_fusion(CANDIDATES, signals=shares(1)) == [("a", 1), ("c", 0.75), ("b", 0.5), ("d", 0)]
+    assert by_fusion(CANDIDATES, signals=shares(0)) == [
         ("b", 1),
         ("c", 0.25),
         ("d", 0.0625),
         ("a", 0),
     ]
+
+
+def test_terms_by_hand() -> None:
+    """The terms of a sparse embedder count by their share, scaled like the others."""
+    terms = dict(zip("abcd", (0.0, 1.0, 3.0, 4.0), strict=True))
+    all_three = [hit.scored(hit.score, terms=terms[hit.id]) for hit in CANDIDATES]
+    # Scaled, the terms are 0, 0.25, 0.75 and 1.
+    expected = [("b", 0.6375), ("c", 0.575), ("a", 0.5), ("d", 0.171875)]
+    assert by_fusion(all_three) == expected
+    alone = [("d", 1), ("c", 0.75), ("b", 0.25), ("a", 0)]
+    assert by_fusion(all_three, signals={"dense": 0, "lexical": 0, "terms": 0.2}) == alone
+    relative = {"dense": 1, "lexical": 0.7, "terms": 0.3}
+    assert by_fusion(all_three, signals=relative) == expected
+    most = 3 / 61
+    ranks = dict(by_fusion(all_three, method="rrf"))
+    assert ranks["b"] == pytest.approx((1 / 63 + 1 / 61 + 1 / 63) / most, abs=1e-6)
+
+
+def test_without_terms_words_have_their_share() -> None:
+    """Where there are no terms, words count for both."""
+    signals = RetrievalDeclaration().signals
+    assert signals.shares(terms=True) == (0.5, 0.35, 0.15)
+    assert signals.shares(terms=False) == (0.5, 0.5, 0)
+    assert signals.with_dense(0.8).shares(terms=True) == pytest.approx((0.8, 0.14, 0.06))
+    only_dense = RetrievalDeclaration.model_validate({"signals": {"lexical": 0, "terms": 0}})
+    assert only_dense.signals.with_dense(0.6).shares(terms=True) == pytest.approx((0.6, 0.4, 0))
+    with pytest.raises(ValueError, match="no signal counts"):
+        RetrievalDeclaration.model_validate({"signals": {"dense": 0, "lexical": 0, "terms": 0}})
 
 
 def test_words_of_whole_documents() -> None:
@@ -89,7 +136,7 @@ def test_words_of_whole_documents() -> None:
     assert by_fusion(both) == [("c", 0.875), ("a", 0.6), ("b", 0.55), ("d", 0)]
     assert by_fusion(both, document_weight=0) == by_fusion(CANDIDATES, document_weight=0)
     alone = [("c", 1), ("a", 0.4), ("d", 0.15), ("b", 0)]
-    assert by_fusion(both, document_weight=1, dense_weight=0) == alone
+    assert by_fusion(both, document_weight=1, signals=shares(0)) == alone
 
 
 def test_words_are_scaled_by_the_whole_question() -> None:
@@ -123,7 +170,7 @@ def test_ranks_by_hand() -> None:
 def test_ranks_that_are_shared() -> None:
     """Equal scores share a rank, and the next rank is as far behind as if they did not."""
     equal = columns(candidates_of([(0.9, 2.0), (0.9, 0.0), (0.8, 0.0)]))
-    got = fuse(equal, FusionDeclaration(method="rrf", rank_constant=1))
+    got = fuse(equal, merging(method="rrf", rank_constant=1))
     assert [hit.scores["fused"] for hit in got] == [1.0, 0.5, 0.25]
 
 
@@ -165,14 +212,14 @@ def test_scaled_to_more_than_the_maximum() -> None:
 @pytest.mark.parametrize("method", ["weighted", "rrf"])
 def test_the_best_scores_the_nearest_cosine(method: str) -> None:
     """The best passage scores the cosine of the nearest candidate, the others a share of it."""
-    ranked = fuse(columns(CANDIDATES), FusionDeclaration(method=method))
+    ranked = fuse(columns(CANDIDATES), merging(method=method))
     best = ranked[0].scores["fused"]
     assert [hit.score for hit in ranked] == [
         pytest.approx(0.9 * hit.scores["fused"] / best) for hit in ranked
     ]
     assert ranked[0].score == 0.9
     far = columns(candidates_of([(0.03, 0.0), (-0.2, 9.0)]))
-    assert max(hit.score for hit in fuse(far, FusionDeclaration(method=method))) <= 0.03
+    assert max(hit.score for hit in fuse(far, merging(method=method))) <= 0.03
 
 
 @pytest.mark.parametrize("method", ["weighted", "rrf"])
@@ -182,11 +229,11 @@ def test_ties_go_by_id(method: str) -> None:
     assert [name for name, _ in by_fusion(same, method=method)] == ["a", "b", "c"]
 
 
-@given(figures, fusions)
-def test_a_ranking(pairs: list[tuple[float, float]], fusion: FusionDeclaration) -> None:
+@given(figures, settings)
+def test_a_ranking(pairs: list[tuple[float, float]], settings: RetrievalDeclaration) -> None:
     """All candidates return with their raw scores, sorted by scores in 0 to 1, then by id."""
     candidates = candidates_of(pairs)
-    ranked = fuse(columns(candidates), fusion)
+    ranked = fuse(columns(candidates), settings)
     assert sorted(hit.id for hit in ranked) == [candidate.id for candidate in candidates]
     assert all(0 <= hit.score <= 1 and 0 <= hit.scores["fused"] <= 1 for hit in ranked)
     order = [hit.id for hit in ranked]
@@ -197,23 +244,23 @@ def test_a_ranking(pairs: list[tuple[float, float]], fusion: FusionDeclaration) 
         assert (hit.kb_id, hit.number) == ("docs", 7)
 
 
-@given(figures, fusions, st.randoms())
+@given(figures, settings, st.randoms())
 def test_the_order_of_candidates_does_not_matter(
-    pairs: list[tuple[float, float]], fusion: FusionDeclaration, random: Any
+    pairs: list[tuple[float, float]], settings: RetrievalDeclaration, random: Any
 ) -> None:
     """The same candidates in any order make the same ranking."""
     candidates = candidates_of(pairs)
     shuffled = list(candidates)
     random.shuffle(shuffled)
-    assert list(fuse(columns(shuffled), fusion)) == list(fuse(columns(candidates), fusion))
+    assert list(fuse(columns(shuffled), settings)) == list(fuse(columns(candidates), settings))
 
 
-@given(figures, fusions)
+@given(figures, settings)
 def test_better_in_both_is_better(
-    pairs: list[tuple[float, float]], fusion: FusionDeclaration
+    pairs: list[tuple[float, float]], settings: RetrievalDeclaration
 ) -> None:
     """A passage that is not worse by vectors and by words is not worse after fusion."""
-    ranked = list(fuse(columns(candidates_of(pairs)), fusion))
+    ranked = list(fuse(columns(candidates_of(pairs)), settings))
     for hit in ranked:
         for other in ranked:
             if all(hit.scores[kind] >= other.scores[kind] for kind in ("dense", "lexical")):

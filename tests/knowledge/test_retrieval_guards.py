@@ -45,7 +45,10 @@ JUDGED = {
     "stream data to the client": "server-sent-events stream-json-lines",
     "describe the API in its documentation": "metadata path-operation-configuration",
 }
-TRUSTING = {"fusion": {"dense_weight": 0.7, "document_weight": 0}}
+TRUSTING = {
+    "signals": {"dense": 0.7, "lexical": 0.3, "terms": 0},
+    "fusion": {"document_weight": 0},
+}
 """An earlier default, which was tuned on two collections."""
 
 

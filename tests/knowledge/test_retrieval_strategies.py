@@ -189,10 +189,10 @@ async def test_min_score_is_about_the_cosine(bench: Bench, strategy: str) -> Non
 async def test_min_score_finds_what_stands_behind(bench: Bench) -> None:
     """As many passages as asked for are found if enough reach the threshold at any rank."""
     await filled(bench)
-    every = (await ask(bench, QUESTION, "hybrid", top_k=50, fusion={"dense_weight": 0})).matches
+    every = (await ask(bench, QUESTION, "hybrid", top_k=50, signals={"dense": 0})).matches
     bar = sorted((round(match.scores["dense"], 6) for match in every), reverse=True)[3]
     passing = [match for match in every if round(match.scores["dense"], 6) >= bar]
-    settings: dict[str, Any] = {"min_score": bar, "fusion": {"dense_weight": 0}}
+    settings: dict[str, Any] = {"min_score": bar, "signals": {"dense": 0}}
     for k in (1, 2, 3, 4):
         got = (await ask(bench, QUESTION, "hybrid", top_k=k, **settings)).matches
         assert names(got) == names(passing)[:k]
@@ -289,8 +289,11 @@ async def test_words_are_scaled_by_the_question_in_small_indexes(
 ) -> None:
     """In small indexes, few words of a question do not count as much as all its words."""
     await filled(bench, count)
-    fusion = {"dense_weight": 0, "document_weight": 0, "depth": 50}
+    settings: dict[str, Any] = {
+        "signals": {"dense": 0},
+        "fusion": {"document_weight": 0, "depth": 50},
+    }
     question = "item7 " + " ".join(f"unheard{number}" for number in range(9))
-    best = (await ask(bench, question, "hybrid", fusion=fusion)).matches[0]
+    best = (await ask(bench, question, "hybrid", **settings)).matches[0]
     assert best.text == text_of(7)
     assert (best.scores["fused"] < 1) is is_scaled

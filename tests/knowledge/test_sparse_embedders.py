@@ -16,12 +16,12 @@ from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.embedders.sparse.base import (
     IDS_END,
     SparseEmbedder,
-    SparseVector,
     embed_documents,
     embed_query,
 )
 from lorebind_knowledge.embedders.sparse.local import LocalSparseEmbedder
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper, is_sparse
+from lorebind_knowledge.records import SparseVector
 
 
 class Returning(SparseEmbedder):

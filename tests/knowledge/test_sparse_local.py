@@ -12,8 +12,9 @@ import pytest
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders.local import LocalEmbedder, read_model
 from lorebind_knowledge.embedders.sparse import local as local_module
-from lorebind_knowledge.embedders.sparse.base import SparseVector, embed_documents, embed_query
+from lorebind_knowledge.embedders.sparse.base import embed_documents, embed_query
 from lorebind_knowledge.embedders.sparse.local import TERMS, LocalSparseEmbedder
+from lorebind_knowledge.records import SparseVector
 
 REFERENCES = json.loads((Path(__file__).parent / "splade_reference.json").read_text("utf-8"))
 """Texts with the weights of at least .05 that the published weights give in float32."""

@@ -131,4 +131,4 @@ def _advice(tuning: Tuning) -> str:
         return f"keep the settings: {compared}, which may be chance"
     if tuning.difference.mean < 0:
         return f"keep the settings: {compared}"
-    return f"set strategy: hybrid and fusion.dense_weight: {tuning.dense_weight:g}: {compared}"
+    return f"set strategy: hybrid and signals: {{ dense: {tuning.dense:g} }}: {compared}"

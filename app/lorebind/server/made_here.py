@@ -39,10 +39,11 @@ ALLOWED: Mapping[str, str] = {
     "SemanticDeclaration": "breakpoints threshold structural_weight window min_tokens max_tokens",
     "PreprocessDeclaration": "dedupe remove_html html",
     "HtmlDeclaration": "extractor",
-    "RetrievalDeclaration": "strategy top_k min_score min_score_on max_tokens filters fusion"
-    " mmr_lambda rerank condense max_per_document neighbours inject_as render on_weak fallback"
-    " min_results stages on_error tool_fallback",
-    "FusionDeclaration": "method dense_weight document_weight smoothing rank_constant depth",
+    "RetrievalDeclaration": "strategy top_k min_score min_score_on max_tokens filters signals"
+    " fusion mmr_lambda rerank condense max_per_document neighbours inject_as render on_weak"
+    " fallback min_results stages on_error tool_fallback",
+    "FusionDeclaration": "method document_weight smoothing rank_constant depth",
+    "SignalsDeclaration": "dense lexical terms",
     "SmoothingDeclaration": "weight documents",
     "StageDeclaration": "strategy min_score min_score_on filters",
     "CondenseDeclaration": "method model",

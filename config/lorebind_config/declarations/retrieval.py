@@ -59,7 +59,7 @@ Strategy: TypeAlias = Literal["similarity", "lexical", "mmr", "hybrid", "rerank"
 """A method of ranking passages."""
 _WORDS = ("turns", "none")
 _OR_WORD = OrForm({"enum": list(_WORDS), "type": "string"})
-ScoredOn: TypeAlias = Literal["dense", "lexical", "fused", "rerank"]
+ScoredOn: TypeAlias = Literal["dense", "lexical", "terms", "fused", "rerank"]
 """A score of a passage that can be its relevance."""
 
 Level: TypeAlias = Annotated[float | None, Field(ge=0, le=1)]
@@ -83,22 +83,62 @@ class SmoothingDeclaration(Declaration):
     )
 
 
+class Shares(NamedTuple):
+    """The shares of the signals in the fused score of a passage; they add up to 1."""
+
+    dense: float
+    lexical: float
+    terms: float
+
+
+class SignalsDeclaration(Declaration):
+    """How much each signal counts in the fused score, relative to the others."""
+
+    dense: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="The share of the vectors. Raise it if questions use other words than the "
+        "documents. Lower it if questions contain names, numbers or rare words.",
+    )
+    lexical: float = Field(0.35, ge=0, le=1, description="The share of the words, by BM25.")
+    terms: float = Field(
+        0.15,
+        ge=0,
+        le=1,
+        description="The share of the terms of the sparse embedder: related words that a question "
+        "and a passage have in common. Without a sparse embedder, the words have this share too.",
+    )
+
+    @model_validator(mode="after")
+    def _counts_something(self) -> SignalsDeclaration:
+        if not self.dense and not self.lexical + self.terms:
+            raise refused("no signal counts", "write a share above 0 for at least one")
+        return self
+
+    def with_dense(self, share: float) -> SignalsDeclaration:
+        """Return the signals with this share of the vectors; the others divide the rest as here."""
+        others = self.lexical + self.terms
+        of_terms = self.terms / others if others else 0.0
+        rest = {"lexical": (1 - share) * (1 - of_terms), "terms": (1 - share) * of_terms}
+        return self.model_copy(update={"dense": share, **rest})
+
+    def shares(self, *, terms: bool) -> Shares:
+        """Return the shares, with or without the signal `terms`."""
+        of_words = self.lexical if terms else self.lexical + self.terms
+        of_terms = self.terms if terms else 0.0
+        total = self.dense + of_words + of_terms
+        return Shares(self.dense / total, of_words / total, of_terms / total)
+
+
 class FusionDeclaration(Declaration):
-    """Settings for merging the results of vector search and word search into one ranking."""
+    """Settings for merging the results of vectors, words and terms into one ranking."""
 
     method: Literal["weighted", "rrf"] = Field(
         "weighted",
         description="`weighted`: the weighted sum of the scores, each scaled to 0 to 1; `rrf`: "
         "reciprocal rank fusion, which uses ranks only. Ranks do not tell how much better one "
         "passage is than the next, so `rrf` finds rare words less often.",
-    )
-    dense_weight: float = Field(
-        0.5,
-        ge=0,
-        le=1,
-        description="weighted: the weight of the vectors; the words have the rest. Raise it if "
-        "questions use other words than the documents. Lower it if questions contain names, "
-        "numbers or rare words.",
     )
     document_weight: float = Field(
         0.5,
@@ -123,7 +163,7 @@ class FusionDeclaration(Declaration):
         100,
         ge=50,
         le=1000,
-        description="Number of passages from each of the two searches that are merged.",
+        description="Number of passages from each of the searches that are merged.",
     )
 
     @model_validator(mode="after")
@@ -239,8 +279,8 @@ class RetrievalDeclaration(Declaration):
     strategy: Strategy = Field(
         "hybrid",
         description="`similarity`: by the cosine of the embeddings; `lexical`: by words, with "
-        "BM25; `hybrid`: both, fused; `mmr`: hybrid, with passages that differ from each other; "
-        "`rerank`: hybrid, then ordered by a reranker.",
+        "BM25; `hybrid`: both, and the terms of the sparse embedder, fused; `mmr`: hybrid, with "
+        "passages that differ from each other; `rerank`: hybrid, then ordered by a reranker.",
     )
     top_k: int = Field(5, ge=1, le=50, description="Maximum number of passages to return.")
     min_score: float | None = Field(
@@ -265,9 +305,13 @@ class RetrievalDeclaration(Declaration):
     filters: Filters = Field(
         default_factory=dict, description="Conditions that the metadata of the passages must meet."
     )
+    signals: SignalsDeclaration = Field(
+        default_factory=SignalsDeclaration,
+        description="How much vectors, words and terms count. The method `weighted` uses it.",
+    )
     fusion: FusionDeclaration = Field(
         default_factory=FusionDeclaration,
-        description="Settings for merging the results of vectors and words.",
+        description="Settings for merging the results of vectors, words and terms.",
     )
     mmr_lambda: float = Field(
         0.7,

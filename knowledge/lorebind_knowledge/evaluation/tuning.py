@@ -1,4 +1,4 @@
-"""Choose the weights of the vector search and the word search by cross-validation."""
+"""Choose how much vectors count beside words and terms, by cross-validation."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The weight that scores best on all questions, and the expected gain from choosing it."""
+    """The share of the vectors that scores best on all questions, and the expected gain."""
 
-    dense_weight: float
+    dense: float
     ndcg_10: float
     """The mean over all questions, each searched with the weight chosen without it."""
     declared_ndcg_10: float
@@ -41,7 +41,7 @@ async def tune(
     settings: RetrievalDeclaration,
     progress: Callable[[], None] = lambda: None,
 ) -> Tuning:
-    """Choose `fusion.dense_weight` by nDCG@10, and compare it with the declared settings.
+    """Choose `signals.dense` by nDCG@10, and compare it with the declared settings.
 
     The questions are divided into five parts; the questions of each part are searched with the
     weight that scores best on the other four.
@@ -79,5 +79,10 @@ def _best(figures: Mapping[float, Sequence[float]], questions: Collection[int]) 
 
 
 def _weighted(settings: RetrievalDeclaration, weight: float) -> RetrievalDeclaration:
-    fusion = settings.fusion.model_copy(update={"method": "weighted", "dense_weight": weight})
-    return settings.model_copy(update={"strategy": "hybrid", "fusion": fusion})
+    return settings.model_copy(
+        update={
+            "strategy": "hybrid",
+            "signals": settings.signals.with_dense(weight),
+            "fusion": settings.fusion.model_copy(update={"method": "weighted"}),
+        }
+    )

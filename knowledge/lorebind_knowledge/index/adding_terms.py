@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry, Manifest
     from lorebind_knowledge.embedders.base import Fingerprint
+    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.records import SparseVector
 
@@ -31,8 +32,13 @@ class BareText(NamedTuple):
 
 
 def is_of(manifest: Manifest, fingerprint: Fingerprint | None) -> bool:
-    """Return whether an index has the terms of this sparse embedder, or none for None."""
+    """Return whether the terms of an index are of this sparse embedder; None: it has no terms."""
     return manifest.sparse_key == (fingerprint.key if fingerprint else "")
+
+
+def has_terms(manifest: Manifest, sparse: SparseEmbedder | None) -> bool:
+    """Return whether all passages of an index have the terms of this sparse embedder, if any."""
+    return is_of(manifest, sparse.fingerprint if sparse else None) and manifest.terms_complete
 
 
 def begin_terms(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
-    from lorebind_knowledge.records import Matrix, Vector
+    from lorebind_knowledge.records import SparseVector, Vector
 
 CHUNKS_PER_WRITE = 1000
 """Maximum number of chunks that are written or removed together. More save hardly any time."""
@@ -29,32 +29,40 @@ class PendingDocument:
 
 
 Parts: TypeAlias = list[tuple[PendingDocument, "Chunk"]]
-"""Chunks that are embedded or written together, each with its document."""
-Batches: TypeAlias = "asyncio.Queue[asyncio.Task[tuple[Parts, Matrix]] | None]"
+"""Chunks that are embedded together, each with its document."""
+
+
+class EmbeddedChunk(NamedTuple):
+    """A chunk that can be written, with its document."""
+
+    pending: PendingDocument
+    chunk: Chunk
+    vector: Vector
+    terms: SparseVector | None
+
+
+Batches: TypeAlias = "asyncio.Queue[asyncio.Task[list[EmbeddedChunk]] | None]"
 """Batches that are being embedded, in order; None marks the end."""
 
 
-async def written_together(embedded: Batches) -> AsyncIterator[tuple[Parts, list[Vector]]]:
+async def written_together(embedded: Batches) -> AsyncIterator[list[EmbeddedChunk]]:
     """Yield embedded chunks in order, each time all that are ready. None wait for later batches.
 
     Raises:
         LorebindError: a batch could not be embedded; the batches before it have been yielded.
     """
-    parts: Parts = []
-    vectors: list[Vector] = []
+    chunks: list[EmbeddedChunk] = []
     while (task := await embedded.get()) is not None:
         is_ready = task.done() and not task.cancelled() and task.exception() is None
-        if parts and not (is_ready and len(parts) + len(task.result()[0]) <= CHUNKS_PER_WRITE):
-            yield parts, vectors
-            parts, vectors = [], []
-        more, of_more = await task
-        parts.extend(more)
-        vectors.extend(of_more)
+        if chunks and not (is_ready and len(chunks) + len(task.result()) <= CHUNKS_PER_WRITE):
+            yield chunks
+            chunks = []
+        chunks += await task
         if embedded.empty():
-            yield parts, vectors
-            parts, vectors = [], []
-    if parts:
-        yield parts, vectors
+            yield chunks
+            chunks = []
+    if chunks:
+        yield chunks
 
 
 def in_groups(documents: Iterable[tuple[str, int]]) -> Iterator[list[str]]:

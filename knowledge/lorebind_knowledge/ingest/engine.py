@@ -26,6 +26,7 @@ from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.batches import (
     CHUNKS_PER_WRITE,
+    EmbeddedChunk,
     PendingDocument,
     in_groups,
     written_together,
@@ -44,6 +45,7 @@ from lorebind_knowledge.ingest.indexes import (
 from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_documents, read_ahead
 from lorebind_knowledge.ingest.prepared import attempts_of
 from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, count_document, reported
+from lorebind_knowledge.ingest.terms import TermsOfRun
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Record
 
@@ -158,9 +160,10 @@ class _Run:
         self._ledger = kb.catalog.ledger
         self._report = IngestReport(kb.id, strategy)
         self._started = time.perf_counter()
-        self._batches: set[asyncio.Task[tuple[Parts, Matrix]]] = set()
+        self._batches: set[asyncio.Task[list[EmbeddedChunk]]] = set()
         self._outage = False
         self._calls = asyncio.Semaphore(max(kb.embedder.max_concurrent, 1))
+        self._terms = TermsOfRun(kb, lease, partial=self._partial)
         self._serves_nothing = False
         """Whether there is no active index, so that searches may find documents one by one."""
 
@@ -194,7 +197,7 @@ class _Run:
         if not (allow_mass_delete or self._partial):
             self._refuse_mass_delete(enumeration, served)
         self._serves_nothing = active is None
-        self._index = index = await self._choose_index()
+        self._index = index = await self._terms.begin(await self._choose_index())
         self._report.notices += await restore_lost(kb, self._lease, index, self._vectors)
         same = active is not None and active.key == index.key
         self._entries = served if same else await call(self._ledger.documents, index.key)
@@ -352,8 +355,16 @@ class _Run:
         await self._publish([document for document in pending if not document.waiting])
         return pending
 
-    async def _embed_batch(self, parts: Parts) -> tuple[Parts, Matrix]:
-        return parts, await self._vectors([chunk.embedded_text for _, chunk in parts])
+    async def _embed_batch(self, parts: Parts) -> list[EmbeddedChunk]:
+        texts = [chunk.embedded_text for _, chunk in parts]
+        languages = [pending.document.language for pending, _ in parts]
+        vectors, terms = await asyncio.gather(
+            self._vectors(texts), self._terms.embed(list(zip(texts, languages, strict=True)))
+        )
+        return [
+            EmbeddedChunk(*part, vector, of_text)
+            for part, vector, of_text in zip(parts, vectors, terms, strict=True)
+        ]
 
     async def _vectors(self, texts: Sequence[str]) -> Matrix:
         """Return the vectors of texts, from the cache or the embedder, and count them."""
@@ -381,7 +392,7 @@ class _Run:
 
     async def _persist(self, embedded: Batches) -> None:
         index = self._index
-        async for parts, vectors in written_together(embedded):
+        async for chunks in written_together(embedded):
             records = [
                 Record(
                     chunk.id,
@@ -393,12 +404,13 @@ class _Run:
                     chunk.metadata,
                     chunk.context,
                     pending.document.language,
+                    terms,
                 )
-                for (pending, chunk), vector in zip(parts, vectors, strict=True)
+                for pending, chunk, vector, terms in chunks
             ]
             await call(self._kb.index.stage, self._lease, index, records)
             complete: list[PendingDocument] = []
-            for pending, _ in parts:
+            for pending, *_ in chunks:
                 pending.waiting -= 1
                 if pending.waiting == 0:
                     complete.append(pending)
@@ -456,6 +468,9 @@ class _Run:
             report.documents["removed"] += len(uris)
             for uri in uris:
                 self._emit("document_deleted", uri=uri)
+        if not self._partial:
+            index = await self._terms.complete(index)
+        report.notices += self._terms.notices
         chunker = chunker_fingerprint(self._corpus)
         manifest = replace(index.manifest, chunker=chunker)
         if manifest != index.manifest and not self._partial:

@@ -86,6 +86,9 @@ async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
     dimension = fingerprint.dimension or len(await embed_query(kb.embedder, "dimension"))
     chunker = chunker_fingerprint(corpus)
     manifest = Manifest(str(fingerprint), fingerprint.key, dimension, chunker, fingerprint.address)
+    if kb.sparse is not None:
+        sparse = kb.sparse.fingerprint
+        manifest = replace(manifest, sparse=str(sparse), sparse_key=sparse.key)
     return await call(ledger.create_index, lease, manifest)
 
 

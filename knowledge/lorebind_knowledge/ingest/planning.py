@@ -12,6 +12,7 @@ from lorebind_knowledge.ingest.indexes import indexes_to_write
 from lorebind_knowledge.ingest.preparation import prepare_documents
 from lorebind_knowledge.ingest.prepared import PlannedDocuments
 from lorebind_knowledge.ingest.report import IngestPlan, count_document
+from lorebind_knowledge.ingest.terms import count_missing
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ async def plan(corpus: Corpus, *, strategy: str = "upsert") -> IngestPlan:
                 "ingest; the next ingest checks whether its vectors are the same, and embeds all "
                 "documents again if they are not"
             )
+        if index is not None:
+            result.terms_to_add = await call(count_missing, kb, index)
         result.read = PlannedDocuments(kb.namespace)
         to_embed: set[str] = set()
         documents = prepare_documents(corpus, enumeration, entries, keep_in=result.read)

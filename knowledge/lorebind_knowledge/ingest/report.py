@@ -95,6 +95,8 @@ class IngestPlan:
     cost: float | None = None
     """The cost in the currency of the embedder's `price_per_million_tokens`; None without one."""
     cache_hits: int = 0
+    terms_to_add: int = 0
+    """Number of passages in the index that have no terms of the sparse embedder yet."""
     failures: list[Failure] = field(default_factory=list)
     without_text: list[str] = field(default_factory=list)
     """The uris of documents that were read and have no text, including unchanged ones."""

@@ -27,7 +27,7 @@ class _HasScores(Protocol):
 _Scored = TypeVar("_Scored", bound=_HasScores)
 
 
-_FUSED = ("dense", "lexical", "fused")
+_FUSED = ("dense", "lexical", "terms", "fused")
 
 
 _FIGURES = {

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from lorebind_config.declarations.retrieval import RetrievalDeclaration
     from lorebind_config.namespace import Namespace
     from lorebind_knowledge.catalog.chunks import StoredChunk
-    from lorebind_knowledge.index.view import View
-    from lorebind_knowledge.records import Matrix, Vector
+    from lorebind_knowledge.index.view import Hits, View
+    from lorebind_knowledge.records import Matrix, SparseVector, Vector
 
 T = TypeVar("T")
 
@@ -112,6 +112,8 @@ class Query:
     settings: RetrievalDeclaration
     views: Mapping[str, View]
     """The views by the id of their knowledge base."""
+    terms: SparseVector | None = None
+    """The question's terms, if all indexes have terms of the same sparse embedder."""
 
     def nearest(self, k: int) -> Candidates:
         """Rank passages by cosine: the strategy `similarity`. `score` is the cosine, from 0 to 1.
@@ -145,33 +147,36 @@ class Query:
         return weighed(candidates, scores_of(figures / figures.max(initial=0.0)), depth=depth)[:k]
 
     def hybrid_candidates(self, depth: int) -> Candidates:
-        """Return the `depth` best passages by vectors and by words each, with both raw scores.
+        """Return the `depth` best passages by each signal, with the raw scores of all signals.
 
         The final scores are not set yet. A passage from only one of the lists gets its real raw
-        score for the other as well, since a missing one would count as the worst.
+        score for the others as well, since a missing one would count as the worst.
         """
         where, parts = self.settings.filters, []
         for kb_id, view in self.views.items():
-            nearest = view.nearest(self.vector, depth, where)
-            by_words = view.bm25_search(self.question, depth, where)
-            near = set(nearest.numbers.tolist())
-            more = [at for at, number in enumerate(by_words.numbers.tolist()) if number not in near]
-            others = by_words.at(more)
-            numbers = np.concatenate([nearest.numbers, others.numbers])
-            dense = [nearest.scores, view.cosines(self.vector, others.numbers)]
+            hits = view.nearest(self.vector, depth, where)
+            near = len(hits.ids)
+            hits = _with_others(hits, view.bm25_search(self.question, depth, where))
+            if self.terms is not None:
+                hits = _with_others(hits, view.terms_search(self.terms, depth, where))
+            dense = [hits.scores[:near], view.cosines(self.vector, hits.numbers[near:])]
             figures = {
                 "dense": np.concatenate(dense),
-                "lexical": view.bm25_scores(self.question, numbers),
+                "lexical": view.bm25_scores(self.question, hits.numbers),
             }
             if self.settings.fusion.counts_documents:
-                figures["document"] = view.document_scores(self.question, numbers)
-            parts.append(_candidates(kb_id, numbers, nearest.ids + others.ids, **figures))
+                figures["document"] = view.document_scores(self.question, hits.numbers)
+            if self.terms is not None:
+                figures["terms"] = view.terms(self.terms).scores(hits.numbers)
+            parts.append(_candidates(kb_id, hits.numbers, hits.ids, **figures))
         candidates = _joined(parts)
         if len(parts) > 1:
-            near_order = candidates.order(scores_of(candidates.raw_scores["dense"]))
-            words = candidates.raw_scores["lexical"]
-            by_words_order = [at for at in candidates.order(words)[:depth] if words[at]]
-            candidates = candidates.at(sorted({*near_order[:depth], *by_words_order}))
+            best = set(candidates.order(scores_of(candidates.raw_scores["dense"]))[:depth])
+            for name in ("lexical", "terms"):
+                figure = candidates.raw_scores.get(name, np.zeros(0))
+                order = candidates.order(figure) if len(figure) else []
+                best.update(at for at in order[:depth] if figure[at])
+            candidates = candidates.at(sorted(best))
         return candidates
 
     def full_scores(self) -> tuple[float, float]:
@@ -270,6 +275,17 @@ def weighed(
     scores = np.round(figures / best * scale, _DECIMALS)
     raw_scores = candidates.raw_scores if name is None else {**candidates.raw_scores, name: figures}
     return Candidates(candidates.passages, scores, raw_scores).at(order)
+
+
+def _with_others(hits: Hits, more: Hits) -> Hits:
+    """Return hits, then those of the others that are not among them."""
+    known = set(hits.numbers.tolist())
+    others = more.at([at for at, number in enumerate(more.numbers.tolist()) if number not in known])
+    return type(hits)(
+        np.concatenate([hits.numbers, others.numbers]),
+        [*hits.ids, *others.ids],
+        np.concatenate([hits.scores, others.scores]),
+    )
 
 
 def _candidates(

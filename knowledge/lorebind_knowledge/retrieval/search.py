@@ -17,6 +17,8 @@ from lorebind_config.errors import (
 )
 from lorebind_config.filters import compile_filter, required_fields
 from lorebind_knowledge.embedders.base import embed_query
+from lorebind_knowledge.embedders.sparse.base import embed_query as embed_terms
+from lorebind_knowledge.index.adding_terms import has_terms
 from lorebind_knowledge.index.index import read_indexes
 from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.plumbing.lanes import threads_of
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
-    from lorebind_knowledge.records import DocumentMatch, QueryResult, Vector
+    from lorebind_knowledge.records import DocumentMatch, QueryResult, SparseVector, Vector
     from lorebind_knowledge.retrieval.query import Ranking, Strategy
 
 STRATEGIES: dict[str, Strategy] = {
@@ -100,11 +102,13 @@ class _IndexSearch(Search):
     kbs: Sequence[IndexedKnowledgeBase]
     question: str
     vector: Vector | None = None
+    terms: SparseVector | None = None
+    """The question's terms, if all knowledge bases have the same sparse embedder."""
     missing: dict[str, NotIngestedError] = field(default_factory=dict)
     notices: dict[str, str] = field(default_factory=dict)
 
     async def ranked(self, settings: RetrievalDeclaration) -> tuple[list[DocumentMatch], float]:
-        await self.embed()
+        await self.embed(settings)
         with self.lane():
             if settings.strategy == "rerank":
                 return await self._reranked(settings)
@@ -131,10 +135,15 @@ class _IndexSearch(Search):
         candidates = await call(read_indexes, self.indexes, find)
         return await rerank(reranker, self.question, candidates, settings)
 
-    async def embed(self) -> None:
-        """Embed the question. Call it before the indexes are read."""
+    async def embed(self, settings: RetrievalDeclaration) -> None:
+        """Embed the question as the settings need it. Call it before the indexes are read."""
         if self.vector is None:
             self.vector = await embed_query(self.kbs[0].embedder, self.question)
+        sparse = self.kbs[0].sparse
+        if self.terms is None and sparse is not None and _uses_terms(settings):
+            keys = {kb.sparse.fingerprint.key if kb.sparse else "" for kb in self.kbs}
+            if len(keys) == 1:
+                self.terms = await embed_terms(sparse, self.question)
 
     def lane(self) -> AbstractContextManager[None]:
         """Return a block in which `call` uses the threads of the searched databases."""
@@ -213,7 +222,22 @@ class _IndexSearch(Search):
         if settings.filters:
             compile_filter(settings.filters)
             self._look_for_keys(required_fields(settings.filters), by_id.values())
-        return Query(self.question, self.vector, settings, by_id)
+        terms = self.terms if _uses_terms(settings) and self._have_terms(by_id) else None
+        return Query(self.question, self.vector, settings, by_id, terms)
+
+    def _have_terms(self, views: Mapping[str, View]) -> bool:
+        """Return whether all indexes have the terms that the settings count, or add a notice."""
+        have_terms = self.terms is not None
+        for kb in self.kbs:
+            if kb.sparse is None or kb.id not in views:
+                continue
+            if not has_terms(views[kb.id].index.manifest, kb.sparse):
+                have_terms = False
+                self.notices[f"terms of {kb.id}"] = (
+                    f"the passages of {kb.id!r} have no terms of {kb.sparse.fingerprint} yet, so "
+                    f"the search goes on without terms; add them with: {kb.ingest_command}"
+                )
+        return have_terms
 
     def _compare_addresses(self, views: Mapping[str, View]) -> None:
         """Add a notice if the embedder's address has changed since the index was built."""
@@ -239,6 +263,10 @@ class _IndexSearch(Search):
                         f"filter names{'' if required else ' to exclude documents'}; "
                         f"{did_you_mean(name, known_keys)}"
                     )
+
+
+def _uses_terms(settings: RetrievalDeclaration) -> bool:
+    return settings.strategy not in ("similarity", "lexical") and settings.signals.terms > 0
 
 
 def index_in_use(kb: IndexedKnowledgeBase) -> IndexEntry:
@@ -288,7 +316,7 @@ async def rank(
     """
     search = _IndexSearch((kb,), question)
     settings = settings.model_copy(update={"min_score_on": None})
-    await search.embed()
+    await search.embed(settings)
     with search.lane():
         if settings.strategy == "rerank":
             return await search.rerank(settings)

@@ -1,8 +1,8 @@
-"""The strategies that combine the vector search and the word search: `hybrid`, `mmr`, `rerank`.
+"""The strategies that combine vectors, words and terms: `hybrid`, `mmr`, `rerank`.
 
-`hybrid` fuses both. The method `weighted` adds the raw scores of both by weight, each scaled to 0
-to 1 over the candidates (min-max): the convex combination of Bruch, Gai and Ingber, "An Analysis of
-Fusion Functions for Hybrid Retrieval" (2023). If a small index has no candidate with half of the
+`hybrid` fuses these signals. The method `weighted` adds their raw scores by weight, each scaled to
+0 to 1 over the candidates (min-max): the convex combination of Bruch, Gai and Ingber, "An Analysis
+of Fusion Functions for Hybrid Retrieval" (2023). If a small index has no candidate with half of the
 question's words, weighted by rarity, words are scaled by that half. Otherwise one common word would
 count as much as all words. `rrf` adds 1 / (k + rank): the reciprocal rank fusion of Cormack, Clarke
 and Buettcher (2009).
@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lorebind_config.declarations.retrieval import (
-        FusionDeclaration,
-        RetrievalDeclaration,
-        SmoothingDeclaration,
-    )
+    from lorebind_config.declarations.retrieval import RetrievalDeclaration, SmoothingDeclaration
     from lorebind_knowledge.records import DocumentMatch, Matrix
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.retrieval.base import Search
@@ -51,27 +47,34 @@ _ENOUGH = 0.5
 
 
 def fused(
-    candidates: Candidates, fusion: FusionDeclaration, full: tuple[float, float] = (0.0, 0.0)
+    candidates: Candidates,
+    settings: RetrievalDeclaration,
+    full: tuple[float, float] = (0.0, 0.0),
 ) -> NDArray[np.float64]:
     """Return the raw score `fused` of each candidate, in the order of the candidates.
 
     It is in 0 to 1 and relative to the best of these candidates.
 
     Args:
-        candidates: without duplicates, with the raw scores `dense`, `lexical` and, if it counts,
-            `document`.
-        fusion: the method and its settings.
+        candidates: without duplicates, with the raw scores `dense` and `lexical` and, if they
+            count, `document` and `terms`.
+        settings: the method, and how much each signal counts.
         full: the raw scores `lexical` and `document` of a text with all words of the question; 0
             means that words are scaled by the best candidate alone.
     """
-    dense, lexical = candidates.raw_scores["dense"], candidates.raw_scores["lexical"]
+    fusion, raw_scores = settings.fusion, candidates.raw_scores
+    dense, lexical = raw_scores["dense"], raw_scores["lexical"]
+    terms = raw_scores.get("terms")
     if fusion.method == "rrf":
-        figures = _reciprocal_ranks(dense, lexical, fusion.rank_constant)
-    else:
-        documents = candidates.raw_scores.get("document", np.zeros(len(candidates)))
-        least = _ENOUGH * _mixed(*full, fusion.document_weight)
-        words = scaled(_mixed(lexical, documents, fusion.document_weight), least)
-        figures = _mixed(words, scaled(dense), fusion.dense_weight)
+        lists = [dense, lexical, *([] if terms is None else [terms])]
+        return _reciprocal_ranks(lists, fusion.rank_constant)
+    documents = raw_scores.get("document", np.zeros(len(candidates)))
+    least = _ENOUGH * _mixed(*full, fusion.document_weight)
+    words = scaled(_mixed(lexical, documents, fusion.document_weight), least)
+    shares = settings.signals.shares(terms=terms is not None)
+    figures = shares.dense * scaled(dense) + shares.lexical * words
+    if terms is not None:
+        figures += shares.terms * scaled(terms)
     return np.round(figures, _DECIMALS)
 
 
@@ -95,12 +98,10 @@ def scaled(figures: NDArray[np.float64], high: float = 0.0) -> NDArray[np.float6
     return stretched
 
 
-def _reciprocal_ranks(
-    dense: NDArray[np.float64], lexical: NDArray[np.float64], constant: int
-) -> NDArray[np.float64]:
-    """Return the sums over both lists, divided by the sum of a passage that is first in both."""
-    most = 2 / (constant + 1)
-    sums = (1 / (constant + _ranks(dense)) + 1 / (constant + _ranks(lexical))) / most
+def _reciprocal_ranks(lists: Sequence[NDArray[np.float64]], constant: int) -> NDArray[np.float64]:
+    """Return the sums over all lists, divided by the sum of a passage that is first in each."""
+    most = len(lists) / (constant + 1)
+    sums = np.sum([1 / (constant + _ranks(figures)) for figures in lists], axis=0) / most
     # Many sums end in a half, which NumPy may round the other way: it multiplies before rounding.
     return np.array([round(total, _DECIMALS) for total in sums.tolist()])
 
@@ -197,7 +198,7 @@ def hybrid(query: Query, limit: int) -> Candidates:
     # Only small indexes have fewer candidates than that. Scaling by the whole question helps there
     # (MRR@10 +.013 among 10 documents), and costs quality for long questions in larger ones.
     full = query.full_scores() if len(candidates) < fusion.depth else (0.0, 0.0)
-    scores = fused(candidates, fusion, full)
+    scores = fused(candidates, query.settings, full)
     if not fusion.smoothing.weight:
         return weighed(candidates, scores, name="fused")
     documents = query.documents(candidates.passages)

@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders.base import guarded
 from lorebind_knowledge.plumbing.lanes import lane
 from lorebind_knowledge.plumbing.tokenizing import encodable
+from lorebind_knowledge.records import IDS_END, SparseVector
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from lorebind_knowledge.embedders.base import Fingerprint
-
-IDS_END = 2**31
-"""Ids of terms are below it, so that a signed integer of 32 bits can store each."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SparseVector:
-    """The terms of a text with their weights. The score of two vectors is their dot product.
-
-    An embedder may return terms in any order, terms that occur twice and weights of 0. The
-    functions of this module sort terms by id, add up equal ones, and drop those whose weight is not
-    positive, so that all other code only sees vectors as described here. A vector may be empty.
-    """
-
-    ids: NDArray[np.int64]
-    """Ids of terms, ascending and distinct, from 0 to `IDS_END` - 1."""
-    weights: NDArray[np.float32]
-    """The positive, finite weight of each term."""
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 @runtime_checkable

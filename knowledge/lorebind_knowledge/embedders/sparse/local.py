@@ -20,9 +20,10 @@ from lorebind_config.declarations.embedders import SparseEmbedderBase
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders.base import Fingerprint
 from lorebind_knowledge.embedders.local import LocalEmbedderConfig, load_tokenizer, read_model
-from lorebind_knowledge.embedders.sparse.base import SparseEmbedder, SparseVector
+from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
 from lorebind_knowledge.plumbing.lanes import usable_processors
 from lorebind_knowledge.plumbing.run_once import PerProcess, cpu_session
+from lorebind_knowledge.records import SparseVector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

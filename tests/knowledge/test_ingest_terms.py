@@ -1,0 +1,191 @@
+"""Ingests that give terms of a sparse embedder to passages, and searches that use them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lorebind_config.errors import EmbedderError
+from lorebind_knowledge.index.adding_terms import passages_without_terms
+from lorebind_knowledge.plumbing.bridge import call
+
+from .bench import Bench, counts, fail_at, fill, paragraph
+from .sparse_words import SparseWords, with_sparse
+
+RELATED = {"automobile": "car", "physician": "doctor"}
+
+
+@pytest.fixture
+def sparse(bench: Bench) -> SparseWords:
+    sparse = SparseWords(RELATED)
+    with_sparse(bench, sparse)
+    return sparse
+
+
+def garage(bench: Bench) -> None:
+    bench.write("a.md", "The automobile waits outside.")
+    bench.write("b.md", "The physician waits inside.")
+    bench.write("c.md", "Nobody waits upstairs.")
+
+
+async def matching(bench: Bench, question: str) -> set[str]:
+    """Return the documents with any of the terms of a question."""
+    matches = (await bench.ask(question)).matches
+    return {match.metadata["uri"] for match in matches if match.scores["terms"]}
+
+
+async def missing(bench: Bench) -> list[int]:
+    return await call(passages_without_terms, bench.index, bench.entry)
+
+
+async def test_related_words_find_a_passage(bench: Bench, sparse: SparseWords) -> None:
+    """A passage is found by a word that only its terms have; the score of each signal is known."""
+    garage(bench)
+    report = await bench.ingest()
+    assert (report.texts_embedded, report.notices) == (3, [])
+    result = await bench.ask("car")
+    assert result.notices == []
+    first, *others = result.matches
+    assert first.metadata["uri"] == "docs/a.md"
+    assert first.scores["lexical"] == 0
+    assert first.scores["terms"] > 0
+    assert all(match.scores["terms"] == 0 for match in others)
+    without = await bench.ask("car", signals={"terms": 0})
+    assert all("terms" not in match.scores for match in without.matches)
+
+
+async def test_the_strategies_that_use_terms(bench: Bench, sparse: SparseWords) -> None:
+    """`hybrid` and `mmr` use terms, `similarity` and `lexical` do not embed them."""
+    garage(bench)
+    await bench.ingest()
+    for strategy, uses in (("hybrid", 1), ("mmr", 1), ("similarity", 0), ("lexical", 0)):
+        sparse.questions.clear()
+        result = await bench.ask("physician", strategy=strategy)
+        assert len(sparse.questions) == uses
+        assert all(("terms" in match.scores) == bool(uses) for match in result.matches)
+
+
+async def test_edits(bench: Bench, sparse: SparseWords) -> None:
+    """Only new texts are embedded; the terms of changed and removed passages are gone."""
+    garage(bench)
+    await bench.ingest()
+    sparse.batches.clear()
+    bench.write("a.md", "The bicycle waits outside.")
+    bench.remove("b.md")
+    report = await bench.ingest()
+    assert report.documents == counts(updated=1, removed=1, unchanged=1)
+    assert len(sparse.texts) == 1
+    assert await matching(bench, "car doctor") == set()
+    assert await missing(bench) == []
+    sparse.batches.clear()
+    await bench.ingest()
+    assert sparse.batches == []
+
+
+async def test_an_index_without_terms(bench: Bench) -> None:
+    """Terms are added to an index without embedding anything else; until then a search says so."""
+    fill(bench)
+    bench.write("car.md", "The automobile waits outside.")
+    await bench.ingest()
+    assert (await bench.plan()).terms_to_add == 0
+    sparse = SparseWords(RELATED)
+    with_sparse(bench, sparse)
+    (notice,) = (await bench.ask("car")).notices
+    assert "have no terms of words/sparse yet" in notice
+    assert "lorebind knowledge ingest docs" in notice
+    before = await bench.visible()
+    assert (await bench.plan()).terms_to_add == len(before)
+    bench.embedder.forget()
+    report = await bench.ingest()
+    assert (report.texts_embedded, report.documents) == (0, counts(unchanged=5))
+    assert report.notices == ["13 passages that were indexed before have terms now"]
+    assert bench.embedder.batches == []
+    assert len(sparse.texts) == len(before)
+    assert await bench.visible() == before
+    result = await bench.ask("car")
+    assert result.notices == []
+    assert result.matches[0].metadata["uri"] == "docs/car.md"
+    assert (await bench.plan()).terms_to_add == 0
+
+
+async def test_an_interrupted_run_goes_on(bench: Bench) -> None:
+    """After a failure, the next run adds only the terms that are still missing."""
+    fill(bench)
+    await bench.ingest()
+    sparse = SparseWords()
+    with_sparse(bench, sparse)
+    sparse.before_batch = fail_at(2)
+    with pytest.raises(EmbedderError, match="down"):
+        await bench.ingest()
+    assert len(await missing(bench)) == (await bench.plan()).terms_to_add == 8
+    assert (await bench.ask("word0a")).notices
+    sparse.batches.clear()
+    sparse.before_batch = lambda number: None
+    await bench.ingest()
+    assert len(sparse.texts) == 8
+    assert not (await bench.ask("word0a")).notices
+
+
+async def test_a_failure_of_new_passages(bench: Bench, sparse: SparseWords) -> None:
+    """If the sparse embedder fails, the run fails; the next one embeds no text again."""
+    fill(bench)
+    sparse.before_batch = fail_at(3)
+    with pytest.raises(EmbedderError, match="down"):
+        await bench.ingest()
+    sparse.before_batch = lambda number: None
+    await bench.ingest()
+    assert len(set(bench.embedder.texts)) == len(bench.embedder.texts) == 12
+    assert await missing(bench) == []
+
+
+async def test_another_sparse_embedder(bench: Bench, sparse: SparseWords) -> None:
+    """Another sparse embedder gives new terms; turned off, the index has none."""
+    garage(bench)
+    await bench.ingest()
+    other = SparseWords({"automobile": "vehicle"}, revision="2")
+    with_sparse(bench, other)
+    assert (await bench.plan()).terms_to_add == 3
+    await bench.ingest()
+    assert await matching(bench, "vehicle") == {"docs/a.md"}
+    assert await matching(bench, "car") == set()
+    with_sparse(bench, None)
+    assert (await bench.ask("car")).notices == []
+    await bench.ingest()
+    assert bench.entry.manifest.sparse_key == ""
+    with bench.catalog.reading() as sql:
+        assert sql.run("select count(*) from catalog_segments where kind = 1") == [(0,)]
+
+
+async def test_languages_that_it_does_not_know(bench: Bench, sparse: SparseWords) -> None:
+    """Passages in other languages have no terms, and the report says so once they are new."""
+    garage(bench)
+    german = "Der Weg zu den Häusern ist nicht weit, und er ist auch nicht steil."
+    bench.write("de.md", german)
+    report = await bench.ingest()
+    assert report.notices == [
+        "passages in languages that words/sparse does not know have no terms: de 2"
+    ]
+    assert not any("Häusern" in text for text in sparse.texts)
+    assert await missing(bench) == []
+    assert (await bench.ingest()).notices == []
+
+
+async def test_only_some_documents(bench: Bench) -> None:
+    """A run that reads only some documents leaves an index without terms as it is."""
+    fill(bench)
+    bench.write_bytes("bad.md", b"\x00\xff\x00")
+    await bench.ingest()
+    sparse = SparseWords()
+    with_sparse(bench, sparse)
+    bench.write("bad.md", paragraph("mended"))
+    await bench.ingest(only_failed=True)
+    assert sparse.batches == []
+    assert (await bench.plan()).terms_to_add == 13
+
+
+async def test_rebuilding(bench: Bench, sparse: SparseWords) -> None:
+    """A rebuilt index has the same terms."""
+    garage(bench)
+    await bench.ingest()
+    before = (await bench.ask("car")).matches
+    await bench.ingest(strategy="replace")
+    assert (await bench.ask("car")).matches == before
