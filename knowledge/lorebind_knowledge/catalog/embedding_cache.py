@@ -1,5 +1,7 @@
 """The embedding cache: a text is embedded once, even if several knowledge bases contain it.
 
+It stores the vectors of dense and of sparse embedders in one table, each kind as its codec says.
+
 The least recently used vectors are evicted. Only the day of the last use is stored, so most reads
 write nothing. The first use of a day is noted in memory and written together with many others. A
 crash loses such notes, but no vectors.
@@ -13,12 +15,15 @@ import time
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lorebind_config.errors import EmbedderError
 from lorebind_config.namespace import digest
 from lorebind_knowledge.embedders.base import embed_documents
+from lorebind_knowledge.embedders.sparse import base as sparse
+from lorebind_knowledge.embedders.wrapper import is_sparse
 from lorebind_knowledge.plumbing.bridge import call, finish
+from lorebind_knowledge.records import IDS_END, SparseVector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +31,10 @@ if TYPE_CHECKING:
     from lorebind_knowledge.database.databases import Database
     from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.records import Matrix, Vector
+
+V = TypeVar("V")
 
 # Two ingests may embed the same text; either result may stay, as both are equally good.
 _PUT_AGAIN = (
@@ -81,11 +89,19 @@ class EmbeddingCache:
         """
         import numpy as np
 
-        keys = _keys(embedder, texts)
-        # Chunkers may use all threads of another lane to wait for the vectors stored here.
-        with self._database.threads.lane("embed"):
-            vectors, count = await self._embedded(embedder, dict(zip(keys, texts, strict=True)))
-        return Embedded(np.stack([vectors[key] for key in keys]), count, len(texts) - count)
+        vectors, count = await self._embed(_DENSE, embedder, texts)
+        return Embedded(np.stack(vectors), count, len(texts) - count)
+
+    async def embed_sparse(
+        self, embedder: SparseEmbedder, texts: Sequence[str]
+    ) -> tuple[list[SparseVector], int, int]:
+        """Return the sparse vectors of all texts, as `embed` returns dense ones.
+
+        Returns:
+            The vectors, the number of texts embedded, and the number of cache hits.
+        """
+        vectors, count = await self._embed(_SPARSE, embedder, texts)
+        return vectors, count, len(texts) - count
 
     def vectors(self, embedder: Embedder, texts: Sequence[str]) -> Matrix:
         """Return the vectors of all texts to a chunker, which runs in a thread."""
@@ -93,19 +109,29 @@ class EmbeddingCache:
         embedded: Embedded = finish(embedding)
         return embedded.vectors
 
+    async def _embed(
+        self, codec: _Codec[V], embedder: Any, texts: Sequence[str]
+    ) -> tuple[list[V], int]:
+        """Return the vectors of all texts, and the number of new ones."""
+        keys = _keys(embedder, texts)
+        # Chunkers may use all threads of another lane to wait for the vectors stored here.
+        with self._database.threads.lane("embed"):
+            by_key = dict(zip(keys, texts, strict=True))
+            vectors, count = await self._embedded(codec, embedder, by_key)
+        return [vectors[key] for key in keys], count
+
     async def _embedded(
-        self, embedder: Embedder, by_key: Mapping[str, str]
-    ) -> tuple[dict[str, Vector], int]:
-        """Return vectors by key, and the number of new ones."""
-        vectors: dict[str, Vector] = {}
+        self, codec: _Codec[V], embedder: Any, by_key: Mapping[str, str]
+    ) -> tuple[dict[str, V], int]:
+        vectors: dict[str, V] = {}
         count = 0
         while missing := [key for key in by_key if key not in vectors]:
             seen = self._written
-            vectors |= await call(self._read, missing)
+            vectors |= await call(self._read, codec, missing)
             ours, theirs = self._claim([key for key in missing if key not in vectors], seen)
             if ours:
                 new = {key: by_key[key] for key in ours}
-                vectors |= await self._embed_new(embedder, new, vectors)
+                vectors |= await self._embed_new(codec, embedder, new, vectors)
                 count += len(new)
             for other in theirs:
                 await asyncio.wait([asyncio.wrap_future(other)])  # if it failed, we try
@@ -126,19 +152,13 @@ class EmbeddingCache:
             return ours, theirs
 
     async def _embed_new(
-        self, embedder: Embedder, new: Mapping[str, str], cached: Mapping[str, Vector]
-    ) -> dict[str, Vector]:
+        self, codec: _Codec[V], embedder: Any, new: Mapping[str, str], cached: Mapping[str, V]
+    ) -> dict[str, V]:
         try:
-            matrix = await embed_documents(embedder, list(new.values()))
-            others = {len(vector) for vector in cached.values()} - {matrix.shape[1]}
-            if others:
-                raise EmbedderError(
-                    f"embedder {embedder.fingerprint} returned vectors of dimension "
-                    f"{matrix.shape[1]}, but earlier ones have dimension {others.pop()}; "
-                    "if its model has changed, declare the new model under its own name"
-                )
-            fresh = dict(zip(new, matrix, strict=True))
-            await call(self._write, fresh)
+            vectors = await codec.embed(embedder, list(new.values()))
+            codec.check(embedder, vectors, cached.values())
+            fresh = dict(zip(new, vectors, strict=True))
+            await call(self._write, {key: codec.encode(vector) for key, vector in fresh.items()})
             return fresh
         finally:
             with self._lock:
@@ -146,7 +166,7 @@ class EmbeddingCache:
                 (coming,) = {self._coming.pop(key) for key in new}
             coming.set_result(None)
 
-    def missing(self, embedder: Embedder, texts: Sequence[str]) -> dict[str, str]:
+    def missing(self, embedder: Embedder | SparseEmbedder, texts: Sequence[str]) -> dict[str, str]:
         """Return the texts that are not cached, each once, by key.
 
         The lookup does not count as a use of cached vectors, and writes nothing.
@@ -178,26 +198,31 @@ class EmbeddingCache:
         """The current day, in days since 1970."""
         return int(self._clock() // _SECONDS_PER_DAY)
 
-    def _read(self, keys: Iterable[str]) -> dict[str, Vector]:
-        import numpy as np
-
-        # A damaged vector counts as missing: its text is embedded again and the row replaced.
-        rows = [row for row in self._rows("key, vector, used_on, size", keys) if _is_sound(*row)]
+    def _read(self, codec: _Codec[V], keys: Iterable[str]) -> dict[str, V]:
         today = self._today
-        self._note(key for key, _, used_on, _ in rows if used_on < today)
-        return {key: np.frombuffer(vector, dtype="<f4") for key, vector, *_ in rows}
+        vectors: dict[str, V] = {}
+        used_before: list[str] = []
+        for key, blob, used_on, size in self._rows("key, vector, used_on, size", keys):
+            vector = codec.decode(blob) if _is_sound(blob, used_on, size) else None
+            if vector is None:
+                continue  # damaged: its text is embedded again and the row replaced
+            vectors[key] = vector
+            if used_on < today:
+                used_before.append(key)
+        self._note(used_before)
+        return vectors
 
     def _rows(self, columns: str, keys: Iterable[str]) -> list[Any]:
         query = f"select {columns} from catalog_embeddings where key in (:*keys)"
         with self._database.reading() as sql:
             return sql.run(query, keys=list(keys))
 
-    def _write(self, vectors: Mapping[str, Vector]) -> None:
+    def _write(self, blobs: Mapping[str, bytes]) -> None:
         shared = {"created_at": self._clock(), "used_on": self._today}
         rows = [
             {"key": key, "vector": blob, "size": len(blob), **shared}
             # Sorted, because two processes that store the same texts could deadlock otherwise.
-            for key, blob in sorted((key, _as_blob(vector)) for key, vector in vectors.items())
+            for key, blob in sorted(blobs.items())
         ]
         with self._database.writing() as sql:
             sql.insert("catalog_embeddings", rows, _PUT_AGAIN)
@@ -256,26 +281,89 @@ class EmbeddingCache:
             yield sql
 
 
-def _is_sound(_: Any, vector: Any, used_on: Any, size: Any) -> bool:
-    import numpy as np
+class _Codec(Protocol[V]):
+    """How vectors of one kind are computed, and stored as bytes."""
 
-    if not isinstance(vector, bytes) or (type(used_on), type(size)) != (int, int):
-        return False
-    if len(vector) != size or size % 4:
-        return False
-    return bool(np.isfinite(np.frombuffer(vector, dtype="<f4")).all())
+    async def embed(self, embedder: Any, texts: Sequence[str]) -> Sequence[V]: ...
+
+    def check(self, embedder: Any, new: Sequence[V], cached: Iterable[V]) -> None:
+        """Check that new vectors fit cached ones of the same embedder; raise `EmbedderError`."""
+
+    def encode(self, vector: V) -> bytes: ...
+
+    def decode(self, blob: bytes) -> V | None:
+        """Return the vector, or None if the bytes are damaged."""
 
 
-def _as_blob(vector: Vector) -> bytes:
-    blob: bytes = vector.astype("<f4").tobytes()
-    return blob
+class _Dense:
+    """Stores a vector as its float32 numbers."""
+
+    async def embed(self, embedder: Embedder, texts: Sequence[str]) -> Any:
+        return await embed_documents(embedder, texts)  # the rows of a matrix
+
+    def check(self, embedder: Embedder, new: Sequence[Vector], cached: Iterable[Vector]) -> None:
+        others = {len(vector) for vector in cached} - {len(new[0])}
+        if others:
+            raise EmbedderError(
+                f"embedder {embedder.fingerprint} returned vectors of dimension {len(new[0])}, "
+                f"but earlier ones have dimension {others.pop()}; "
+                "if its model has changed, declare the new model under its own name"
+            )
+
+    def encode(self, vector: Vector) -> bytes:
+        return vector.astype("<f4").tobytes()
+
+    def decode(self, blob: bytes) -> Vector | None:
+        import numpy as np
+
+        if len(blob) % 4:
+            return None
+        vector: Vector = np.frombuffer(blob, dtype="<f4")
+        return vector if np.isfinite(vector).all() else None
 
 
-def _keys(embedder: Embedder, texts: Iterable[str]) -> list[str]:
+class _Sparse:
+    """Stores a vector as the ids of its terms, then their weights, 4 bytes each."""
+
+    async def embed(self, embedder: SparseEmbedder, texts: Sequence[str]) -> list[SparseVector]:
+        return await sparse.embed_documents(embedder, texts)
+
+    def check(self, embedder: Any, new: Sequence[SparseVector], cached: Any) -> None:
+        """Accept everything: vectors of any numbers of terms fit together."""
+
+    def encode(self, vector: SparseVector) -> bytes:
+        return vector.ids.astype("<u4").tobytes() + vector.weights.astype("<f4").tobytes()
+
+    def decode(self, blob: bytes) -> SparseVector | None:
+        import numpy as np
+
+        count, rest = divmod(len(blob), 8)
+        if rest:
+            return None
+        ids = np.frombuffer(blob, "<u4", count).astype(np.int64)
+        weights = np.frombuffer(blob, "<f4", count, offset=4 * count)
+        ascending = (ids[1:] > ids[:-1]).all() and ids[-1:].max(initial=0) < IDS_END
+        if not (ascending and np.isfinite(weights).all() and (weights > 0).all()):
+            return None
+        return SparseVector(ids, weights)
+
+
+_DENSE, _SPARSE = _Dense(), _Sparse()
+
+
+def _is_sound(blob: Any, used_on: Any, size: Any) -> bool:
+    return (
+        isinstance(blob, bytes) and (type(used_on), type(size)) == (int, int) and len(blob) == size
+    )
+
+
+def _keys(embedder: Embedder | SparseEmbedder, texts: Iterable[str]) -> list[str]:
     made_by = embedder.fingerprint
     # The same model name may stand for another model at another address. The check of an ingest
     # covers one index only.
     owner = [made_by.key, made_by.address] if made_by.address else [made_by.key]
+    if is_sparse(embedder):  # a service may offer both kinds under one model name
+        owner.append("sparse")
     return [digest(*owner, text) for text in texts]
 
 
