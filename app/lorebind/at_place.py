@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 import lorebind_bindings  # which imports a name at its first use: LangChain takes half a second
-from lorebind_bindings import BindingScope, GenerateSettings, ModelPool, RetrievalSettings
 from lorebind_config.declarations.retrieval import RetrievalDeclaration
 from lorebind_config.errors import UsageError
 from lorebind_config.plugins import import_extra
@@ -20,20 +19,20 @@ if TYPE_CHECKING:
         Answer,
         AnswerStream,
         AskedInRuns,
+        BindingScope,
         CitationParser,
+        GenerateSettings,
         KnowledgeMiddleware,
         KnowledgePrompt,
         LorebindRetriever,
+        ModelPool,
         Request,
         ResolvedBinding,
+        RetrievalSettings,
         RetrieverSettings,
     )
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter
-
-_SETTINGS = RetrievalSettings.__optional_keys__ - {"max_tokens"}
-_REQUEST = GenerateSettings.__optional_keys__ - _SETTINGS
-"""The fields of a `Request` that a call can set."""
 
 
 class AtPlace:
@@ -214,11 +213,14 @@ class AtPlace:
     def _ready(
         self, model: str | BaseChatModel | None, question: str, more: Mapping[str, Any]
     ) -> tuple[list[ResolvedBinding], BaseChatModel, TokenCounter, Request]:
+        from lorebind_bindings.settings import REQUEST_SETTINGS  # only answers need it
+
         place = self._place
         chat_model, counter = self._models.at(place.answers(), model)
         fields = lorebind_bindings.agent_request(place, self._knowledge, counter)
-        fields |= {name: more[name] for name in _REQUEST & more.keys() if more[name] is not None}
-        settings = {name: value for name, value in more.items() if name not in _REQUEST}
+        names = REQUEST_SETTINGS & more.keys()
+        fields |= {name: more[name] for name in names if more[name] is not None}
+        settings = {name: value for name, value in more.items() if name not in names}
         request = lorebind_bindings.Request(question, **fields)
         if request.retrieved_contexts is not None:
             return [], chat_model, counter, request

@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 import lorebind_bindings
 from lorebind.declaration_methods import DeclarationMethods
 from lorebind.objects import with_objects
-from lorebind.server.state.knowledge_bases import made_over_api
 from lorebind.short_forms import ShortForms
 from lorebind.workflow_methods import WorkflowMethods, WorkflowRuntime
 from lorebind_bindings import BindingScope, ModelPool, bind, override, override_settings
@@ -256,6 +255,8 @@ class Project(DeclarationMethods, ShortForms, WorkflowMethods):
             IngestRunningError: one of these knowledge bases is being ingested.
             StoreError: an outage; call the method again to remove the rest.
         """
+        from lorebind.server.state.knowledge_bases import made_over_api  # the state of a server
+
         others = partial(made_over_api, self.config)
         remove = self.knowledge.undeclared if dry_run else self.knowledge.purge
         return await remove(others)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import lorebind_prompts  # which imports a name at its first use
 from lorebind_config.checks.named_code import named_class, named_factory
 from lorebind_config.checks.template_checks import refuse_unset
 from lorebind_config.declarations.models import EXTRACTIVE, LANGCHAIN, ModelDeclaration
@@ -17,8 +18,6 @@ from lorebind_config.errors import LorebindError, MissingDependencyError, ModelE
 from lorebind_config.plugins import import_extra
 from lorebind_config.reading.make_part import PartEnvironment
 from lorebind_config.redaction import redacted_message
-from lorebind_prompts import ModelCounter, counter_for
-from lorebind_prompts.tokenizers import make_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -124,10 +123,12 @@ def model_counter(
         PluginError: the declared tokenizer cannot be created.
     """
     if declaration.tokenizer is not None:
+        from lorebind_prompts.tokenizers import make_counter  # few models declare a tokenizer
+
         return make_counter(declaration.tokenizer, environment)
     if declaration.provider == LANGCHAIN or isinstance(declaration.model, LiveObject):
         return live_counter(model)
-    return counter_for(declaration.model, declaration.provider)
+    return lorebind_prompts.counter_for(declaration.model, declaration.provider)
 
 
 def live_model(model: Any) -> BaseChatModel:
@@ -153,8 +154,10 @@ def live_counter(model: BaseChatModel) -> TokenCounter:
     """
     names = (getattr(model, field, None) for field in ("model_name", "model", "model_id"))
     name = next((name for name in names if isinstance(name, str)), None)
-    counter = counter_for(name, model._llm_type)
-    return ModelCounter(model) if not counter.exact and ModelCounter.knows(model) else counter
+    counter = lorebind_prompts.counter_for(name, model._llm_type)
+    if counter.exact or not lorebind_prompts.ModelCounter.knows(model):
+        return counter
+    return lorebind_prompts.ModelCounter(model)
 
 
 class ModelPool:

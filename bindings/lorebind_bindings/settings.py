@@ -94,3 +94,9 @@ class GenerateSettings(RetrievalSettings, total=False):
     tools: Sequence[BaseTool]
     max_iterations: int
     output_schema: Mapping[str, Any] | None
+
+
+REQUEST_SETTINGS = GenerateSettings.__optional_keys__ - (
+    RetrievalSettings.__optional_keys__ - {"max_tokens"}
+)
+"""The fields of a `Request` that a call can set."""

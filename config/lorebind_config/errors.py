@@ -27,7 +27,6 @@ LorebindError
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -212,6 +211,8 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     """Return the known name that is most similar, or None if none is similar."""
     if len(name) > _LONGEST_NAME:
         return None
+    import difflib  # takes 1 ms, and few processes have an error to word
+
     near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6)
     return near[0] if near else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -12,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from lorebind_config.errors import ConfigurationError, Problem, UsageError, did_you_mean
+from lorebind_config.errors import ConfigurationError, Problem, UsageError, did_you_mean, nearest
 
 Reference: TypeAlias = tuple[str, ...]
 """The names of a template: `{{ .env.HOME }}` is ("env", "HOME")."""
@@ -320,8 +319,8 @@ class Environment:
 
     def not_set(self, name: str) -> UnsetVariableError:
         """Return the error for a missing variable. Only names in `.env` are suggested."""
-        near = difflib.get_close_matches(name, sorted(self._file), n=1, cutoff=0.6)
-        guess = f"did you mean {near[0]!r}; " if near else ""
+        near = nearest(name, self._file)
+        guess = f"did you mean {near!r}; " if near else ""
         return UnsetVariableError(
             f"variable {name} is not set", f"{guess}set it in the environment or in .env"
         )

@@ -1,7 +1,5 @@
 """`agents:` models with their own instructions and knowledge, and with tools to call."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias

@@ -1,7 +1,5 @@
 """`knowledge:` the knowledge bases that a project, workflow, task or agent can search."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import AliasChoices, ConfigDict, Field, create_model, model_validator

@@ -1,8 +1,6 @@
 """`embedders:` and `sparse_embedders:` the models that turn texts into vectors and into terms."""
 
-from __future__ import annotations
-
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, Self, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
@@ -89,7 +87,7 @@ class RetryConfig(Declaration):
     )
 
     @model_validator(mode="after")
-    def _backoff_fits(self) -> RetryConfig:
+    def _backoff_fits(self) -> Self:
         if self.backoff_ms > self.max_backoff_ms:
             hint = f"expected at most max_backoff_ms, {self.max_backoff_ms}"
             raise refused(f"backoff_ms is {self.backoff_ms}", hint, "backoff_ms")

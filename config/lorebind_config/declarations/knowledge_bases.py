@@ -1,7 +1,5 @@
 """`knowledge_bases:` documents that are cleaned, split, indexed and searched together."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema

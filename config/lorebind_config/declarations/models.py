@@ -1,9 +1,7 @@
 """`models:` the language models, and how tokens are counted for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, Self, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -104,7 +102,7 @@ class ModelDeclaration(Declaration):
             yield "provider", "send", f"the hosts of {self.provider!r}"
 
     @model_validator(mode="after")
-    def _says_which_model(self) -> ModelDeclaration:
+    def _says_which_model(self) -> Self:
         makers = {"class": self.class_path, "factory": self.factory}
         keys = [key for key, value in makers.items() if value is not None]
         if isinstance(self.model, LiveObject):

@@ -1,7 +1,5 @@
 """`lorebind.yaml`: a project and its server, and resources in files of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeVar

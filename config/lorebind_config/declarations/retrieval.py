@@ -1,8 +1,6 @@
 """`retrieval:` how a knowledge base is searched, and how its passages are put into a prompt."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -111,12 +109,12 @@ class SignalsDeclaration(Declaration):
     )
 
     @model_validator(mode="after")
-    def _counts_something(self) -> SignalsDeclaration:
+    def _counts_something(self) -> Self:
         if not self.dense and not self.lexical + self.terms:
             raise refused("no signal counts", "write a share above 0 for at least one")
         return self
 
-    def with_dense(self, share: float) -> SignalsDeclaration:
+    def with_dense(self, share: float) -> Self:
         """Return the signals with this share of the vectors; the others divide the rest as here."""
         others = self.lexical + self.terms
         of_terms = self.terms / others if others else 0.0
@@ -167,7 +165,7 @@ class FusionDeclaration(Declaration):
     )
 
     @model_validator(mode="after")
-    def _smooths_figures(self) -> FusionDeclaration:
+    def _smooths_figures(self) -> Self:
         if self.method == "rrf" and self.smoothing.weight:
             hint = "remove it, or write method: weighted"
             raise refused("rrf cannot smooth: it adds ranks", hint, "smoothing")
@@ -222,7 +220,7 @@ class StageDeclaration(Declaration):
     )
 
     @model_validator(mode="after")
-    def _changes_something(self) -> StageDeclaration:
+    def _changes_something(self) -> Self:
         if not self.model_fields_set:
             hint = f"write at least one of {', '.join(type(self).model_fields)}"
             raise refused("the stage changes nothing", hint)

@@ -1,7 +1,5 @@
 """`sources:` the locations of documents, and `loading:` the limits of reading them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field

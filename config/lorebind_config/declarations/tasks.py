@@ -1,9 +1,7 @@
 """`tasks:` of a workflow: what they do, and which tasks run next."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import (
     ConfigDict,
@@ -144,7 +142,7 @@ class TaskBase(Declaration):
         edges = {"on_success": self.on_success, "on_error": self.on_error}
         return {field: edge.next for field, edge in edges.items() if edge is not None}
 
-    def flows(self) -> Sequence[Sequence[TaskBase]]:
+    def flows(self) -> Sequence[Sequence["TaskBase"]]:
         """Return the lists of tasks that are nested in this task."""
         return []
 
@@ -231,7 +229,7 @@ class RouterTask(TaskBase):
     )
 
     @model_validator(mode="after")
-    def _goes_by_its_routes(self) -> RouterTask:
+    def _goes_by_its_routes(self) -> Self:
         for field in ("on_success", "final"):
             if field in self.model_fields_set:
                 raise refused(f"a router has no {field}", "its routes name the next tasks", field)
@@ -290,7 +288,7 @@ class ParallelTask(TaskBase):
     """Tasks that run at the same time."""
 
     type: Literal["parallel"] = Field(description="Runs tasks at the same time.")
-    branches: list[Annotated[list[TaskDeclaration], OneOrMore(), Field(min_length=1)]] = Field(
+    branches: list[Annotated[list["TaskDeclaration"], OneOrMore(), Field(min_length=1)]] = Field(
         min_length=1,
         description="The branches that run at the same time. Each is a task or a list of tasks.",
     )
@@ -307,7 +305,7 @@ class ParallelTask(TaskBase):
         "others are cancelled.",
     )
 
-    def flows(self) -> Sequence[Sequence[TaskBase]]:
+    def flows(self) -> Sequence[Sequence["TaskBase"]]:
         return self.branches if isinstance(self.branches, list) else []
 
 
@@ -339,8 +337,8 @@ class CollectionTask(TaskBase):
         description="A CEL expression over `item` and `index`. Items for which it is false are "
         "skipped.",
     )
-    task: TaskDeclaration | None = Field(None, description="The task that runs for each item.")
-    tasks: list[TaskDeclaration] = Field(
+    task: "TaskDeclaration | None" = Field(None, description="The task that runs for each item.")
+    tasks: list["TaskDeclaration"] = Field(
         default_factory=list,
         description="Several tasks that run for each item, instead of `task`. The last gives the "
         "output.",
@@ -356,14 +354,14 @@ class CollectionTask(TaskBase):
     )
 
     @model_validator(mode="after")
-    def _does_something(self) -> CollectionTask:
+    def _does_something(self) -> Self:
         if self.task is None and not self.tasks:
             raise refused("missing key 'task'", "write the task that runs for each item")
         if self.task is not None and self.tasks:
             raise refused("task and tasks are both given", "keep one of them", "tasks")
         return self
 
-    def flows(self) -> Sequence[Sequence[TaskBase]]:
+    def flows(self) -> Sequence[Sequence["TaskBase"]]:
         if self.task is not None:
             return [[self.task]]
         return [self.tasks] if isinstance(self.tasks, list) else []

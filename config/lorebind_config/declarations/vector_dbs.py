@@ -1,9 +1,7 @@
 """`vector_dbs:` databases for vectors, each with a catalog of documents, texts and words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -50,7 +48,7 @@ class CatalogDeclaration(Declaration):
         yield "path", "write", OUTSIDE
 
     @model_validator(mode="after")
-    def _one_place(self) -> CatalogDeclaration:
+    def _one_place(self) -> Self:
         if self.path is None and self.dsn is None:
             raise refused("the catalog has no location", "write either 'path' or 'dsn'")
         if self.path is not None and self.dsn is not None:

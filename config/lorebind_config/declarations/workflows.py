@@ -1,9 +1,7 @@
 """`workflows:` their inputs, tasks and state, and the storage for their threads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -57,7 +55,7 @@ class CheckpointerDeclaration(Declaration):
         yield "path", "write", OUTSIDE
 
     @model_validator(mode="after")
-    def _has_its_place(self) -> CheckpointerDeclaration:
+    def _has_its_place(self) -> Self:
         if self.type == "postgres" and self.dsn is None:
             raise refused("missing key 'dsn'", "a postgres checkpointer needs it")
         if self.type != "postgres" and self.dsn is not None:
@@ -110,7 +108,7 @@ class InputDeclaration(Declaration):
     default: JsonValue = Field(None, description="The value if a run does not pass one.")
 
     @model_validator(mode="after")
-    def _default_has_the_type(self) -> InputDeclaration:
+    def _default_has_the_type(self) -> Self:
         if self.default is not None and not self.accepts(self.default):
             raise refused(f"the default is not of type {self.type}", "", "default")
         return self

@@ -1,7 +1,5 @@
 """`wrappers:` and `extensions:`, code around searches, and code that receives their events."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field

@@ -18,10 +18,11 @@ from lorebind_config.errors import ConfigurationError, Problem
 from lorebind_config.templates import ANYTHING
 
 _READ_DIFFERENTLY = re.compile(
-    # Tabs, characters that are not printable, and line endings that only YAML knows.
-    "[^\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
-    # Directives, tags, `?` in brackets, and a comment directly after `|` or `>`.
-    "|^%|[!?]|[|>][-+0-9]*#",
+    # Tags, `?` in brackets, tabs, characters that are not printable, and line endings that only
+    # YAML knows. The set of all other characters takes 2 ms to compile, at each start.
+    "[!?\0-\t\v\f\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
+    # Directives, and a comment directly after `|` or `>`.
+    "|^%|[|>][-+0-9]*#",
     re.MULTILINE,
 )
 

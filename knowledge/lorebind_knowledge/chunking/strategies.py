@@ -12,7 +12,6 @@ from lorebind_config.declarations.knowledge_bases import ChunkerBase
 from lorebind_knowledge.chunking.joining import JoiningChunker
 from lorebind_knowledge.chunking.recursive import JSON, PARAGRAPHS, RecursiveChunker, code_chunker
 from lorebind_knowledge.chunking.sections import HTML, MARKDOWN, SectionChunker
-from lorebind_knowledge.chunking.semantic import SemanticChunker
 from lorebind_knowledge.chunking.windows import WindowChunker
 
 if TYPE_CHECKING:
@@ -263,6 +262,8 @@ def make(declaration: ChunkingDeclaration, environment: ChunkerEnvironment) -> C
             assert declaration.language is not None  # the declaration is refused without it
             chunker = code_chunker(declaration.language, size, overlap, unit)
         case "semantic":
+            from lorebind_knowledge.chunking.semantic import SemanticChunker  # few use it
+
             semantic = declaration.semantic
             chunker = SemanticChunker(semantic, environment.embed, environment.embedder)
             size, unit = semantic.max_tokens, "tokens"

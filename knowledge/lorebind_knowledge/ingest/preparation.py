@@ -18,7 +18,6 @@ from lorebind_config.languages import AUTO
 from lorebind_config.namespace import chunk_id, digest
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
-from lorebind_knowledge.loaders.html.removal import without_html
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import (
     begin_load,
@@ -248,6 +247,8 @@ class _Preparer:
         if self._keep_in and corpus.chunker.estimates:
             self._keep_in.keep(begun.uri, begun.signature, document, len(document.text))
         if corpus.remove_html:
+            from lorebind_knowledge.loaders.html.removal import without_html  # few remove it
+
             document = without_html(document)
         title = begun.metadata.get("title")
         if isinstance(title, str) and title.strip():  # prefer the source's title to the document's

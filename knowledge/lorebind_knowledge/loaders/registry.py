@@ -5,22 +5,12 @@ from __future__ import annotations
 import codecs
 import dataclasses
 import importlib.metadata
+import pkgutil
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from lorebind_config import plugins
 from lorebind_config.errors import SourceError
-from lorebind_knowledge.loaders import (
-    json_values,
-    markdown,
-    markup,
-    mdx,
-    notebooks,
-    tables,
-    text,
-    transcripts,
-)
 from lorebind_knowledge.loaders.base import suffix_of
 from lorebind_knowledge.loaders.decoding import decode, known_charset
 from lorebind_knowledge.loaders.formats import (
@@ -32,6 +22,7 @@ from lorebind_knowledge.loaders.formats import (
 )
 from lorebind_knowledge.loaders.office import packages
 from lorebind_knowledge.loaders.process import worker
+from lorebind_knowledge.loaders.text import LANGUAGES
 
 if TYPE_CHECKING:
     from lorebind_knowledge.loaders.base import LoadedDocument
@@ -43,21 +34,22 @@ LOADERS_VERSION = "1"
 _NEWER: dict[str, str] = {}
 """Changes since that version, by extension: only these documents are read again."""
 
-_TEXT: dict[str, Callable[[str, str], LoadedDocument]] = {
-    "markdown": markdown.load_markdown,
-    "mdx": mdx.load_mdx,
-    "text": text.load_text,
-    "rst": markup.load_rst,
-    "asciidoc": markup.load_asciidoc,
-    "latex": markup.load_tex,
-    "code": text.load_code,
-    "notebook": notebooks.load_notebook,
-    "csv": tables.load_table,
-    "json": json_values.load_json,
-    "jsonl": json_values.load_json_lines,
-    "vtt": partial(transcripts.load_transcript, "vtt"),
-    "srt": partial(transcripts.load_transcript, "srt"),
+_TEXT = {
+    "markdown": "lorebind_knowledge.loaders.markdown:load_markdown",
+    "mdx": "lorebind_knowledge.loaders.mdx:load_mdx",
+    "text": "lorebind_knowledge.loaders.text:load_text",
+    "rst": "lorebind_knowledge.loaders.markup:load_rst",
+    "asciidoc": "lorebind_knowledge.loaders.markup:load_asciidoc",
+    "latex": "lorebind_knowledge.loaders.markup:load_tex",
+    "code": "lorebind_knowledge.loaders.text:load_code",
+    "notebook": "lorebind_knowledge.loaders.notebooks:load_notebook",
+    "csv": "lorebind_knowledge.loaders.tables:load_table",
+    "json": "lorebind_knowledge.loaders.json_values:load_json",
+    "jsonl": "lorebind_knowledge.loaders.json_values:load_json_lines",
+    "vtt": "lorebind_knowledge.loaders.transcripts:load_vtt",
+    "srt": "lorebind_knowledge.loaders.transcripts:load_srt",
 }
+"""The loaders of texts, imported at their first document: an unchanged folder needs none."""
 _OLDER = (".doc", ".ppt", ".xls")
 
 _LONGEST_PROLOGUE = 1024
@@ -137,7 +129,7 @@ def begin_load(
             raise SourceError(f"{uri}: is empty; download or save it again")
         return begin(form, data, uri)
     content, encoding = decode(data, uri, charset)
-    document = _TEXT[form](content, uri)
+    document: LoadedDocument = pkgutil.resolve_name(_TEXT[form])(content, uri)
     if encoding == "utf-8":
         return document
     return dataclasses.replace(document, metadata={**document.metadata, "encoding": encoding})
@@ -231,6 +223,6 @@ def conversion_of(suffix: str) -> str:
 
 
 def _supported() -> str:
-    documents = [suffix for suffix in SUPPORTED_SUFFIXES if suffix not in text.LANGUAGES]
+    documents = [suffix for suffix in SUPPORTED_SUFFIXES if suffix not in LANGUAGES]
     suffixes = sorted([*documents, *plugged_suffixes()])
     return "; ".join([f"known: {', '.join(suffixes)} and source code", *broken_loaders()])

@@ -18,7 +18,17 @@ _MOST_CAPTIONS = 100_000
 """More than a day of captions. They take much more memory when parsed than in the file."""
 
 
-def load_transcript(form: str, text: str, uri: str) -> LoadedDocument:
+def load_vtt(text: str, uri: str) -> LoadedDocument:
+    """Load the captions of a WebVTT file; see `_load`."""
+    return _load("vtt", text, uri)
+
+
+def load_srt(text: str, uri: str) -> LoadedDocument:
+    """Load the captions of a SubRip file; see `_load`."""
+    return _load("srt", text, uri)
+
+
+def _load(form: str, text: str, uri: str) -> LoadedDocument:
     """Load the captions of a file in the format `vtt` or `srt`.
 
     Raises:

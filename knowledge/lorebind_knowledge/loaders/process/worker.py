@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import math
 import os
+import pkgutil
 import signal
 import struct
 import sys
@@ -52,8 +52,7 @@ FORMATS = frozenset(_LOADERS)
 
 def loader_of(form: str) -> Callable[[bytes, str], LoadedDocument]:
     """Return the loader for one of `FORMATS`."""
-    module, _, name = _LOADERS[form].partition(":")
-    loader: Callable[[bytes, str], LoadedDocument] = getattr(importlib.import_module(module), name)
+    loader: Callable[[bytes, str], LoadedDocument] = pkgutil.resolve_name(_LOADERS[form])
     return loader
 
 
