@@ -58,8 +58,12 @@ def fuse(candidates: Candidates, *settings: Any) -> Candidates:
     return weighed(candidates, fused(candidates, *settings), name="fused")
 
 
+EQUAL = {"dense": 0.5, "lexical": 0.35, "terms": 0.15}
+"""Vectors count as much as words and terms together."""
+
+
 def merging(signals: dict[str, float] | None = None, **fusion: Any) -> RetrievalDeclaration:
-    return RetrievalDeclaration.model_validate({"signals": signals or {}, "fusion": fusion})
+    return RetrievalDeclaration.model_validate({"signals": signals or EQUAL, "fusion": fusion})
 
 
 def by_fusion(
@@ -86,9 +90,9 @@ CANDIDATES = [
 
 
 def test_weighted_by_hand() -> None:
-    """Each score is scaled over the candidates, then added by weight, equally by default."""
+    """Each score is scaled over the candidates, then added by weight."""
     equal = [("b", 0.75), ("a", 0.5), ("c", 0.5), ("d", 0.03125)]
-    assert by_fusion(CANDIDATES) == by_fusion(CANDIDATES, signals={"dense": 0.5}) == equal
+    assert by_fusion(CANDIDATES) == equal
     mostly_near = [("a", 0.7), ("b", 0.65), ("c", 0.6), ("d", 0.01875)]
     assert by_fusion(CANDIDATES, signals=shares(0.7)) == mostly_near
     assert by_fusion(CANDIDATES, signals=shares(1)) == [("a", 1), ("c", 0.75), ("b", 0.5), ("d", 0)]
@@ -119,9 +123,9 @@ def test_terms_by_hand() -> None:
 def test_without_terms_words_have_their_share() -> None:
     """Where there are no terms, words count for both."""
     signals = RetrievalDeclaration().signals
-    assert signals.shares(terms=True) == (0.5, 0.35, 0.15)
-    assert signals.shares(terms=False) == (0.5, 0.5, 0)
-    assert signals.with_dense(0.8).shares(terms=True) == pytest.approx((0.8, 0.14, 0.06))
+    assert signals.shares(terms=True) == (0.55, 0.3, 0.15)
+    assert signals.shares(terms=False) == pytest.approx((0.55, 0.45, 0))
+    assert signals.with_dense(0.7).shares(terms=True) == pytest.approx((0.7, 0.2, 0.1))
     only_dense = RetrievalDeclaration.model_validate({"signals": {"lexical": 0, "terms": 0}})
     assert only_dense.signals.with_dense(0.6).shares(terms=True) == pytest.approx((0.6, 0.4, 0))
     with pytest.raises(ValueError, match="no signal counts"):
@@ -151,6 +155,20 @@ def test_words_are_scaled_by_the_whole_question() -> None:
     documents = [hit.scored(hit.score, document=hit.scores["lexical"]) for hit in CANDIDATES]
     assert by_fusion(documents, (0.0, 128.0)) == by_fusion(CANDIDATES, whole, document_weight=0)
     assert by_fusion(CANDIDATES, whole, method="rrf") == by_fusion(CANDIDATES, method="rrf")
+
+
+@pytest.mark.parametrize(
+    ("all_words", "moved"), [(20.0, 0), (16 / 0.9, 0), (16 / 0.95, 0.1), (16.0, 0.2), (1.0, 0.2)]
+)
+def test_nearly_all_words(all_words: float, moved: float) -> None:
+    """If a passage has nearly all words of the question, words count more and vectors less."""
+    got = by_fusion(CANDIDATES, (all_words, 0.0), document_weight=0)
+    expected = by_fusion(CANDIDATES, signals=shares(0.5 - moved), document_weight=0)
+    assert dict(got) == pytest.approx(dict(expected), abs=2e-6)
+    few = {"dense": 0.1, "lexical": 0.9, "terms": 0}
+    assert by_fusion(CANDIDATES, (16.0, 0.0), few) == by_fusion(CANDIDATES, signals=shares(0))
+    only = shares(1)
+    assert by_fusion(CANDIDATES, (16.0, 0.0), only) == by_fusion(CANDIDATES, signals=only)
 
 
 def test_ranks_by_hand() -> None:

@@ -93,13 +93,19 @@ class SignalsDeclaration(Declaration):
     """How much each signal counts in the fused score, relative to the others."""
 
     dense: float = Field(
-        0.5,
+        0.55,
         ge=0,
         le=1,
         description="The share of the vectors. Raise it if questions use other words than the "
         "documents. Lower it if questions contain names, numbers or rare words.",
     )
-    lexical: float = Field(0.35, ge=0, le=1, description="The share of the words, by BM25.")
+    lexical: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description="The share of the words, by BM25. If a passage has nearly all words of the "
+        "question, up to 0.2 moves from the vectors to the words.",
+    )
     terms: float = Field(
         0.15,
         ge=0,

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.embedders.sparse.base import embed_documents
 from lorebind_knowledge.index.adding_terms import (
     add_terms,
     bare_texts,
@@ -63,7 +62,8 @@ class TermsOfRun:
         known = [text for text, language in texts if self._knows(language)]
         self._unknown.update(language for _, language in texts if not self._knows(language))
         async with self._calls:
-            vectors = iter(await embed_documents(sparse, known))
+            embedded, *_ = await self._kb.catalog.embeddings.embed_sparse(sparse, known)
+        vectors = iter(embedded)
         return [next(vectors) if self._knows(lang) else no_terms() for _, lang in texts]
 
     async def complete(self, index: IndexEntry) -> IndexEntry:

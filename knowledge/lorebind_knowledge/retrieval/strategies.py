@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lorebind_config.declarations.retrieval import RetrievalDeclaration, SmoothingDeclaration
+    from lorebind_config.declarations.retrieval import (
+        RetrievalDeclaration,
+        Shares,
+        SmoothingDeclaration,
+    )
     from lorebind_knowledge.records import DocumentMatch, Matrix
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.retrieval.base import Search
@@ -44,6 +48,9 @@ _TILE = 1 << 18
 """Multiplications up to which OpenBLAS, which NumPy brings, computes a product in one thread."""
 _ENOUGH = 0.5
 """The share of the figure of a text with all words from which words have their full weight."""
+_NEARLY_ALL, _SHARE_OF_EXACT_WORDS = 0.9, 0.2
+"""The share of that figure from which words count more, and how much more at most. Questions of
+rare words gain .03 to .05 (nDCG@10), headings .02 (MRR@10), others .002."""
 
 
 def fused(
@@ -60,7 +67,7 @@ def fused(
             count, `document` and `terms`.
         settings: the method, and how much each signal counts.
         full: the raw scores `lexical` and `document` of a text with all words of the question; 0
-            means that words are scaled by the best candidate alone.
+            if it has none.
     """
     fusion, raw_scores = settings.fusion, candidates.raw_scores
     dense, lexical = raw_scores["dense"], raw_scores["lexical"]
@@ -69,13 +76,29 @@ def fused(
         lists = [dense, lexical, *([] if terms is None else [terms])]
         return _reciprocal_ranks(lists, fusion.rank_constant)
     documents = raw_scores.get("document", np.zeros(len(candidates)))
-    least = _ENOUGH * _mixed(*full, fusion.document_weight)
-    words = scaled(_mixed(lexical, documents, fusion.document_weight), least)
+    words = _mixed(lexical, documents, fusion.document_weight)
+    all_words = _mixed(*full, fusion.document_weight)
     shares = settings.signals.shares(terms=terms is not None)
-    figures = shares.dense * scaled(dense) + shares.lexical * words
+    moved = _moved_to_words(words, all_words, shares)
+    # Only small indexes have fewer candidates than that. Scaling by the whole question helps there
+    # (MRR@10 +.013 among 10 documents), and costs quality for long questions in larger ones.
+    least = _ENOUGH * all_words if len(candidates) < fusion.depth else 0.0
+    figures = (shares.dense - moved) * scaled(dense)
+    figures += (shares.lexical + moved) * scaled(words, least)
     if terms is not None:
         figures += shares.terms * scaled(terms)
     return np.round(figures, _DECIMALS)
+
+
+def _moved_to_words(words: NDArray[np.float64], all_words: float, shares: Shares) -> float:
+    """Return the share that moves from vectors to words if a passage has nearly all the words.
+
+    Such a question names what it looks for. The weight of rare words decides what is nearly all.
+    """
+    if not all_words or not shares.lexical or not len(words):
+        return 0.0
+    complete = (float(words.max()) / all_words - _NEARLY_ALL) / (1 - _NEARLY_ALL)
+    return min(_SHARE_OF_EXACT_WORDS, shares.dense) * min(max(complete, 0.0), 1.0)
 
 
 def _mixed(figures: Any, others: Any, share_of_others: float) -> Any:
@@ -195,10 +218,7 @@ def hybrid(query: Query, limit: int) -> Candidates:
     """Return all fused candidates; `limit` does not change them."""
     fusion = query.settings.fusion
     candidates = query.hybrid_candidates(fusion.depth)
-    # Only small indexes have fewer candidates than that. Scaling by the whole question helps there
-    # (MRR@10 +.013 among 10 documents), and costs quality for long questions in larger ones.
-    full = query.full_scores() if len(candidates) < fusion.depth else (0.0, 0.0)
-    scores = fused(candidates, query.settings, full)
+    scores = fused(candidates, query.settings, query.full_scores())
     if not fusion.smoothing.weight:
         return weighed(candidates, scores, name="fused")
     documents = query.documents(candidates.passages)
