@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from lorebind_knowledge.sources.base import Content, SourceItem
-from lorebind_knowledge.sources.folder.walk import files_below
+from lorebind_knowledge.sources.folder.walk import Entry, Listing
 
 
 def write(root: Path, *names: str, text: str = "x") -> None:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="utf-8")
+
+
+class Found(NamedTuple):
+    """The result of a search below a folder."""
+
+    entries: list[Entry]
+    unmatched: Sequence[str]
+    notices: Sequence[str]
+
+
+def files_below(root: Path, patterns: Sequence[str], **settings: Any) -> Found:
+    """Search a folder to the end."""
+    listing = Listing(root, patterns, **settings)
+    entries = list(listing)
+    assert entries == sorted(entries, key=lambda entry: entry.name)
+    return Found(entries, listing.unmatched, listing.notices)
 
 
 def read(root: Path, *patterns: str, heed: bool = True, in_folder: str = "**/*") -> list[str]:

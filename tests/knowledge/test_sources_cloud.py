@@ -68,12 +68,12 @@ def test_kinds_are_told_by_their_content() -> None:
         memory.pipe_file(f"/kinds/{name}", data)
     declaration = CloudStorageSource(type="cloud_storage", provider="memory", bucket="kinds")
     listing = enumerate_sources([make_source(declaration, Environment(Path(), {}))])
-    assert sorted(listing.items) == [f"memory://kinds/{name}" for name in sorted(objects)]
+    assert list(listing.uris()) == [f"memory://kinds/{name}" for name in sorted(objects)]
     assert skipped_summary(listing.sources[0].skipped) == ".zzz 1, no extension 1"
     named = CloudStorageSource(
         type="cloud_storage", provider="memory", bucket="kinds", prefix="z.zzz"
     )
-    assert len(enumerate_sources([make_source(named, Environment(Path(), {}))]).items) == 1
+    assert len(enumerate_sources([make_source(named, Environment(Path(), {}))])) == 1
 
 
 @pytest.mark.usefixtures("memory")

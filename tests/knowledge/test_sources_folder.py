@@ -14,9 +14,8 @@ from lorebind_config.errors import SourceError
 from lorebind_knowledge.ingest.corpus import enumerate_sources
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, skipped_summary
 from lorebind_knowledge.sources.folder.files import FileGlobSource, FileSource, MarkdownGlobSource
-from lorebind_knowledge.sources.folder.walk import files_below
 
-from .folders import read, shut, skipped, unlisted, write
+from .folders import files_below, read, shut, skipped, unlisted, write
 
 
 def report(root: Path, *patterns: str, as_text: tuple[str, ...] = ()) -> SourceReport:
@@ -52,7 +51,7 @@ def test_a_folder_behind_a_wildcard(tmp_path: Path) -> None:
     write(tmp_path, "a/notes/b.md", "c/notes")
     assert read(tmp_path, "**/notes") == read(tmp_path, "*/notes") == ["c/notes"]
     source = FileSource("file_glob", ["**/*"], tmp_path, as_text=["a"])
-    assert list(enumerate_sources([source]).items) == ["a/notes/b.md"]
+    assert list(enumerate_sources([source]).uris()) == ["a/notes/b.md"]
 
 
 def test_names_with_signs_of_patterns(tmp_path: Path) -> None:
@@ -257,7 +256,7 @@ def test_kinds_that_no_loader_reads(tmp_path: Path) -> None:
     def listed(*patterns: str, as_text: tuple[str, ...] = ()) -> tuple[list[str], str]:
         source = FileSource("file_glob", patterns, tmp_path, as_text=as_text)
         listing = enumerate_sources([source])
-        return sorted(listing.items), skipped_summary(listing.sources[0].skipped)
+        return list(listing.uris()), skipped_summary(listing.sources[0].skipped)
 
     assert listed("**/*") == (
         ["a.md", "memo", "page"],
@@ -318,8 +317,8 @@ def test_the_setting_with_which_a_skipped_file_is_read(tmp_path: Path) -> None:
     listing = enumerate_sources([source])
     left = {file.uri for file in listing.sources[0].skipped}
     assert left == {name for name, setting in expected.items() if not setting} | {".notes/f"}
-    for _, item in listing.items.values():
-        assert item.read("")
+    for listed in listing.compared(()):
+        assert listing.item(listed).read("")
     bare = enumerate_sources([FileSource("file", ["**/*"], tmp_path)]).sources[0]
     assert {file.setting for file in bare.skipped} == {""}, "a bucket has no such settings"
 

@@ -13,10 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lorebind_knowledge.sources.folder.files import FileSource
-from lorebind_knowledge.sources.folder.walk import files_below
 from tests.density import examples
 
-from .folders import read, skipped, write
+from .folders import files_below, read, skipped, write
 
 
 def test_gitignore(tmp_path: Path) -> None:

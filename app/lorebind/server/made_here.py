@@ -33,7 +33,7 @@ ALLOWED: Mapping[str, str] = {
     "InlineSource": "type documents max_bytes",
     "InlineDocument": "id text metadata",
     "UrlSource": "type url urls fetch max_bytes",
-    "MediaTranscriptSource": "type url urls fetch max_bytes provider video_id languages",
+    "MediaTranscriptSource": "type url urls fetch max_bytes provider video_id languages verify",
     "FetchConfig": "timeout_seconds max_redirects",
     "ChunkingDeclaration": "strategy unit size overlap language semantic",
     "SemanticDeclaration": "breakpoints threshold structural_weight window min_tokens max_tokens",

@@ -9,7 +9,7 @@ import uuid
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_config.namespace import IndexKey, Namespace, document_id
 from lorebind_knowledge.catalog import leases
@@ -19,6 +19,7 @@ from lorebind_knowledge.catalog.rows import (
     OWNER,
     Page,
     check_types,
+    damaged,
     decoding,
     not_failed_beside,
     owner,
@@ -97,6 +98,17 @@ class DocumentEntry(NamedTuple):
     textless_pages: int = 0
     """The number of pages without text in the generation that searches find."""
 
+
+class ServedDocument(NamedTuple):
+    """A document that searches find."""
+
+    uri: str
+    source: str
+
+
+Row = TypeVar("Row", DocumentEntry, ServedDocument)
+
+_ROWS_AT_ONCE = 1000
 
 STATES = ("building", "active", "retired")
 """The states of an index: searched in the future, searched now, to be dropped."""
@@ -195,6 +207,30 @@ class Ledger:
         """Return all documents of an index, by uri."""
         with self._database.reading() as sql:
             return {entry.uri: entry for entry in self.page_within(sql, key, Page())}
+
+    def every_document(self, key: IndexKey) -> Iterator[DocumentEntry]:
+        """Yield all documents of an index, sorted by uri, a page in each transaction.
+
+        Only the holder of the lease may use it, as others may see documents come and go.
+        """
+        return self._every(key, DocumentEntry, _DOCUMENT_TYPES)
+
+    def served(self, key: IndexKey) -> Iterator[ServedDocument]:
+        """Yield the documents that searches find, like `every_document`."""
+        return self._every(key, ServedDocument, (str, str), " and generation > 0")
+
+    def serves(self, key: IndexKey) -> bool:
+        """Return whether searches find any document of an index."""
+        query = f"select 1 from catalog_documents where {HERE} and generation > 0 limit 1"
+        with self._database.reading() as sql:
+            return bool(sql.run(query, **place(key)))
+
+    def unready(self, key: IndexKey, state: str | None = None) -> list[str]:
+        """Return the uris of the documents that are not ready; with `state`, only in this state."""
+        where = f"{HERE} and state <> 'ready'{'' if state is None else ' and state = :state'}"
+        query = f"select uri from catalog_documents where {where}"
+        with self._database.reading() as sql:
+            return [uri for (uri,) in sql.run(query, **place(key), state=state)]
 
     def page_within(
         self,
@@ -317,6 +353,30 @@ class Ledger:
     def forget_runs(self, lease: Lease) -> None:
         with self._writing(lease) as sql:
             sql.run(f"delete from catalog_runs where {OURS}", **owner(lease.namespace))
+
+    def _every(
+        self, key: IndexKey, kind: type[Row], types: tuple[type, ...], where: str = ""
+    ) -> Iterator[Row]:
+        """Yield rows with the columns of `kind`, sorted by uri, its first one."""
+        page = Page(_ROWS_AT_ONCE)
+        columns: Any = kind
+        names = ", ".join(columns._fields)
+        while True:
+            query = f"select {names} from catalog_documents where {HERE}{where}{page.sql}"
+            with decoding(self._database, self._database.reading(), "documents") as sql:
+                rows = sql.run(query, **place(key), **page._asdict())
+                for row in rows:
+                    check_types(row, types)
+            last = page.after
+            for row in rows:
+                # Callers compare what is sorted, and would take documents as removed.
+                if last is not None and row[0] <= last:
+                    raise damaged("its documents are not sorted by uri")
+                last = row[0]
+                yield kind(*row)
+            if len(rows) < _ROWS_AT_ONCE:
+                return
+            page = page._replace(after=last)
 
     def _named_within(self, sql: Sql, key: IndexKey, document: str) -> DocumentEntry | None:
         for column in ("uri", "id"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_config.errors import SourceError
 from lorebind_config.languages import AUTO
 from lorebind_config.namespace import ADDED_SCHEME
+from lorebind_knowledge.ingest.enumeration import Enumeration
 from lorebind_knowledge.ingest.report import Skipped, SourceReport, Unlisted, skipped_summary
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.process.readers import Loading
@@ -16,9 +17,8 @@ from lorebind_knowledge.loaders.registry import can_load
 from lorebind_knowledge.sources.base import Content, SourceItem, ending_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.chunking.base import Chunker
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
     from lorebind_knowledge.sources.base import Source
@@ -74,40 +74,6 @@ class AddedSource:
         return Content(document.data, document.media_type, metadata=document.metadata)
 
 
-@dataclass(frozen=True)
-class Enumeration:
-    """The documents that the sources list, and the state of each source."""
-
-    items: dict[str, tuple[str, SourceItem]] = field(default_factory=dict)
-    """The documents by uri: the key of the first source that lists a document, and its item."""
-    sources: list[SourceReport] = field(default_factory=list)
-    unlisted: set[str] = field(default_factory=set)
-    """The beginnings of the uris of documents in folders that could not be listed."""
-
-    def only(self, uris: Collection[str]) -> Enumeration:
-        """Return only these of the listed documents, with all reports on sources."""
-        items = {uri: item for uri, item in self.items.items() if uri in uris}
-        return Enumeration(items, self.sources)
-
-    def vanished(self, entries: Mapping[str, DocumentEntry]) -> list[str]:
-        """Return known documents that are no longer listed, although their source was read.
-
-        Documents of a failed source, or of a folder that could not be listed, are never included.
-        Documents of a source that is no longer declared are included, unless some source failed: it
-        may be the same source with a typo in its pattern.
-        """
-        failed = {report.source for report in self.sources if report.status == "failed"}
-        read = {report.source for report in self.sources} - failed
-        unlisted = tuple(self.unlisted)
-        return [
-            uri
-            for uri, entry in entries.items()
-            if uri not in self.items
-            and not uri.startswith(unlisted)
-            and (not failed or entry.source in read)
-        ]
-
-
 def enumerate_corpus(corpus: Corpus, added: Collection[str] | None = None) -> Enumeration:
     """List the documents in the sources of a knowledge base, and those added by hand.
 
@@ -117,7 +83,9 @@ def enumerate_corpus(corpus: Corpus, added: Collection[str] | None = None) -> En
     """
     source = AddedSource(corpus.kb)
     if added is not None:
-        return enumerate_sources([source]).only(added)
+        enumeration = enumerate_sources([source])
+        enumeration.keep_only(added)
+        return enumeration
     # Without added documents, reports omit their source.
     return enumerate_sources([*corpus.sources, *([source] if source.items() else [])])
 
@@ -130,35 +98,37 @@ def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
     """
     result = Enumeration()
     for source in sources:
-        items: dict[str, SourceItem] = {}
         skipped: list[Skipped] = []
         unlisted: list[Unlisted] = []
         try:
-            for item in source.items():
-                if item.uri.startswith(ADDED_SCHEME) and source.key != ADDED:
-                    item = replace(item, uri=f"./{item.uri}")
-                if item.unlisted:
-                    unlisted.append(Unlisted(item.uri, item.unlisted))
-                elif item.skipped:
-                    skipped.append(Skipped(item.uri, item.skipped, _setting(item)))
-                elif _is_readable(item):
-                    items[item.uri] = item
-                else:
-                    setting = item.setting if _is_text(item) else ""
-                    skipped.append(Skipped(item.uri, ending_of(item.uri), setting))
-            if not items and (skipped or unlisted):
+            count = result.add(source, _documents(source, skipped, unlisted))
+            if not count and (skipped or unlisted):
                 raise SourceError(_nothing(skipped, unlisted))
         except SourceError as error:
             result.sources.append(SourceReport(source.key, "failed", 0, str(error), skipped))
             continue
         result.unlisted.update(folder.uri for folder in unlisted)
-        for uri, item in items.items():
-            result.items.setdefault(uri, (source.key, item))
         notices = list(getattr(source, "notices", ()))
-        result.sources.append(
-            SourceReport(source.key, "ok", len(items), "", skipped, notices, unlisted)
-        )
+        result.sources.append(SourceReport(source.key, "ok", count, "", skipped, notices, unlisted))
     return result
+
+
+def _documents(
+    source: Source, skipped: list[Skipped], unlisted: list[Unlisted]
+) -> Iterator[SourceItem]:
+    """Yield the items of documents to read, and collect the others."""
+    for item in source.items():
+        if item.uri.startswith(ADDED_SCHEME) and source.key != ADDED:
+            item = replace(item, uri=f"./{item.uri}")
+        if item.unlisted:
+            unlisted.append(Unlisted(item.uri, item.unlisted))
+        elif item.skipped:
+            skipped.append(Skipped(item.uri, item.skipped, _setting(item)))
+        elif _is_readable(item):
+            yield item
+        else:
+            setting = item.setting if _is_text(item) else ""
+            skipped.append(Skipped(item.uri, ending_of(item.uri), setting))
 
 
 def _nothing(skipped: Iterable[Skipped], unlisted: Iterable[Unlisted]) -> str:

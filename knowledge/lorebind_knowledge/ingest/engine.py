@@ -50,18 +50,19 @@ from lorebind_knowledge.plumbing.bridge import call
 from lorebind_knowledge.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.ingest.batches import Batches, Parts
-    from lorebind_knowledge.ingest.corpus import Corpus, Enumeration
+    from lorebind_knowledge.ingest.corpus import Corpus
+    from lorebind_knowledge.ingest.enumeration import Enumeration
     from lorebind_knowledge.ingest.prepared import Chunk, PlannedDocuments, PreparedDocument
     from lorebind_knowledge.records import Matrix
 
 STRATEGIES = ("upsert", "replace")
 
-_DOCUMENTS_PER_READ = 64
+_DOCUMENTS_PER_READ = 256
 """Documents that are read together. With the queues below, it limits the memory in use."""
 
 _BATCHES_AHEAD = 2
@@ -138,8 +139,6 @@ class _Run:
     """The index that was active when the run started."""
     _index: IndexEntry
     """The index that is written."""
-    _entries: Mapping[str, DocumentEntry]
-    """The documents in the index that is written, as of the start of the run."""
 
     def __init__(
         self,
@@ -193,37 +192,30 @@ class _Run:
         enumeration = await call(enumerate_corpus, self._corpus, self._added)
         self._report.sources = enumeration.sources
         self._active = active = await call(self._ledger.index, kb.namespace, "active")
-        served = await call(self._ledger.documents, active.key) if active else {}
-        if not (allow_mass_delete or self._partial):
-            self._refuse_mass_delete(enumeration, served)
+        if active and not (allow_mass_delete or self._partial):
+            await call(self._refuse_mass_delete, enumeration, active)
         self._serves_nothing = active is None
         self._index = index = await self._terms.begin(await self._choose_index())
         self._report.notices += await restore_lost(kb, self._lease, index, self._vectors)
-        same = active is not None and active.key == index.key
-        self._entries = served if same else await call(self._ledger.documents, index.key)
-        if any(entry.generation for entry in self._entries.values()):
+        if self._serves_nothing and await call(self._ledger.serves, index.key):
             await self._serve()  # an earlier run was interrupted before this step
-        vanished = [] if self._partial else enumeration.vanished(self._entries)
         if self._only_failed:
-            enumeration = enumeration.only(await call(unfinished, kb, self._entries))
-        self._emit("ingest_listed", documents=len(enumeration.items))
+            enumeration.keep_only(await call(unfinished, kb, index))
+        self._emit("ingest_listed", documents=await call(len, enumeration))
         await self._embed_and_persist(enumeration)
         if self._corpus.large_chunks:
             self._report.note_truncated()
         planned = self._planned.notices if self._planned else []
         self._report.notices += dict.fromkeys([*planned, *self._corpus.chunker.notices])
-        await self._finalise(vanished)
+        await self._finalise([] if self._partial else enumeration.vanished())
 
-    def _refuse_mass_delete(
-        self, enumeration: Enumeration, entries: Mapping[str, DocumentEntry]
-    ) -> None:
+    def _refuse_mass_delete(self, enumeration: Enumeration, active: IndexEntry) -> None:
         kb = self._kb
-        served = {uri: entry for uri, entry in entries.items() if entry.generation}
-        vanished = enumeration.vanished(served)
-        if len(vanished) * 2 > len(served):
+        total, vanished = enumeration.count_vanished(self._ledger.served(active.key))
+        if vanished * 2 > total:
             remove = kb.namespace.command("ingest", " --allow-mass-delete")
             raise IngestRefusedError(
-                f"{len(vanished)} of {len(served)} documents of {kb.id!r} are no longer in its "
+                f"{vanished} of {total} documents of {kb.id!r} are no longer in its "
                 f"sources; nothing was changed; to remove them, run: {remove}",
                 suggestions=[remove],
             )
@@ -264,7 +256,7 @@ class _Run:
                 documents = prepare_documents(
                     self._corpus,
                     enumeration,
-                    self._entries,
+                    self._ledger.every_document(self._index.key),
                     _DOCUMENTS_PER_READ,
                     planned=self._planned,
                 )
@@ -318,8 +310,8 @@ class _Run:
         if changed:
             generations = await call(self._kb.index.next_generations, self._index, changed)
         for document in documents:
-            entry = self._entries.get(document.uri) or DocumentEntry(document.uri, document.source)
-            count_document(report, document, entry)
+            entry = document.entry or DocumentEntry(document.uri, document.source)
+            count_document(report, document)
             self._emit(
                 "ingest_chunked",
                 uri=document.uri,
@@ -332,7 +324,7 @@ class _Run:
                 failed = entry._replace(
                     state="failed",
                     reason=document.reason,
-                    attempts=attempts_of(document, entry),
+                    attempts=attempts_of(document),
                     refused=document.refused,
                 )
                 rows.append(failed)
@@ -460,10 +452,9 @@ class _Run:
 
     # Step three.
 
-    async def _finalise(self, vanished: list[str]) -> None:
+    async def _finalise(self, vanished: Iterable[tuple[str, int]]) -> None:
         kb, index, report = self._kb, self._index, self._report
-        sized = ((uri, self._entries[uri].chunk_count) for uri in vanished)
-        for uris in in_groups(sized):
+        for uris in in_groups(vanished):
             report.chunks["removed"] += await call(kb.index.remove, self._lease, index, uris)
             report.documents["removed"] += len(uris)
             for uri in uris:

@@ -12,10 +12,11 @@ from lorebind_knowledge.ingest.preparation import chunker_fingerprint
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
+    from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
+    from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import IngestReport
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
@@ -65,15 +66,12 @@ def cannot_mend(kb: IndexedKnowledgeBase, why: str, *, adds: bool) -> IngestRefu
     )
 
 
-def unfinished(kb: IndexedKnowledgeBase, served: Mapping[str, DocumentEntry]) -> set[str]:
-    """Return the documents that are not ready, or failed in an unfinished successor.
-
-    `served` are the documents of the active index.
-    """
-    uris = {uri for uri, entry in served.items() if entry.state != "ready"}
-    successor = kb.catalog.ledger.index(kb.namespace, "building")
-    entries = kb.catalog.ledger.documents(successor.key).values() if successor else ()
-    return uris | {entry.uri for entry in entries if entry.state == "failed"}
+def unfinished(kb: IndexedKnowledgeBase, index: IndexEntry) -> set[str]:
+    """Return the documents of an index that are not ready, or failed in an unfinished successor."""
+    ledger = kb.catalog.ledger
+    successor = ledger.index(kb.namespace, "building")
+    failed = ledger.unready(successor.key, "failed") if successor else ()
+    return {*ledger.unready(index.key), *failed}
 
 
 async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
@@ -182,15 +180,9 @@ async def _switch(
     kb: IndexedKnowledgeBase, lease: Lease, old: IndexEntry, new: IndexEntry, report: IngestReport
 ) -> None:
     """Activate the successor, unless it would lose a document that the old index has."""
-    before = await call(kb.catalog.ledger.documents, old.key)
     failed = {failure.uri for failure in report.failures}
     unlisted = tuple(folder.uri for source in report.sources for folder in source.unlisted)
-    after = await call(kb.catalog.ledger.documents, new.key) if unlisted else {}
-    lost = [
-        uri
-        for uri, entry in before.items()
-        if entry.generation and (uri in failed or (uri.startswith(unlisted) and uri not in after))
-    ]
+    lost = await call(_lost, kb.catalog, old, new, failed, unlisted)
     unread = [source for source in report.sources if source.status == "failed"]
     if lost or unread:
         report.notices.append(
@@ -200,6 +192,26 @@ async def _switch(
         )
     else:
         await call(kb.catalog.ledger.activate_index, lease, new.key)
+
+
+def _lost(
+    catalog: Catalog,
+    old: IndexEntry,
+    new: IndexEntry,
+    failed: Collection[str],
+    unlisted: tuple[str, ...],
+) -> list[str]:
+    """Return the documents of an index that its successor does not have."""
+    lost, uncertain = [], []
+    if failed or unlisted:
+        for served in catalog.ledger.served(old.key):
+            if served.uri in failed:
+                lost.append(served.uri)
+            elif served.uri.startswith(unlisted):
+                uncertain.append(served.uri)
+    with catalog.reading() as sql:
+        there = catalog.ledger.uris_within(sql, new.key, uncertain)
+    return lost + [uri for uri in uncertain if uri not in there]
 
 
 async def _give_up(kb: IndexedKnowledgeBase, lease: Lease, index: IndexEntry) -> None:

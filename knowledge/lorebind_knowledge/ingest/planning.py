@@ -16,7 +16,7 @@ from lorebind_knowledge.ingest.terms import count_missing
 from lorebind_knowledge.plumbing.bridge import call
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
+    from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.prepared import PreparedDocument
     from lorebind_knowledge.knowledge_base import IndexedKnowledgeBase
@@ -39,7 +39,7 @@ async def plan(corpus: Corpus, *, strategy: str = "upsert") -> IngestPlan:
     with kb.threads.lane("ingest"), tenant(kb.namespace.tenant):
         indexes = await call(indexes_to_write, kb, strategy)
         index = indexes[0] if indexes else None
-        entries = await call(kb.catalog.ledger.documents, index.key) if index else {}
+        entries = kb.catalog.ledger.every_document(index.key) if index else ()
         enumeration = await call(enumerate_corpus, corpus)
         counter = kb.embedder.count_tokens([])
         result = IngestPlan(
@@ -59,12 +59,11 @@ async def plan(corpus: Corpus, *, strategy: str = "upsert") -> IngestPlan:
         async with aclosing(documents) as groups:
             async for group in groups:
                 for document in group:
-                    entry = entries.get(document.uri)
-                    await call(_account, kb, index, document, entry, result, to_embed)
+                    await call(_account, kb, index, document, result, to_embed)
         result.read.notices += () if corpus.chunker.estimates else corpus.chunker.notices
-        for uri in enumeration.vanished(entries):
+        for _, chunks in enumeration.vanished():
             result.documents["removed"] += 1
-            result.chunks["removed"] += entries[uri].chunk_count
+            result.chunks["removed"] += chunks
         if corpus.token_price is not None:
             result.cost = result.tokens_to_embed * corpus.token_price / 1_000_000
         return result
@@ -74,14 +73,13 @@ def _account(
     kb: IndexedKnowledgeBase,
     index: IndexEntry | None,
     document: PreparedDocument,
-    entry: DocumentEntry | None,
     result: IngestPlan,
     to_embed: set[str],
 ) -> None:
     """Count a document in `result`; `to_embed` collects the keys of texts to embed."""
-    count_document(result, document, entry)
+    count_document(result, document)
     if document.action in ("added", "updated"):
-        old = set(kb.index.chunk_ids(index, document.uri)) if index and entry else set()
+        old = set(kb.index.chunk_ids(index, document.uri)) if index and document.entry else set()
         new = {chunk.id for chunk in document.chunks}
         result.chunks["added"] += len(new - old)
         result.chunks["removed"] += len(old - new)

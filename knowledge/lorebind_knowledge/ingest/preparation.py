@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import replace
 from inspect import iscoroutinefunction
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_config.errors import DocumentLimitError, MissingDependencyError, SourceError
@@ -18,6 +17,7 @@ from lorebind_config.languages import AUTO
 from lorebind_config.namespace import chunk_id, digest
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
+from lorebind_knowledge.loaders.base import suffix_of
 from lorebind_knowledge.loaders.process.readers import Readers
 from lorebind_knowledge.loaders.registry import (
     begin_load,
@@ -32,11 +32,20 @@ from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.text.languages import detect_language
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        Callable,
+        Coroutine,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.chunking.base import Interval
-    from lorebind_knowledge.ingest.corpus import Corpus, Enumeration
+    from lorebind_knowledge.ingest.corpus import Corpus
+    from lorebind_knowledge.ingest.enumeration import Enumeration, Listed
     from lorebind_knowledge.ingest.prepared import PlannedDocuments
     from lorebind_knowledge.loaders.base import LoadedDocument
     from lorebind_knowledge.sources.base import SourceItem
@@ -46,6 +55,11 @@ T = TypeVar("T")
 _TEXT_AT_ONCE = 2_000_000
 """Number of characters of chunks that completes a group of documents, even a small one."""
 
+_UNCHANGED_AT_ONCE = 1000
+
+_MOST_FETCHED = 64
+"""Remote documents that are fetched concurrently, and then in memory together."""
+
 _BEGUN_FOR_EACH = 2
 """Documents started per reading process, so that one slow document does not leave others idle."""
 
@@ -53,24 +67,30 @@ _BEGUN_FOR_EACH = 2
 async def prepare_documents(
     corpus: Corpus,
     enumeration: Enumeration,
-    entries: Mapping[str, DocumentEntry],
+    entries: Iterable[DocumentEntry],
     at_once: int = 16,
     *,
     keep_in: PlannedDocuments | None = None,
     planned: PlannedDocuments | None = None,
 ) -> AsyncGenerator[list[PreparedDocument], None]:
-    """Yield groups of all listed documents, in order; unreadable documents fail one by one.
+    """Yield groups of all listed documents; unreadable documents fail one by one.
 
-    Groups of long documents are smaller. Each document is read when its turn comes. Remote
-    documents are fetched concurrently, `at_once` at a time; local ones are read in the thread that
-    chunks their group. A plan passes `keep_in`, which is filled with the read documents, and the
-    ingest after it passes the same object as `planned`.
+    Groups of long documents are smaller. Documents whose listed version is that of the last read
+    are not read. Others are read when their turn comes. Remote documents are fetched concurrently,
+    `at_once` at a time, up to a limit; local ones are read in the thread that chunks their group. A
+    plan passes `keep_in`, which is filled with the read documents, and the ingest after it passes
+    the same object as `planned`. `entries` are all documents of the index, sorted by uri.
     """
-    listed = iter(enumeration.items.values())
+    listed = enumeration.compared(entries)
     with Readers(corpus.loading.limits) as readers:
-        preparer = _Preparer(corpus, readers, entries, keep_in, planned)
-        while some := list(islice(listed, at_once)):
-            fetching = (item for _, item in some if iscoroutinefunction(item.read))
+        preparer = _Preparer(corpus, readers, enumeration, keep_in, planned)
+        while True:
+            unchanged, some = await call(preparer.take, listed, at_once)
+            if not (unchanged or some):
+                return
+            if unchanged:
+                yield unchanged
+            fetching = (reading for reading in some if reading.is_remote)
             preparer.fetched = dict(await asyncio.gather(*map(preparer.fetch, fetching)))
             while some:
                 prepared = await _stopping(readers.stop, call(preparer.prepare, some))
@@ -107,36 +127,58 @@ class _Preparer:
         self,
         corpus: Corpus,
         readers: Readers,
-        entries: Mapping[str, DocumentEntry],
+        enumeration: Enumeration,
         keep_in: PlannedDocuments | None,
         planned: PlannedDocuments | None,
     ) -> None:
         self._corpus = corpus
         self._keep_in, self._planned = keep_in, planned
         self._readers = readers
-        self._entries = entries
+        self._enumeration = enumeration
         self._shared_recipe = recipe_of(corpus)
         extractor = corpus.html_extractor
         self._extractor = "" if extractor == "built_in" else f"{extractor} {trafilatura_version()}"
-        self._recipes: dict[tuple[str, str], str] = {}
-        """Recipes by the language of source code, and by newer versions of loaders."""
+        self._recipes: dict[str, str] = {}
+        """Recipes by extension, which decides the language of source code."""
         self.fetched: dict[str, Content | SourceError | None] = {}
         """Results that were fetched in advance, by uri."""
 
-    async def fetch(self, item: SourceItem) -> tuple[str, Content | SourceError | None]:
-        uri = item.uri
+    def take(
+        self, listed: Iterator[Listed], at_once: int
+    ) -> tuple[list[PreparedDocument], list[_Document]]:
+        """Return the next documents: those that need not be read, and a group to read."""
+        unchanged: list[PreparedDocument] = []
+        some: list[_Document] = []
+        remote = 0
+        for document in listed:
+            entry = document.entry
+            if entry and document.version and self._version_to_ask_for(entry) == document.version:
+                unchanged.append(_unchanged(document.source, entry, entry.version, entry.recipe))
+            else:
+                item = self._enumeration.item(document)
+                some.append(_Document(document.source, item, entry))
+                remote += some[-1].is_remote
+            if len(some) == at_once or remote == _MOST_FETCHED:
+                break
+            if len(unchanged) == _UNCHANGED_AT_ONCE:
+                break
+        return unchanged, some
+
+    async def fetch(self, document: _Document) -> tuple[str, Content | SourceError | None]:
+        uri = document.item.uri
+        version = self._version_to_ask_for(document.entry)
         content: Content | SourceError | None
         try:
-            if self._planned and self._planned.has_fetched(uri, self._version_to_ask_for(uri)):
+            if self._planned and self._planned.has_fetched(uri, version):
                 return uri, await call(self._planned.fetched, uri)
-            content = await call(item.read, self._version_to_ask_for(uri))
+            content = await call(document.item.read, version)
         except SourceError as error:
             content = error
         if self._keep_in:
             await call(self._keep_in.keep_fetched, uri, content)
         return uri, content
 
-    def prepare(self, some: Sequence[tuple[str, SourceItem]]) -> list[PreparedDocument]:
+    def prepare(self, some: Sequence[_Document]) -> list[PreparedDocument]:
         """Prepare the first of these documents, as many as make a group.
 
         Documents that other processes read are started in advance, to keep these processes busy.
@@ -150,17 +192,17 @@ class _Preparer:
             if ready or len(begun) > _BEGUN_FOR_EACH * self._readers.at_once:
                 prepared.append(self._finish(begun.popleft()))
                 size += sum(len(chunk.text) for chunk in prepared[-1].chunks)
-            elif (entry := next(listed, None)) is not None:
-                begun.append(self._begin(*entry))
+            elif (document := next(listed, None)) is not None:
+                begun.append(self._begin(document))
             else:
                 break
-        return prepared + [self._finish(document) for document in begun]
+        return prepared + [self._finish(reading) for reading in begun]
 
-    def _version_to_ask_for(self, uri: str) -> str:
+    def _version_to_ask_for(self, entry: DocumentEntry | None) -> str:
         """Return the stored version for the source to compare, or an empty text if unusable."""
-        entry = self._entries.get(uri)
-        usable = entry is not None and entry.state == "ready" and entry.recipe == self._recipe(uri)
-        return entry.version if entry is not None and usable else ""
+        if entry is None or entry.state != "ready" or entry.recipe != self._recipe(entry.uri):
+            return ""
+        return entry.version
 
     def _recipe(self, uri: str, content: Content | None = None) -> str:
         """Return the recipe of one document; for source code, with its language's chunking.
@@ -168,43 +210,49 @@ class _Preparer:
         While its content is unknown, a document counts as HTML, so that the source returns the
         content again when the HTML extractor changes.
         """
-        language, newer = language_of(uri), newer_version(uri)
-        recipe = self._recipes.get((language, newer), "")
+        suffix = suffix_of(uri)
+        recipe = self._recipes.get(suffix, "")
         if not recipe:
             declared = self._corpus.chunker
-            chunker = declared.for_language(language)
-            more = [newer, chunker.fingerprint if chunker is not declared else ""]
+            chunker = declared.for_language(language_of(uri))
+            more = [newer_version(uri), chunker.fingerprint if chunker is not declared else ""]
             recipe = digest(self._shared_recipe, *more) if any(more) else self._shared_recipe
-            self._recipes[language, newer] = recipe
+            self._recipes[suffix] = recipe
         if self._extractor and (content is None or is_html(content.data, uri, content.media_type)):
             recipe = digest(recipe, self._extractor)
         return recipe
 
-    def _begin(self, source: str, item: SourceItem) -> PreparedDocument | _Reading:
+    def _begin(self, document: _Document) -> PreparedDocument | _Reading:
         """Read and compare a document; chunk it, or start reading it in another process."""
-        uri = item.uri
+        item, uri = document.item, document.item.uri
+        version = self._version_to_ask_for(document.entry)
         try:
             content: Any
             if uri in self.fetched:
                 content = self.fetched.pop(uri)
-            elif self._planned and self._planned.has_fetched(uri, self._version_to_ask_for(uri)):
+            elif self._planned and self._planned.has_fetched(uri, version):
                 content = self._planned.fetched(uri)
             else:
-                content = item.read(self._version_to_ask_for(uri))
-                # A document without a version is a local file, which is quickly read again.
-                has_version = content is None or bool(getattr(content, "version", ""))
-                if self._keep_in and has_version:
+                content = item.read(version)
+                # A local file is quickly read again: it has no version, or listing told it.
+                is_remote = content is None or bool(getattr(content, "version", ""))
+                if self._keep_in and is_remote and not item.version:
                     self._keep_in.keep_fetched(uri, content)
-            return self._compared(source, uri, content)
+            return self._compared(document, content)
         except (SourceError, MissingDependencyError) as error:
-            return _failed(source, uri, error)
+            return _failed(document, error)
 
-    def _compared(self, source: str, uri: str, content: Any) -> PreparedDocument | _Reading:
-        entry, corpus = self._entries.get(uri), self._corpus
+    def _compared(self, document: _Document, content: Any) -> PreparedDocument | _Reading:
+        source, uri, entry, corpus = (
+            document.source,
+            document.item.uri,
+            document.entry,
+            self._corpus,
+        )
         if isinstance(content, SourceError):
             raise content
-        if content is None and entry is not None and self._version_to_ask_for(uri):
-            return _unchanged(source, entry)
+        if content is None and entry is not None and self._version_to_ask_for(entry):
+            return _unchanged(source, entry, entry.version, entry.recipe)
         if not isinstance(content, Content):
             raise SourceError(
                 f"{uri}: its source returned {type(content).__name__}, expected Content"
@@ -212,38 +260,38 @@ class _Preparer:
         metadata = json.dumps(dict(content.metadata), sort_keys=True) if content.metadata else "{}"
         signature = digest(content.data, content.media_type, metadata, self._recipe(uri, content))
         if entry and entry.state == "ready" and entry.signature == signature:
-            return _unchanged(
-                source, entry._replace(version=content.version, recipe=self._recipe(uri))
-            )
+            return _unchanged(source, entry, content.version, self._recipe(uri))
         if (entry and entry.refused) or corpus.loading.exceeded:
             key = corpus.loading.key(uri, signature)
             refused = entry.reason if entry and entry.refused == key else ""
             if reason := refused or corpus.loading.exceeded.get(key, ""):
-                return _failed(source, uri, DocumentLimitError(reason), refused=key)
+                return _failed(document, DocumentLimitError(reason), refused=key)
         read = self._planned.document(uri, signature) if self._planned else None
         if isinstance(read, PreparedDocument):
-            return replace(read, action=_action(entry), source=source, version=content.version)
-        document: LoadedDocument | Future[LoadedDocument] | None = read
-        if document is None:
+            return replace(
+                read, action=_action(entry), source=source, version=content.version, entry=entry
+            )
+        loaded: LoadedDocument | Future[LoadedDocument] | None = read
+        if loaded is None:
             begin, extractor = self._readers.begin, corpus.html_extractor
-            document = begin_load(content.data, uri, content.media_type, begin, extractor)
-        reading = _Reading(source, uri, signature, content.metadata, content.version, document)
-        return reading if isinstance(document, Future) else self._finish(reading)
+            loaded = begin_load(content.data, uri, content.media_type, begin, extractor)
+        reading = _Reading(document, uri, signature, content.metadata, content.version, loaded)
+        return reading if isinstance(loaded, Future) else self._finish(reading)
 
     def _finish(self, begun: PreparedDocument | _Reading) -> PreparedDocument:
         if isinstance(begun, PreparedDocument):
             return begun
-        corpus, entry = self._corpus, self._entries.get(begun.uri)
+        corpus, entry = self._corpus, begun.document.entry
         try:
-            document = begun.document
+            document = begun.loaded
             if isinstance(document, Future):
                 document = document.result()
         except DocumentLimitError as error:
             key = corpus.loading.key(begun.uri, begun.signature)
             corpus.loading.exceeded[key] = str(error)
-            return _failed(begun.source, begun.uri, error, refused=key)
+            return _failed(begun.document, error, refused=key)
         except (SourceError, MissingDependencyError) as error:
-            return _failed(begun.source, begun.uri, error)
+            return _failed(begun.document, error)
         if self._keep_in and corpus.chunker.estimates:
             self._keep_in.keep(begun.uri, begun.signature, document, len(document.text))
         if corpus.remove_html:
@@ -259,7 +307,7 @@ class _Preparer:
             language = detect_language("\n".join(chunk.text for chunk in chunks))
         prepared = PreparedDocument(
             begun.uri,
-            begun.source,
+            begun.document.source,
             _action(entry),
             title=document.title,
             language=language,
@@ -268,6 +316,7 @@ class _Preparer:
             version=begun.version,
             recipe=self._recipe(begun.uri),
             textless_pages=document.textless_pages,
+            entry=entry,
         )
         if self._keep_in and not corpus.chunker.estimates:
             size = sum(chunk.size for chunk in chunks)
@@ -275,15 +324,27 @@ class _Preparer:
         return prepared
 
 
+class _Document(NamedTuple):
+    """A document to read, with its row in the ledger if it has one."""
+
+    source: str
+    item: SourceItem
+    entry: DocumentEntry | None
+
+    @property
+    def is_remote(self) -> bool:
+        return iscoroutinefunction(self.item.read)
+
+
 class _Reading(NamedTuple):
     """A new or changed document that is being read."""
 
-    source: str
+    document: _Document
     uri: str
     signature: str
     metadata: Mapping[str, Any]
     version: str
-    document: LoadedDocument | Future[LoadedDocument]
+    loaded: LoadedDocument | Future[LoadedDocument]
 
 
 def _action(entry: DocumentEntry | None) -> str:
@@ -291,23 +352,30 @@ def _action(entry: DocumentEntry | None) -> str:
 
 
 def _failed(
-    source: str, uri: str, error: SourceError | MissingDependencyError, *, refused: str = ""
+    document: _Document, error: SourceError | MissingDependencyError, *, refused: str = ""
 ) -> PreparedDocument:
     return PreparedDocument(
-        uri, source, "failed", reason=str(error), kind=kind_of(error), refused=refused
+        document.item.uri,
+        document.source,
+        "failed",
+        reason=str(error),
+        kind=kind_of(error),
+        refused=refused,
+        entry=document.entry,
     )
 
 
-def _unchanged(source: str, entry: DocumentEntry) -> PreparedDocument:
+def _unchanged(source: str, entry: DocumentEntry, version: str, recipe: str) -> PreparedDocument:
     return PreparedDocument(
         entry.uri,
         source,
         "unchanged",
         title=entry.title,
         signature=entry.signature,
-        version=entry.version,
-        recipe=entry.recipe,
+        version=version,
+        recipe=recipe,
         textless_pages=entry.textless_pages,
+        entry=entry,
     )
 
 

@@ -79,10 +79,13 @@ class PreparedDocument:
     """The number of its pages without text, as of its last successful read."""
     refused: str = ""
     """If it exceeded a limit: the key that must change before another read, see `Loading.key`."""
+    entry: DocumentEntry | None = None
+    """Its row in the ledger before, if it had one."""
 
 
-def attempts_of(document: PreparedDocument, entry: DocumentEntry | None) -> int:
+def attempts_of(document: PreparedDocument) -> int:
     """Return the number of attempts to read a failed document, without refusals to read it."""
+    entry = document.entry
     before = entry.attempts if entry else 0
     again = entry is not None and entry.refused and entry.refused == document.refused
     return before if again else before + 1

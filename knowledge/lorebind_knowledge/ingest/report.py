@@ -11,7 +11,6 @@ from lorebind_knowledge.ingest.prepared import attempts_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.ingest.prepared import PlannedDocuments, PreparedDocument
 
 
@@ -153,18 +152,16 @@ class IngestReport:
             )
 
 
-def count_document(
-    result: IngestPlan | IngestReport, document: PreparedDocument, entry: DocumentEntry | None
-) -> None:
+def count_document(result: IngestPlan | IngestReport, document: PreparedDocument) -> None:
     """Count a document; the chunks of one that changes are counted when they are compared.
 
     An unchanged document without text is reported again.
     """
     result.documents[document.action] += 1
-    live = entry.chunk_count if entry else 0
+    live = document.entry.chunk_count if document.entry else 0
     if document.action == "failed":
-        attempts = attempts_of(document, entry)
-        result.failures.append(Failure(document.uri, document.reason, attempts))
+        failure = Failure(document.uri, document.reason, attempts_of(document))
+        result.failures.append(failure)
         result.chunks["total"] += live
         return
     if document.action == "unchanged":

@@ -160,6 +160,13 @@ class SourceItem:
     format. Documents without it were requested by name, so they fail instead. Raises SourceError if
     the document cannot be read.
     """
+    version: str = ""
+    """The document's version, if listing tells it: not read if it is that of the last read."""
+    token: bytes = b""
+    """A short text from which `Source.restore` makes the item again; empty if it cannot.
+
+    An ingest does not keep such items in memory.
+    """
 
 
 def ending_of(uri: str) -> str:
@@ -171,7 +178,8 @@ def ending_of(uri: str) -> str:
 class Source(Protocol):
     """A source, which lists the documents of one declared source.
 
-    It may have an attribute `notices`, a list of strings that reports show after `items` has ended.
+    It may have an attribute `notices`, a list of strings that reports show after `items` has ended,
+    and a method `restore` that returns the item with a `token`, after `items` has ended.
     """
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,13 +17,13 @@ from lorebind_config.reading.make_part import PartEnvironment, make_part
 from lorebind_config.redaction import without
 from lorebind_config.templates import TemplateError
 from lorebind_knowledge.plumbing.bridge import call
-from lorebind_knowledge.sources.base import key_of, too_large
+from lorebind_knowledge.sources.base import SourceItem, key_of, too_large
 
 if TYPE_CHECKING:
     from lorebind_config.declarations.base import Declaration
     from lorebind_config.declarations.sources import SourceBase
     from lorebind_config.templates import Environment, Reference
-    from lorebind_knowledge.sources.base import Content, Source, SourceItem
+    from lorebind_knowledge.sources.base import Content, Source
 
     AnyDeclaration = TypeVar("AnyDeclaration", bound=Declaration)
 
@@ -140,27 +141,49 @@ class RedactingSource:
         self._max_bytes = declaration.max_bytes
         self._inner, self._environment = inner, environment
         self.notices: list[str] = []
+        self._last: tuple[Any, bool] = (None, False)
+        """The function that reads the last listed item, and whether it is async."""
 
     def items(self) -> Iterator[SourceItem]:
         with self._redacting("cannot be listed"):
             for item in self._inner.items():
-                uri = self._redact(item.uri) if self._names else item.uri
-                yield replace(item, uri=uri, read=self._reading(item, uri))
+                yield self._wrapped(item)
         self.notices = [self._redact(notice) for notice in getattr(self._inner, "notices", ())]
 
-    def _reading(self, item: SourceItem, uri: str) -> Callable[[str], Any]:
+    def restore(self, token: bytes) -> SourceItem:
+        """Return a listed item; see `SourceItem.token`."""
+        inner: Any = self._inner
+        with self._redacting("cannot be read"):
+            return self._wrapped(inner.restore(token))
+
+    def _wrapped(self, item: SourceItem) -> SourceItem:
+        uri = self._redact(item.uri) if self._names else item.uri
         read: Callable[[str], Any] = item.read
-        what = f"{uri}: cannot be read"
-        if not (iscoroutinefunction(read) or self._is_plugins):
+        function = getattr(read, "func", read)  # that of a partial, which most items share
+        if function != self._last[0]:
+            self._last = function, iscoroutinefunction(read)
+        if self._is_plugins or self._last[1]:
+            read = self._reading(read, uri)
+        else:
+            read = partial(self._read, read, uri)
+        return SourceItem(
+            uri,
+            read,
+            item.skipped,
+            item.setting,
+            item.unlisted,
+            item.peek,
+            item.version,
+            item.token if hasattr(self._inner, "restore") else b"",
+        )
 
-            def read_in_thread(version: str) -> Content | None:
-                with self._redacting(what):
-                    return self._redacted(read(version), uri)
+    def _read(self, read: Callable[[str], Any], uri: str, version: str) -> Content | None:
+        with self._redacting(f"{uri}: cannot be read"):
+            return self._redacted(read(version), uri)
 
-            return read_in_thread
-
+    def _reading(self, read: Callable[[str], Any], uri: str) -> Callable[[str], Any]:
         async def read_in_loop(version: str) -> Content | None:
-            with self._redacting(what):
+            with self._redacting(f"{uri}: cannot be read"):
                 return self._redacted(await call(read, version), uri)
 
         return read_in_loop

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -18,13 +19,23 @@ from lorebind_config.declarations.sources import DEFAULT_MAX_BYTES, SourceBase, 
 from lorebind_config.declarations.values import FilePattern
 from lorebind_config.errors import SourceError
 from lorebind_config.project_files import OutsideError, open_inside
-from lorebind_knowledge.sources.base import Content, SourceItem, ending_of, too_large
+from lorebind_knowledge.sources.base import (
+    PLAIN_TEXT,
+    Content,
+    SourceItem,
+    ending_of,
+    too_large,
+)
 from lorebind_knowledge.sources.folder.gitignore import GITIGNORE
 from lorebind_knowledge.sources.folder.path_templates import TemplatedFiles
-from lorebind_knowledge.sources.folder.walk import EVERY_FILE, LINKS_OUT, files_below, matcher
+from lorebind_knowledge.sources.folder.walk import EVERY_FILE, LINKS_OUT, Listing, matcher
 
 if TYPE_CHECKING:
+    from lorebind_knowledge.sources.folder.walk import Entry
     from lorebind_knowledge.sources.make import SourceEnvironment
+
+_YOUNG_NS = 2_000_000_000
+"""The coarsest clock of a file system, FAT's, ticks every 2 seconds."""
 
 A_PATH: dict[str, Any] = {"required": ["path"], "properties": {"path": {"type": "string"}}}
 PATHS: dict[str, Any] = {"required": ["paths"], "properties": {"paths": {"minItems": 1}}}
@@ -48,6 +59,13 @@ class Files(SourceBase):
     )
     respect_gitignore: bool = Field(
         True, description="Whether to skip files that a `.gitignore` excludes."
+    )
+
+    verify: Literal["stat", "content"] = Field(
+        "stat",
+        description="How an ingest detects that a file has not changed. With `stat`, it does not "
+        "read files whose size, times of modification and change, inode and device are those of "
+        "the last ingest. With `content`, it reads every file.",
     )
 
     @property
@@ -112,6 +130,7 @@ def make_files(
             max_bytes=declaration.max_bytes,
             endings=endings,
             respect_gitignore=declaration.respect_gitignore,
+            verify=declaration.verify,
             shown_as=declaration.patterns,
             settings=type(declaration).model_fields,
             **globs,
@@ -129,10 +148,12 @@ FILE_GLOB = SimpleNamespace(Declaration=FileGlobSource, make=make_files)
 
 @dataclass(eq=False)
 class FileSource:
-    """Files below a folder that match any of the patterns, sorted by path; see `files_below`.
+    """Files below a folder that match any of the patterns, sorted by path; see `Listing`.
 
-    A file whose real path is outside the folder is refused. Files have no version, because the
-    modification time can stay the same when a file changes. So each file is read every time.
+    A file whose real path is outside the folder is refused. The version of a file consists of its
+    size, times of modification and change, inode and device: programs can set the modification
+    time, but not the others. A file has no version yet if it may change again within the same tick
+    of the clock, as in git ("racy git problem" in its documentation).
     """
 
     kind: str
@@ -149,7 +170,9 @@ class FileSource:
     respect_gitignore: bool = True
     in_folder: str = EVERY_FILE
     all_folders: bool = False
-    """These three: see `files_below`."""
+    """These three: see `Listing`."""
+    verify: str = "stat"
+    """`stat` or `content`: whether files have versions."""
     as_text: Sequence[str] = ()
     """Patterns of files to read as plain text, whatever their extension."""
     place: str = "the project folder"
@@ -168,7 +191,7 @@ class FileSource:
     def items(self) -> Iterator[SourceItem]:
         if not self.root.is_dir():
             raise SourceError(f"the folder {self.root} does not exist")
-        entries, unmatched, notices = files_below(
+        listing = Listing(
             self.root,
             self.patterns,
             exclude=self.exclude,
@@ -176,44 +199,95 @@ class FileSource:
             in_folder=self.in_folder,
             all_folders=self.all_folders,
         )
-        # Patterns may contain values of templates, so notices show the patterns as written.
-        shown_as = self.shown_as or self.patterns
-        as_written = dict(zip(self.patterns, shown_as, strict=True))
-        self.notices = [f"{as_written[pattern]} matches no file" for pattern in unmatched] + notices
-        if not any(entry.unlisted or entry.name[-1] != "/" for entry in entries):
-            kinds = f"{' or '.join(self.endings)} file" if self.endings else "file"
-            passed = ", ".join(f"{entry.name} is skipped: {entry.skipped}" for entry in entries[:9])
-            raise SourceError(
-                f"no {kinds} in {self.root} matches {' or '.join(shown_as)}"
-                f"{f' ({passed})' if passed else ''}"
-            )
-        home, read_as_text = os.path.realpath(self.root), matcher(self.as_text)
-        for entry in entries:
+        for entry in self._unless_empty(listing):
             # A file name may contain bytes that are not text, but a uri is always text.
-            uri = os.fsencode(entry.name).decode("utf-8", "backslashreplace")
+            token = os.fsencode(entry.name)
+            uri = token.decode("utf-8", "backslashreplace")
             skipped, setting = entry.skipped, _setting(entry.skipped)
             is_file = not (skipped or entry.unlisted)
             if self.endings and is_file and not entry.name.lower().endswith(self.endings):
-                skipped, setting = ending_of(entry.name), ""
-            is_text = read_as_text(entry.name)
-            peek = None if entry.named or is_text else partial(self._peek, home, entry.name)
-            read = partial(self._read, home, entry.name, uri, "text/plain" if is_text else "")
-            setting = setting if setting in self.settings else ""
+                skipped, setting, is_file = ending_of(entry.name), "", False
+            media_type = self._media_type(entry.name)
+            peek = None if entry.named or media_type else partial(self._peek, entry.name)
             yield SourceItem(
-                uri, read, skipped=skipped, setting=setting, unlisted=entry.unlisted, peek=peek
+                uri,
+                partial(self._read, entry.name, uri, media_type),
+                skipped,
+                setting if setting in self.settings else "",
+                entry.unlisted,
+                peek,
+                self._listed_version(entry.name, media_type) if is_file else "",
+                token,
             )
+        # Patterns may contain values of templates, so notices show the patterns as written.
+        as_written = dict(zip(self.patterns, self.shown_as or self.patterns, strict=True))
+        unmatched = [f"{as_written[pattern]} matches no file" for pattern in listing.unmatched]
+        self.notices = [*unmatched, *listing.notices]
 
-    def _peek(self, home: str, path: str, size: int | None) -> bytes:
+    def restore(self, token: bytes) -> SourceItem:
+        """Return a listed item; see `SourceItem.token`."""
+        name, uri = os.fsdecode(token), token.decode("utf-8", "backslashreplace")
+        media_type = self._media_type(name)
+        version = self._listed_version(name, media_type)
+        return SourceItem(
+            uri, partial(self._read, name, uri, media_type), version=version, token=token
+        )
+
+    def _unless_empty(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """Yield the entries.
+
+        Raises:
+            SourceError: there are only skipped folders.
+        """
+        passed: list[Entry] = []
+        listed = iter(entries)
+        for entry in listed:
+            passed.append(entry)
+            if entry.unlisted or not entry.name.endswith("/"):
+                yield from passed
+                yield from listed
+                return
+        shown_as = " or ".join(self.shown_as or self.patterns)
+        kinds = f"{' or '.join(self.endings)} file" if self.endings else "file"
+        names = ", ".join(f"{entry.name} is skipped: {entry.skipped}" for entry in passed[:9])
+        raise SourceError(
+            f"no {kinds} in {self.root} matches {shown_as}{f' ({names})' if names else ''}"
+        )
+
+    @cached_property
+    def _home(self) -> str:
+        return os.path.realpath(self.root)
+
+    @cached_property
+    def _is_text(self) -> Callable[[str], bool]:
+        return matcher(self.as_text)
+
+    def _media_type(self, path: str) -> str:
+        return PLAIN_TEXT if self._is_text(path) else ""
+
+    def _listed_version(self, path: str, media_type: str) -> str:
+        """Return the version of a file; empty for links and others that reading may refuse."""
+        if self.verify != "stat":
+            return ""
         try:
-            with open_inside(home, path) as file:
+            status = os.lstat(f"{self._home}/{path}")
+        except (OSError, ValueError):
+            return ""
+        is_read = stat.S_ISREG(status.st_mode) and status.st_size <= self.max_bytes
+        return _version(status, media_type) if is_read else ""
+
+    def _peek(self, path: str, size: int | None) -> bytes:
+        try:
+            with open_inside(self._home, path) as file:
                 is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
                 return file.read(self.max_bytes if size is None else size) if is_file else b""
         except (OutsideError, OSError) as error:
             raise SourceError(f"{path}: cannot be read") from error
 
-    def _read(self, home: str, path: str, name: str, media_type: str, version: str) -> Content:
+    def _read(self, path: str, name: str, media_type: str, version: str) -> Content:
+        began = time.time_ns()
         try:
-            with open_inside(home, path) as file:
+            with open_inside(self._home, path) as file:
                 before = os.fstat(file.fileno())
                 if not stat.S_ISREG(before.st_mode):
                     raise SourceError(f"{name}: is not a regular file")
@@ -228,7 +302,15 @@ class FileSource:
         same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
         if not same or len(data) != before.st_size:
             raise SourceError(f"{name}: changed while it was read; the next ingest tries again")
-        return Content(data, media_type)
+        settled = max(before.st_mtime_ns, before.st_ctime_ns) + _YOUNG_NS <= began
+        is_named = settled and self.verify == "stat"
+        return Content(data, media_type, _version(before, media_type) if is_named else "")
+
+
+def _version(status: os.stat_result, media_type: str) -> str:
+    """Return the version of a file that is read as this media type."""
+    times = f"{status.st_mtime_ns:x}-{status.st_ctime_ns:x}"
+    return f"{media_type}{status.st_size:x}-{times}-{status.st_ino:x}-{status.st_dev:x}"
 
 
 def _setting(skipped: str) -> str:

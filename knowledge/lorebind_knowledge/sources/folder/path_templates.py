@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from posixpath import normpath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lorebind_config import templates
 from lorebind_config.declarations.values import leaves_project
@@ -41,6 +41,7 @@ class TemplatedFiles:
     ) -> None:
         """`files` makes the source of files from patterns, and patterns to exclude."""
         self._files = files
+        self._listed: Any = None
         self._patterns = list(patterns)
         self._exclude = list(exclude)
         self._environment = environment
@@ -70,6 +71,13 @@ class TemplatedFiles:
                 )
             yield replace(item, uri=uri)
         self.notices = getattr(files, "notices", [])
+        self._listed = files, filled
+
+    def restore(self, token: bytes) -> SourceItem:
+        """Return a listed item; see `SourceItem.token`."""
+        files, filled = self._listed
+        item: SourceItem = files.restore(token)
+        return replace(item, uri=_public_uri(item.uri, filled))
 
 
 class _Filled:

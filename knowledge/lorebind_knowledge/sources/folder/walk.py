@@ -6,8 +6,10 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from heapq import merge
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,97 +45,150 @@ class Entry(NamedTuple):
     """Whether a pattern without wildcards names it."""
 
 
-class Listing(NamedTuple):
-    """The result of a search below a folder."""
+class Listing:
+    """The files below a folder that match any of the patterns, found while iterating.
 
-    entries: list[Entry]
-    """Sorted by name."""
-    unmatched: list[str]
-    """Patterns that match nothing, as far as folders could be listed."""
-    notices: list[str]
-    """Messages about rules of `.gitignore` files that are not applied."""
-
-
-def files_below(
-    root: Path,
-    patterns: Sequence[str],
-    *,
-    exclude: Sequence[str] = (),
-    respect_gitignore: bool = True,
-    in_folder: str = EVERY_FILE,
-    all_folders: bool = False,
-) -> Listing:
-    """Find the files that match any of the patterns.
+    Entries are sorted by name, and memory does not grow with the number of files.
 
     `**` crosses folders, `{md,txt}` are alternatives, and the case of extensions does not matter.
     Hidden files and folders match only a pattern that writes the dot, and links to folders are not
     followed. Skipped are: these, what a `.gitignore` excludes, virtual environments, and folders of
     tools such as `node_modules` and `.git`. A folder that a pattern names is never skipped. A
     folder that cannot be listed is reported, and the others are searched.
-
-    Args:
-        root: the folder to search.
-        patterns: relative to `root`. A pattern that names a folder matches the files below it.
-        exclude: patterns of files, or names of folders, to skip without reporting them.
-        respect_gitignore: use `.gitignore` files, including those above `root` in its repository.
-        in_folder: pattern of the files to find in a folder that a pattern names.
-        all_folders: search virtual environments and folders of tools too.
-
-    Raises:
-        SourceError: the folder `root` cannot be listed.
     """
-    home = os.path.realpath(root)
-    excluded = matcher(exclude, folders=True)
-    by_folder: dict[str, dict[str, set[str]]] = {}  # folder to pattern to patterns as written
-    entries: dict[str, Entry] = {}
-    matched: set[str] = set()
-    notices: list[str] = []
-    for written, pattern in _alternatives(patterns):
-        folder, rest = _literal_folder(pattern)
-        last = None if "/" in rest else _literal(rest)
-        # A name may itself contain wildcard characters.
-        for name in {pattern, _join(folder, last)} if last is not None else {pattern}:
-            kind, unlisted = _kind(root, name)
+
+    unmatched: Sequence[str] = ()
+    """Patterns that match nothing, as far as folders could be listed. Set after the last entry."""
+    notices: Sequence[str] = ()
+    """Messages about rules of `.gitignore` files that are not applied. Set after the last entry."""
+
+    def __init__(
+        self,
+        root: Path,
+        patterns: Sequence[str],
+        *,
+        exclude: Sequence[str] = (),
+        respect_gitignore: bool = True,
+        in_folder: str = EVERY_FILE,
+        all_folders: bool = False,
+    ) -> None:
+        """
+        Args:
+            root: the folder to search. Iterating raises SourceError if it cannot be listed.
+            patterns: relative to `root`. A pattern that names a folder matches the files below it.
+            exclude: patterns of files, or names of folders, to skip without reporting them.
+            respect_gitignore: use `.gitignore` files, including those above `root` in its
+                repository.
+            in_folder: pattern of the files to find in a folder that a pattern names.
+            all_folders: search virtual environments and folders of tools too.
+        """
+        self._root, self._patterns, self._in_folder = root, patterns, in_folder
+        self._respect_gitignore, self._all_folders = respect_gitignore, all_folders
+        self._excluded = matcher(exclude, folders=True)
+
+    def __iter__(self) -> Iterator[Entry]:
+        matched: set[str] = set()
+        notices: list[str] = []
+        named, by_folder = self._parse(matched)
+        walks = []
+        for folder, sought in by_folder.items():
+            kind, unlisted = _kind(self._root, folder)
             if unlisted:
-                entries[f"{name}/"] = Entry(f"{name}/", unlisted=unlisted)
-                matched.add(written)
-            if kind == "folder":
-                below = by_folder.setdefault(name, {})
-                for _, inside in _alternatives([in_folder]):
-                    below.setdefault(inside, set()).add(written)
-            elif kind == "file":
-                entries[name] = Entry(name, named=True)
-                matched.add(written)
-        # The extension of a file that is not found may be in upper case.
-        if last is None or not os.path.lexists(root / folder / last):
-            by_folder.setdefault(folder, {}).setdefault(rest, set()).add(written)
-    for folder, sought in by_folder.items():
-        kind, unlisted = _kind(root, folder)
-        if unlisted:
-            entries[f"{folder}/"] = Entry(f"{folder}/", unlisted=unlisted)
-            matched.update(*sought.values())
-        if kind != "folder":
-            continue
-        if not _is_inside(home, root / folder):
-            entries[f"{folder}/"] = Entry(f"{folder}/", LINKS_OUT)
-            continue
-        rules = rules_above(root, folder, notices) if respect_gitignore else None
-        walk = _Walk(root, folder, list(sought), rules, excluded, all_folders=all_folders)
+                named[f"{folder}/"] = Entry(f"{folder}/", unlisted=unlisted)
+                matched.update(*sought.values())
+            if kind != "folder":
+                continue
+            if not _is_inside(os.path.realpath(self._root), self._root / folder):
+                named[f"{folder}/"] = Entry(f"{folder}/", LINKS_OUT)
+                continue
+            walks.append((f"{folder}/" if folder else "", self._walk(folder, sought, notices)))
+        walks.sort(key=lambda walk: walk[0])
+        found = [
+            self._found(walk, by_folder[folder.removesuffix("/")], by_folder, matched)
+            for folder, walk in walks
+        ]
+        together: Iterable[Entry] = chain.from_iterable(found)
+        if any(inner.startswith(outer) for (outer, _), (inner, _) in pairwise(walks)):
+            together = merge(*found, key=_name)  # the same folders are listed several times
+        above = "/"  # no name begins with it
+        for entry in _once(merge([named[name] for name in sorted(named)], together, key=_name)):
+            if entry.unlisted and entry.name.startswith(above):
+                continue
+            above = entry.name if entry.unlisted else above
+            if not self._excluded(entry.name):
+                yield entry
+        self.unmatched = [pattern for pattern in self._patterns if pattern not in matched]
+        self.notices = notices
+
+    def _parse(self, matched: set[str]) -> tuple[dict[str, Entry], dict[str, dict[str, set[str]]]]:
+        """Return entries that patterns name, and patterns as written by pattern and folder."""
+        root = self._root
+        by_folder: dict[str, dict[str, set[str]]] = {}
+        named: dict[str, Entry] = {}
+        for written, pattern in _alternatives(self._patterns):
+            folder, rest = _literal_folder(pattern)
+            last = None if "/" in rest else _literal(rest)
+            # A name may itself contain wildcard characters.
+            for name in {pattern, _join(folder, last)} if last is not None else {pattern}:
+                kind, unlisted = _kind(root, name)
+                if unlisted:
+                    named[f"{name}/"] = Entry(f"{name}/", unlisted=unlisted)
+                    matched.add(written)
+                if kind == "folder":
+                    below = by_folder.setdefault(name, {})
+                    for _, inside in _alternatives([self._in_folder]):
+                        below.setdefault(inside, set()).add(written)
+                elif kind == "file":
+                    named[name] = Entry(name, named=True)
+                    matched.add(written)
+            # The extension of a file that is not found may be in upper case.
+            if last is None or not os.path.lexists(root / folder / last):
+                by_folder.setdefault(folder, {}).setdefault(rest, set()).add(written)
+        return named, by_folder
+
+    def _walk(self, folder: str, sought: Collection[str], notices: list[str]) -> _Walk:
+        rules = rules_above(self._root, folder, notices) if self._respect_gitignore else None
+        return _Walk(
+            self._root,
+            folder,
+            list(sought),
+            rules,
+            self._excluded,
+            all_folders=self._all_folders,
+        )
+
+    def _found(
+        self,
+        walk: _Walk,
+        sought: Mapping[str, set[str]],
+        searched: Collection[str],
+        matched: set[str],
+    ) -> Iterator[Entry]:
+        """Yield the entries of a walk, without the skipped folders that are `searched` anyway."""
         for entry in walk.files():
-            name = entry.name
-            is_searched_itself = entry.skipped and name.removesuffix("/") in by_folder
-            if not is_searched_itself and (name not in entries or entries[name].skipped):
-                entries[name] = entry
             if entry.unlisted:
                 matched.update(*sought.values())
+            if not (entry.skipped and entry.name.removesuffix("/") in searched):
+                yield entry
         matched.update(*(sought[pattern] for pattern in walk.matched))
-    unlisted_folders = [entry.name for entry in entries.values() if entry.unlisted]
-    for name in unlisted_folders:
-        if any(name.startswith(other) for other in unlisted_folders if other != name):
-            del entries[name]
-    listed = [entry for _, entry in sorted(entries.items()) if not excluded(entry.name)]
-    unmatched = [pattern for pattern in patterns if pattern not in matched]
-    return Listing(listed, unmatched, notices)
+
+
+def _name(entry: Entry) -> str:
+    return entry.name
+
+
+def _once(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield one of sorted entries with the same name: the first that is not skipped."""
+    waiting: Entry | None = None
+    for entry in entries:
+        if waiting is None or waiting.name != entry.name:
+            if waiting is not None:
+                yield waiting
+            waiting = entry
+        elif waiting.skipped:
+            waiting = entry
+    if waiting is not None:
+        yield waiting
 
 
 class _Walk:
@@ -165,43 +220,55 @@ class _Walk:
         )
 
     def files(self) -> Iterator[Entry]:
-        waiting = [("", self._rules)]
-        while waiting:
-            below, rules = waiting.pop()
-            folder = _join(self._folder, below)
-            try:
-                entries = _listed(self._root, folder)
-            except OSError as error:
-                why = error.strerror or str(error)
-                if not folder:
-                    raise SourceError(f"{self._root}: cannot be listed: {why}") from error
-                if not isinstance(error, FileNotFoundError):  # it may just have been removed
-                    yield Entry(f"{folder}/", unlisted=why)
-                continue
-            if rules is not None and any(entry.name == GITIGNORE for entry, _ in entries):
-                rules = rules.with_those_of(self._root, folder)
-            goes_on = below.count("/") + bool(below) + 1 < self._deepest
-            for entry, is_folder in entries:
-                name = _join(below, entry.name)
-                path = _join(self._folder, name) + "/" * is_folder
-                if is_folder and not (goes_on and self._is_wanted(path)):
-                    continue
-                is_hidden = is_folder and entry.name.startswith(".") and not self._hidden
-                if not is_folder and not self._is_matched(name):
-                    if not self._is_hidden(name):
-                        continue
-                    is_hidden = True
-                if is_hidden:
-                    if entry.name not in _HIDDEN_TOOLS:
-                        yield Entry(path, (is_folder and self._no_documents(entry)) or HIDDEN)
-                elif rules is not None and rules.ignore(path):
-                    yield Entry(path, GITIGNORE)
-                elif not is_folder:
-                    yield Entry(path)
-                elif why := self._no_documents(entry):
-                    yield Entry(path, why)
+        """Yield the entries sorted by name."""
+        opened = [self._step("", self._rules)]
+        while opened:
+            for entry in opened[-1]:
+                if isinstance(entry, Entry):
+                    yield entry
                 else:
-                    waiting.append((name, rules))
+                    opened.append(self._step(*entry))
+                    break
+            else:
+                opened.pop()
+
+    def _step(self, below: str, rules: Rules | None) -> Iterator[Entry | tuple[str, Rules | None]]:
+        """Yield the entries of one folder, and arguments of this method for each folder in it."""
+        folder = _join(self._folder, below)
+        try:
+            names, folders = _listed(self._root, folder)
+        except OSError as error:
+            why = error.strerror or str(error)
+            if not folder:
+                raise SourceError(f"{self._root}: cannot be listed: {why}") from error
+            if not isinstance(error, FileNotFoundError):  # it may just have been removed
+                yield Entry(f"{folder}/", unlisted=why)
+            return
+        if rules is not None and GITIGNORE in names:
+            rules = rules.with_those_of(self._root, folder)
+        goes_on = below.count("/") + bool(below) + 1 < self._deepest
+        for ended in names:
+            entry = folders.get(ended)
+            name = _join(below, ended.removesuffix("/"))
+            path = _join(self._folder, name) + "/" * (entry is not None)
+            if entry is not None and not (goes_on and self._is_wanted(path)):
+                continue
+            is_hidden = entry is not None and ended.startswith(".") and not self._hidden
+            if entry is None and not self._is_matched(name):
+                if not self._is_hidden(name):
+                    continue
+                is_hidden = True
+            if is_hidden:
+                if ended.removesuffix("/") not in _HIDDEN_TOOLS:
+                    yield Entry(path, (entry is not None and self._no_documents(entry)) or HIDDEN)
+            elif rules is not None and rules.ignore(path):
+                yield Entry(path, GITIGNORE)
+            elif entry is None:
+                yield Entry(path)
+            elif why := self._no_documents(entry):
+                yield Entry(path, why)
+            else:
+                yield name, rules
 
     def _is_wanted(self, folder: str) -> bool:
         """Return whether a folder may contain files to list or to report as skipped."""
@@ -258,10 +325,21 @@ def _kind(root: Path, name: str) -> tuple[str, str]:
     return ("file" if os.path.lexists(root / name) else ""), unlisted
 
 
-def _listed(root: Path, folder: str) -> list[tuple[os.DirEntry[str], bool]]:
-    """Return the entries of a folder, and whether each is a folder."""
+def _listed(root: Path, folder: str) -> tuple[list[str], dict[str, os.DirEntry[str]]]:
+    """Return the sorted names in a folder, and the entries of folders by name.
+
+    The name of a folder ends with `/`, as in the paths below it, so that these are sorted too.
+    """
+    names, folders = [], {}
     with os.scandir(root / folder) as entries:
-        return [(entry, _is_folder(entry)) for entry in entries]
+        for entry in entries:
+            name = entry.name
+            if _is_folder(entry):
+                name += "/"
+                folders[name] = entry
+            names.append(name)
+    names.sort()
+    return names, folders
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
