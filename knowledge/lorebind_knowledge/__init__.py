@@ -91,6 +91,8 @@ register_built_in(
         },
         "sparse_embedders": {
             "local": "lorebind_knowledge.embedders.sparse.local",
+            "fastembed": "lorebind_knowledge.embedders.sparse.fastembed",
+            "langchain": "lorebind_knowledge.embedders.sparse.langchain",
         },
         "vector_dbs": {
             "memory": "lorebind_knowledge.stores.memory",

@@ -18,6 +18,8 @@ EMBEDDER = "BAAI/bge-small-en-v1.5"
 EMBEDDER_REPOSITORY = "Qdrant/bge-small-en-v1.5-onnx-Q"
 RERANKER = "Xenova/ms-marco-MiniLM-L-6-v2"
 MULTILINGUAL = "intfloat/multilingual-e5-large"
+SPLADE = "prithivida/Splade_PP_en_v1"
+BM42 = "Qdrant/bm42-all-minilm-l6-v2-attentions"
 OWN = "acme/own-embedder"
 """A repository that fastembed does not list."""
 
@@ -149,6 +151,11 @@ def reranker_files() -> dict[str, bytes]:
     return onnx_models.hub_files("onnx/model.onnx", graph, onnx_models.tokenizer())
 
 
+def splade_files() -> dict[str, bytes]:
+    graph = onnx_models.splade_model()
+    return onnx_models.hub_files("model.onnx", graph, onnx_models.piece_tokenizer())
+
+
 @contextlib.contextmanager
 def hub_server() -> Iterator[HubServer]:
     """Run a hub with small models under the names of real ones, and a custom model."""
@@ -159,6 +166,13 @@ def hub_server() -> Iterator[HubServer]:
         pieces = onnx_models.piece_tokenizer()
         files = onnx_models.hub_files("model.onnx", tokens, pieces) | {"model.onnx_data": b"none"}
         server.publish("Qdrant/multilingual-e5-large-onnx", files)
+        server.publish("Qdrant/Splade_PP_en_v1", splade_files())
+        bm42 = onnx_models.hub_files("model.onnx", onnx_models.attention_model(), pieces)
+        words = {
+            "stopwords.txt": b"the\nin\n",
+            "special_tokens_map.json": b'{"cls_token": "[CLS]", "sep_token": "[SEP]"}',
+        }
+        server.publish("Qdrant/all_miniLM_L6_v2_with_attentions", bm42 | words)
         tokens = onnx_models.embedding_model(24, pooled=False)
         server.publish(OWN, onnx_models.hub_files("deep/model.onnx", tokens, pieces))
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,37 @@ def embedding_model(dimension: int, *, pooled: bool, seed: int = 7) -> bytes:
     for name in ("input_ids", "attention_mask"):
         graph += _field(11, _value(name, INT64, "batch", "tokens"))
     graph += _field(12, _value("sum" if pooled else "seen", FLOAT))
+    return _field(1, 8) + _field(8, _field(1, "") + _field(2, 13)) + _field(7, graph)
+
+
+def splade_model() -> bytes:
+    """Make a model whose logit of a term is the term's weight if it is a token, else negative."""
+    weights = np.full((len(PIECES), len(PIECES)), -1.0, np.float32)
+    np.fill_diagonal(weights, _piece_weights())
+    nodes = [_node("Gather", "weights input_ids", "logits")]
+    return _one_output("logits", weights, nodes)
+
+
+def attention_model() -> bytes:
+    """Make a model whose one head attends to each token with the token's weight, as BM42 reads."""
+    nodes = [
+        _node("Gather", "weights input_ids", "attended"),
+        _node("Unsqueeze", "attended axes", "attention_6"),
+    ]
+    return _one_output("attention_6", _piece_weights(), nodes)
+
+
+def _piece_weights() -> np.ndarray[Any, Any]:
+    return np.linspace(1, 2, len(PIECES), dtype=np.float32)
+
+
+def _one_output(output: str, weights: np.ndarray[Any, Any], nodes: Sequence[bytes]) -> bytes:
+    graph = b"".join(_field(1, node) for node in nodes) + _field(2, output)
+    graph += _field(5, _tensor("weights", weights, FLOAT))
+    graph += _field(5, _tensor("axes", np.array([1, 2], np.int64), INT64))
+    for name in ("input_ids", "attention_mask"):
+        graph += _field(11, _value(name, INT64, "batch", "tokens"))
+    graph += _field(12, _value(output, FLOAT))
     return _field(1, 8) + _field(8, _field(1, "") + _field(2, 13)) + _field(7, graph)
 
 

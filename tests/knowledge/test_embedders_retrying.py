@@ -17,6 +17,8 @@ from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_config.errors import EmbedderError, MissingDependencyError
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, embed_documents, embed_query
 from lorebind_knowledge.embedders.retrying import RetryingEmbedder
+from lorebind_knowledge.embedders.sparse import base as sparse
+from lorebind_knowledge.records import SparseVector
 from lorebind_knowledge.resilience import limits as slots_module
 from lorebind_knowledge.resilience.limits import FairSemaphore
 
@@ -225,6 +227,29 @@ async def test_batches_are_halved() -> None:
     assert embedder.batch_size == 2
     await embed_documents(embedder, texts)
     assert list(map(len, provider.calls[6:])) == [2, 2, 2, 2]
+
+
+async def test_sparse_embedders_are_retried_and_halved() -> None:
+    """A sparse embedder is retried and gets smaller batches too; its vectors stay in order."""
+
+    class SparseProvider(Provider):
+        async def embed_documents(self, texts: Sequence[str]) -> Any:
+            rows = await super().embed_documents(texts)
+            return [SparseVector(np.array([1]), np.array([row[0]])) for row in rows]
+
+        def terms(self, ids: Sequence[int]) -> list[str]:
+            return ["length" for _ in ids]
+
+    provider: Any = SparseProvider(ProviderError(503), most_texts=3)
+    embedder = steady(provider)
+    texts = ["x" * length for length in range(1, 9)]
+    vectors = await sparse.embed_documents(embedder, texts)
+    assert [vector.weights.tolist() for vector in vectors] == [[length] for length in range(1, 9)]
+    assert list(map(len, provider.calls)) == [8, 8, 4, 2, 2, 2, 2]
+    assert await sparse.embed_documents(embedder, []) == []
+    provider.failures = [ProviderError(503)]
+    assert (await sparse.embed_query(embedder, "ab")).weights.tolist() == [2]
+    assert embedder.terms([1]) == ["length"]
 
 
 @given(st.integers(0, 40), st.integers(1, 12))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,36 +17,11 @@ from lorebind_knowledge.catalog.schema import CATALOG
 from lorebind_knowledge.database.databases import Database, EmbeddedDatabase, PostgresDatabase
 from lorebind_knowledge.database.postgres_address import PostgresAddress
 from lorebind_knowledge.embedders.base import Fingerprint
-from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.records import IDS_END, SparseVector
 
-from .bench import CountingEmbedder
-
-
-class SparseWords(SparseEmbedder):
-    """Gives each word of a text its length as weight, and records every batch."""
-
-    def __init__(self) -> None:
-        self.batches: list[list[str]] = []
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        return Fingerprint("test", "words")
-
-    def embed_documents(self, texts: Sequence[str]) -> list[SparseVector]:
-        self.batches.append(list(texts))
-        if "fail" in texts:
-            raise RuntimeError("overloaded")
-        return [self.embed_query(text) for text in texts]
-
-    def embed_query(self, text: str) -> SparseVector:
-        words = text.split()
-        ids = [zlib.crc32(word.encode()) >> 1 for word in words]
-        return SparseVector(np.array(ids, np.int64), np.array([len(word) for word in words]))
-
-    def terms(self, ids: Sequence[int]) -> list[str]:
-        return ["" for _ in ids]
+from .bench import CountingEmbedder, fail_at
+from .sparse_words import SparseWords
 
 
 @pytest.fixture(params=["memory", "postgres"])
@@ -70,7 +44,7 @@ async def test_a_text_is_embedded_once(database: Database) -> None:
     second, new, hits = await cache.embed_sparse(wrapped, ["", "other", "a long text"])
     assert (new, hits) == (1, 2)
     assert embedder.batches == [["a long text", ""], ["other"]]
-    assert sorted(first[0].weights.tolist()) == [1, 4, 4]
+    assert first[0].weights.tolist() == [2, 2, 2]
     for cached, fresh in [(second[0], first[1]), (second[2], first[0])]:
         np.testing.assert_array_equal(cached.ids, fresh.ids)
         np.testing.assert_array_equal(cached.weights, fresh.weights)
@@ -85,7 +59,7 @@ async def test_kinds_do_not_share(database: Database) -> None:
     class Dense(CountingEmbedder):
         @property
         def fingerprint(self) -> Fingerprint:
-            return Fingerprint("test", "words")
+            return Fingerprint("words", "sparse", "1")
 
     cache, dense, sparse = EmbeddingCache(database), Dense(), SparseWords()
     assert dense.fingerprint == sparse.fingerprint
@@ -108,8 +82,9 @@ async def test_concurrent_calls(database: Database) -> None:
 async def test_a_failure_stores_nothing(database: Database) -> None:
     """A batch whose embedder fails is not cached."""
     cache, embedder = EmbeddingCache(database), SparseWords()
-    with pytest.raises(EmbedderError, match="overloaded"):
-        await cache.embed_sparse(embedder, ["a", "fail"])
+    embedder.before_batch = fail_at(1)
+    with pytest.raises(EmbedderError, match="down"):
+        await cache.embed_sparse(embedder, ["a"])
     assert len(cache.missing(embedder, ["a"])) == 1
 
 

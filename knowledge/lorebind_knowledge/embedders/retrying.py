@@ -7,18 +7,19 @@ import functools
 import random as random_numbers
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_config.declarations.embedders import RetryConfig
 from lorebind_config.errors import EmbedderError
 from lorebind_knowledge.embedders import base
-from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
+from lorebind_knowledge.embedders.sparse import base as sparse
+from lorebind_knowledge.embedders.wrapper import EmbedderWrapper, is_sparse
 from lorebind_knowledge.resilience.limits import FairSemaphore, RateLimiter
 from lorebind_knowledge.resilience.retries import Retries
 
 if TYPE_CHECKING:
     from lorebind_knowledge.embedders.base import Embedder
-    from lorebind_knowledge.records import Matrix, Vector
+    from lorebind_knowledge.embedders.sparse.base import SparseEmbedder
     from lorebind_knowledge.resilience.failures import Failure
 
 R = TypeVar("R")
@@ -46,7 +47,7 @@ class RetryingEmbedder(EmbedderWrapper):
 
     def __init__(
         self,
-        inner: Embedder,
+        inner: Embedder | SparseEmbedder,
         *,
         retry: RetryConfig | None = None,
         max_concurrent: int = 4,
@@ -65,6 +66,7 @@ class RetryingEmbedder(EmbedderWrapper):
             sleep, clock, random: the time in seconds, and random numbers in [0, 1).
         """
         super().__init__(inner)
+        self._checked: Any = sparse if is_sparse(inner) else base
         self.batch_size = inner.batch_size
         self._retries = Retries(
             limits=retry or RetryConfig(),
@@ -81,14 +83,14 @@ class RetryingEmbedder(EmbedderWrapper):
             per_second = requests_per_minute / 60
             self._limiter = RateLimiter(per_second, max(1.0, per_second), clock)
 
-    async def embed_documents(self, texts: Sequence[str]) -> Matrix:
+    async def embed_documents(self, texts: Sequence[str]) -> Any:
         import numpy as np
 
-        parts: list[Matrix] = []
+        parts: list[Any] = []
         done, size = 0, self.batch_size
         while done < len(texts):
             part = texts[done : done + self.batch_size]
-            ask = functools.partial(base.embed_documents, self.inner, part)
+            ask = functools.partial(self._checked.embed_documents, self.inner, part)
             try:
                 parts.append(await self._tried(ask))
             except _TooLargeError:
@@ -99,11 +101,13 @@ class RetryingEmbedder(EmbedderWrapper):
             else:
                 done += len(part)
         if not parts:
-            return await base.embed_documents(self.inner, texts)
+            return await self._checked.embed_documents(self.inner, texts)
+        if self._checked is sparse:
+            return [vector for part in parts for vector in part]
         return np.concatenate(parts)
 
-    async def embed_query(self, text: str) -> Vector:
-        return await self._tried(functools.partial(base.embed_query, self.inner, text))
+    async def embed_query(self, text: str) -> Any:
+        return await self._tried(functools.partial(self._checked.embed_query, self.inner, text))
 
     async def _tried(self, ask: Callable[[], Awaitable[R]]) -> R:
         async def attempt() -> R:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Pooling: TypeAlias = Literal["mean", "cls", "last_token", "none"]
 """The way token vectors become a text's vector; `none` if the graph does it itself."""
 
-Kind: TypeAlias = Literal["TextEmbedding", "TextCrossEncoder"]
+Kind: TypeAlias = Literal["TextEmbedding", "SparseTextEmbedding", "TextCrossEncoder"]
 
 _POOLINGS = {"mean": "MEAN", "cls": "CLS", "last_token": "LAST_TOKEN", "none": "DISABLED"}
 _registering = threading.Lock()  # fastembed refuses to register a model twice
@@ -66,6 +66,16 @@ def reranking_model(name: str, file: str | None) -> HubModel:
     return _registered("TextCrossEncoder", f"{name}/{file}", name, file)
 
 
+def sparse_model(name: str) -> HubModel:
+    """Return a sparse embedding model that fastembed lists and that has a graph.
+
+    Raises:
+        MissingDependencyError: fastembed is not installed.
+        EmbedderError: fastembed lists no such model.
+    """
+    return _listed("SparseTextEmbedding", name, EmbedderError)
+
+
 def load(kind: Kind, model: HubModel, folder: Path, threads: int | None) -> Any:
     """Load a model with fastembed from the files in a folder, without downloading anything.
 
@@ -83,13 +93,14 @@ def load(kind: Kind, model: HubModel, folder: Path, threads: int | None) -> Any:
 
 def _listed(kind: Kind, name: str, failure: type[LorebindError]) -> HubModel:
     models = _maker(kind).list_supported_models()
+    if kind == "SparseTextEmbedding":  # BM25 has no graph, and Lorebind searches words by itself
+        models = [model for model in models if model["model_file"].endswith(".onnx")]
     entry = next((model for model in models if model["model"].lower() == name.lower()), None)
     if entry is None:
         hint = did_you_mean(name, [model["model"] for model in models])
-        raise failure(
-            f"fastembed does not list the model {name!r}; {hint}; to use any other repository of "
-            "the hub, name its ONNX file with file:"
-        )
+        if kind != "SparseTextEmbedding":
+            hint += "; to use any other repository of the hub, name its ONNX file with file:"
+        raise failure(f"fastembed does not list the model {name!r}; {hint}")
     return HubModel(
         entry["model"],
         entry["sources"]["hf"],
@@ -118,7 +129,7 @@ def _registered(kind: Kind, name: str, repository: str, file: str, **settings: A
 
 
 def _maker(kind: Kind) -> Any:
-    where = "fastembed" if kind == "TextEmbedding" else "fastembed.rerank.cross_encoder"
+    where = "fastembed.rerank.cross_encoder" if kind == "TextCrossEncoder" else "fastembed"
     return getattr(_import(where), kind)
 
 

@@ -16,25 +16,17 @@ if TYPE_CHECKING:
     from lorebind_config.declarations.base import Wants
 
 
-class HubModelSettings(Declaration):
-    """The model, and the folder of its files."""
+class ListedModelSettings(Declaration):
+    """A model that fastembed lists, and the folder of its files."""
 
     templated: ClassVar[tuple[str, ...]] = ("cache_dir",)
 
-    model: str = Field(
-        min_length=1,
-        description="A model that fastembed lists. With `file`, any repository of the hub.",
-    )
+    model: str = Field(min_length=1, description="A model that fastembed lists.")
     revision: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9][\w.-]*(/[\w-][\w.-]*)*$",  # names a file in the cache
         description="The commit, tag or branch of the model's repository. By default the commit "
         "that is current at the first use; later uses load the same commit.",
-    )
-    file: str | None = Field(
-        None,
-        pattern=r"\.onnx$",
-        description="For a model that fastembed does not list: the ONNX file in its repository.",
     )
     cache_dir: str | None = Field(
         None,
@@ -49,6 +41,20 @@ class HubModelSettings(Declaration):
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
         yield "model", "reach", "the Hugging Face hub, to download the model"
         yield "cache_dir", "write", OUTSIDE
+
+
+class HubModelSettings(ListedModelSettings):
+    """A model of the hub, and the folder of its files."""
+
+    model: str = Field(
+        min_length=1,
+        description="A model that fastembed lists. With `file`, any repository of the hub.",
+    )
+    file: str | None = Field(
+        None,
+        pattern=r"\.onnx$",
+        description="For a model that fastembed does not list: the ONNX file in its repository.",
+    )
 
 
 def models_folder(written: str | None, root: Path) -> Path:

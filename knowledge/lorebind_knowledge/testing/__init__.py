@@ -9,6 +9,7 @@ for _name in (
     "index_driver",
     "index_recovery",
     "searching",
+    "sparse_embedder",
     "store_driver",
     "vector_store",
 ):
@@ -16,6 +17,12 @@ for _name in (
 
 from lorebind_knowledge.testing.embedder import EmbedderConformance  # noqa: E402
 from lorebind_knowledge.testing.index import IndexConformance  # noqa: E402
+from lorebind_knowledge.testing.sparse_embedder import SparseEmbedderConformance  # noqa: E402
 from lorebind_knowledge.testing.vector_store import VectorStoreConformance  # noqa: E402
 
-__all__ = ["EmbedderConformance", "IndexConformance", "VectorStoreConformance"]
+__all__ = [
+    "EmbedderConformance",
+    "IndexConformance",
+    "SparseEmbedderConformance",
+    "VectorStoreConformance",
+]

@@ -61,6 +61,18 @@ class SparseEmbedder(Protocol):
         ...
 
 
+def from_indices(indices: Any, values: Any) -> SparseVector:
+    """Return a vector from the indices and values of Qdrant's interfaces.
+
+    Their indices are unsigned integers of 32 bits, often hashes of words. The highest bit is
+    dropped, which hardly ever makes two of them equal.
+    """
+    import numpy as np
+
+    ids = np.asarray(indices)
+    return SparseVector(np.where(ids >= IDS_END, ids - IDS_END, ids), np.asarray(values))
+
+
 async def embed_documents(embedder: SparseEmbedder, texts: Sequence[str]) -> list[SparseVector]:
     """Embed texts, and check that the embedder returns one valid vector per text.
 
