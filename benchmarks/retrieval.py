@@ -67,11 +67,11 @@ measured with bm25s and ONNX Runtime; the pipeline reproduces the figures publis
 
 WAYS: dict[str, dict[str, Any]] = {
     "hybrid": {},
-    "dense 0.4": {"signals": {"dense": 0.4, "lexical": 0.45}},
-    "dense 0.6": {"signals": {"dense": 0.6, "lexical": 0.25}},
-    "document 0": {"fusion": {"document_weight": 0}},
-    "terms 0": {"signals": {"lexical": 0.5, "terms": 0}},
+    "terms 0": {"signals": {"lexical": 0.45, "terms": 0}},
     "terms 0.25": {"signals": {"lexical": 0.25, "terms": 0.25}},
+    "dense 0.45": {"signals": {"dense": 0.45, "lexical": 0.4}},
+    "dense 0.65": {"signals": {"dense": 0.65, "lexical": 0.2}},
+    "document 0": {"fusion": {"document_weight": 0}},
     "smoothing 0.3": {"fusion": {"smoothing": {"weight": 0.3}}},
     "rrf": {"fusion": {"method": "rrf"}},
     "mmr": {"strategy": "mmr"},
