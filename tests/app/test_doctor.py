@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -86,6 +87,28 @@ def test_a_workflows_own_is_examined_too(cli: Cli) -> None:
     assert cli("knowledge", "ingest", "docs", "--workflow", "own").code == 0
     assert findings(cli)["knowledge base docs of workflow own"][0] == "ok"
     assert findings(cli)["knowledge base docs"][0] == "warning"
+
+
+def test_sparse_embedders(tmp_path: Path) -> None:
+    """Sparse embedders that are declared or used are tried; one that fails stops no other."""
+    declared = {
+        "name": "two",
+        "sparse_embedders": [
+            {"id": "gone", "provider": "local", "config": {"model_path": "gone.onnx"}}
+        ],
+        "knowledge_bases": [{"id": "docs"}],
+    }
+    with Project.build(declared, root=tmp_path) as project:
+        parts = {finding.part: finding for finding in project.doctor()}
+    assert parts["sparse embedder local"].status == "ok"
+    detail = parts["sparse embedder local"].detail
+    assert re.fullmatch(r"local/splade-tiny: queried with 'ready', it returns \d+ terms", detail)
+    assert parts["sparse embedder gone"].status == "failed"
+    assert "cannot read the model" in parts["sparse embedder gone"].detail
+    declared["knowledge_bases"] = [{"id": "docs", "sparse": "off"}]
+    del declared["sparse_embedders"]
+    with Project.build(declared, root=tmp_path) as project:
+        assert not [part for part in project.doctor() if part.part.startswith("sparse")]
 
 
 def test_documents_in_another_language_than_the_embedders(tmp_path: Path) -> None:

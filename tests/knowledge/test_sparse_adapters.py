@@ -85,6 +85,14 @@ async def test_an_object_without_async_methods(tmp_path: Path) -> None:
     assert embedder.languages == {"de", "fr"}
 
 
+async def test_a_live_object(tmp_path: Path) -> None:
+    """A program can pass an object instead of a class."""
+    embedder = declared(tmp_path, "langchain", **{"class": Plain()})
+    assert (await embed_query(embedder, "four")).weights.tolist() == [4]
+    with pytest.raises(EmbedderError, match="expected a class with the methods of LangChain's Sp"):
+        declared(tmp_path, "langchain", **{"class": Theirs(indices=[], values=[])})
+
+
 async def test_retries_and_secrets(tmp_path: Path) -> None:
     """Transient failures are retried as declared; the last one is shown without the key."""
     settings: dict[str, Any] = {

@@ -127,6 +127,7 @@ def reranker(**settings: Any) -> dict[str, Any]:
         ({**TOURS, "description": "{{ .env.HOME }}"}, "/description"),
         ({**TOURS, "nonsense": 1}, "/nonsense"),
         ({**TOURS, "embedder": "unknown"}, "/embedder"),
+        ({**TOURS, "sparse": "unknown"}, "/sparse"),
         ({**TOURS, "description": "\0"}, "/description"),
         (source(type="file_glob", path="*"), "/sources/0/type"),
         (source(type="langchain", **{"class": "pytest:main"}), "/sources/0/type"),
