@@ -163,18 +163,33 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
     else:
         work = submit(functools.partial(_called, function), *args, **kwargs)
-        thread = asyncio.wrap_future(work)
         try:
-            result = await asyncio.shield(thread)
+            await _end_of(work)
         except asyncio.CancelledError:
-            # asyncio logs an error whose result nobody has asked for.
-            thread.add_done_callback(lambda done: done.cancelled() or done.exception())
             if not work.cancel():
-                await asyncio.wait([thread])
+                await _end_of(work)
             raise
+        result = work.result()
     if inspect.isawaitable(result):
         result = await result
     return result
+
+
+async def _end_of(work: Future[Any]) -> None:
+    """Wait until a thread has finished its work. A cancelled caller does not cancel the work."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def end() -> None:
+        if not ended.done():  # the caller was cancelled
+            ended.set_result(None)
+
+    def wake(_: object) -> None:
+        with suppress(RuntimeError):  # the loop was closed, after a second cancellation
+            loop.call_soon_threadsafe(end)
+
+    work.add_done_callback(wake)
+    await ended
 
 
 async def call_client(
