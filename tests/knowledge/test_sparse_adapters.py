@@ -116,6 +116,9 @@ def test_langchain_class_of_another_kind(tmp_path: Path) -> None:
     """A class without the methods is refused, and so is a literal key."""
     with pytest.raises(EmbedderError, match="expected a class with the methods of LangChain's Sp"):
         declared(tmp_path, "langchain", **{"class": f"{__name__}:HubServer"})
+    settings = {"class": f"{__name__}:Lengths", "languages": ["en", "English"]}
+    with pytest.raises(ConfigurationError, match="'English' is not a language code; expected ISO"):
+        declared(tmp_path, "langchain", **settings)
     with pytest.raises(ConfigurationError, match="api_key holds a literal value"):
         declared(tmp_path, "langchain", **{"class": f"{__name__}:Lengths", "api_key": "sk"})
 

@@ -7,10 +7,11 @@ The interface is that of `langchain_qdrant.SparseEmbeddings`: `embed_documents(t
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from lorebind_config.declarations.base import Matching
 from lorebind_config.declarations.embedders import SparseEmbedderBase
 from lorebind_knowledge.embedders.langchain import LangChainClient, LangChainSettings, make_client
 from lorebind_knowledge.embedders.sparse.base import SparseEmbedder, from_indices
@@ -22,11 +23,17 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import SparseVector
 
 
+_Code = Annotated[
+    str,
+    Matching("^[a-z]{2}$", "{!r} is not a language code", "expected ISO 639-1 codes such as en"),
+]
+
+
 class LangChainSparseEmbedderDeclaration(SparseEmbedderBase, LangChainSettings):
     """Any class with the interface of LangChain's `SparseEmbeddings`."""
 
     provider: Literal["langchain"] = Field(description="A SparseEmbeddings class of LangChain.")
-    languages: list[str] | None = Field(
+    languages: list[_Code] | None = Field(
         None,
         description="ISO 639-1 codes of the languages that the model knows. Passages in other "
         "languages get no terms. By default it knows all languages.",
