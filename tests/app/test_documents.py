@@ -22,6 +22,7 @@ from lorebind import (
     UsageError,
     tenant,
 )
+from lorebind_knowledge.catalog.ledger import Ledger
 from lorebind_knowledge.documents.changing import keep_documents
 from tests.bindings.helpers import write
 from tests.knowledge.bench import counts
@@ -87,6 +88,14 @@ def test_documents_and_their_chunks(project: Project) -> None:
         (chunk,) = docs.chunks(name)
         assert (chunk.id, chunk.text, chunk.metadata) == (match.id, match.text, match.metadata)
     assert docs.chunks(broken.id) == []
+
+
+def test_an_added_document_alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To add a document, the rows of all others need not be read."""
+    project.ingest("docs")
+    monkeypatch.setattr(Ledger, "every_document", None)
+    project.knowledge_base("docs").add_documents([{"id": "new", "text": "A new soup."}])
+    assert uris(project, "ready") == ["added:new", "docs/keys.md"]
 
 
 def test_chunks_of_several_documents(project: Project) -> None:

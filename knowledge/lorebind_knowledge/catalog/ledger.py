@@ -215,6 +215,12 @@ class Ledger:
         """
         return self._every(key, DocumentEntry, _DOCUMENT_TYPES)
 
+    def some_documents(self, key: IndexKey, uris: Collection[str]) -> list[DocumentEntry]:
+        """Return these documents of an index, sorted by uri; missing ones are omitted."""
+        with self._database.reading() as sql:
+            which = " and uri in (:*uris) order by uri"
+            return self._entries_within(sql, key, which, uris=list(uris))
+
     def served(self, key: IndexKey) -> Iterator[ServedDocument]:
         """Yield the documents that searches find, like `every_document`."""
         return self._every(key, ServedDocument, (str, str), " and generation > 0")

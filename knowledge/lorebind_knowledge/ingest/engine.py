@@ -248,6 +248,12 @@ class _Run:
 
     async def _embed_and_persist(self, enumeration: Enumeration) -> None:
         prepared: asyncio.Queue[list[PreparedDocument]] = asyncio.Queue(_BATCHES_AHEAD)
+        key, ledger = self._index.key, self._ledger
+        entries: Iterable[DocumentEntry]
+        if self._partial:  # nothing is removed, so the other documents do not matter
+            entries = await call(ledger.some_documents, key, await call(list, enumeration.uris()))
+        else:
+            entries = ledger.every_document(key)
         embedder = self._kb.embedder
         full = CHUNKS_PER_WRITE // embedder.batch_size  # batches that are ready for one write
         embedded: Batches = asyncio.Queue(max(embedder.max_concurrent, _BATCHES_AHEAD, full))
@@ -256,7 +262,7 @@ class _Run:
                 documents = prepare_documents(
                     self._corpus,
                     enumeration,
-                    self._ledger.every_document(self._index.key),
+                    entries,
                     _DOCUMENTS_PER_READ,
                     planned=self._planned,
                 )
